@@ -197,11 +197,11 @@ def test_numbers_in_the_text_of_the_lesson_on_log_linear_models():
         f"{n.sum():,.0f} applicants",
         f"of the {of_gender[1]:,.0f} women",
         (
-            f"= {of_gender[1] * admitted.sum() / n.sum():.1f}$ would be admitted, and "
-            f"{admitted[1]:.0f} were"
+            f"= {of_gender[1] * admitted.sum() / n.sum():.1f}$ would be admitted, but "
+            f"only {admitted[1]:.0f} were"
         ),
-        f"{to_a_and_b[1]:.0%} of them, and {to_a_and_b[0]:.0%} of the men".replace("%", " %"),
-        f"add up to {parts[1:].sum():.1f}",
+        f"{to_a_and_b[1]:.0%} of the women but {to_a_and_b[0]:.0%} of the men".replace("%", " %"),
+        f"sum to {parts[1:].sum():.1f}",
     ):
         assert words in " ".join(text.replace("\n#", "").split()), words
 

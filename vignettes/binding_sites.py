@@ -13,12 +13,14 @@
 # %% [markdown]
 # # Binding sites of transcription factors
 #
-# This page follows section 3.6 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). Binding sites of a
-# transcription factor are to be told from the same sites with three random mutations.
+# This page follows section 3.6 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It trains a
+# classifier to distinguish binding sites of a transcription factor from the same sites with three
+# random mutations.
 #
-# Reproduced, if the file MA0014.3 is at hand: the table of mean field to all printed digits, the
-# table of pseudo-likelihood to within 0.0001, the best setting and the AUC of 0.853 of both (figure
-# 8). The protocol of figure 9 is run over other motifs than the paper's 684 sets from JASPAR.
+# Reproduced, if the file MA0014.3 is available: the table of mean field to all printed digits, the
+# table of pseudo-likelihood to within 0.0001, and for both methods the best setting and its AUC of
+# 0.853 (figure 8). The protocol of figure 9 is applied to other motifs instead of the paper's 684
+# sets from JASPAR.
 
 # %%
 import os
@@ -34,11 +36,10 @@ import bbl
 # %% [markdown]
 # ## The sites
 #
-# The paper's set, MA0014.3 of JASPAR, comes with the R package, which is under the GPL. Therefore
-# it is not shipped here but fetched: from the folder in the environment variable `BBL_DATA`, or
-# from the network. If neither works, this page goes on with sites of another kind that are shipped:
-# 5' splice sites of the human genome, 1,000 drawn by how often they occur, without the two
-# positions that are (nearly) always GT.
+# The paper's set, MA0014.3 of JASPAR, comes with the R package, which is under the GPL, so it is
+# not shipped here. Instead it is read from the folder in the environment variable `BBL_DATA` or
+# downloaded. If neither works, this page uses a shipped data set: 1,000 human 5' splice sites,
+# sampled in proportion to their frequency, without the two positions that are (almost) always GT.
 
 # %%
 splice = bbl.datasets.load_splice_sites().sample(
@@ -61,9 +62,9 @@ print(sites.shape)
 # %% [markdown]
 # ## Sites that do not bind
 #
-# The paper mutates three positions of each site at random, after `set.seed(561)`. To get the very
-# same rows, here are R's random numbers in Python: `sample` takes 16 bits of a Mersenne twister at
-# a time and draws again while the number is too large.
+# The paper mutates three positions of each site at random, after `set.seed(561)`. To obtain exactly
+# the same rows, this cell implements R's random numbers in Python: `sample` takes 16 bits of a
+# Mersenne twister at a time and redraws while the number is too large.
 
 
 # %%
@@ -164,13 +165,13 @@ else:
     print("Without MA0014.3 there is nothing to compare with the paper.")
 
 # %% [markdown]
-# Naive Bayes, $\epsilon = 0$, is what a position frequency matrix can do. The
-# couplings between positions add about one point of AUC for MA0014.3.
+# Naive Bayes, $\epsilon = 0$, is equivalent to a position frequency matrix. Couplings between
+# positions add about 0.01 to the AUC for MA0014.3.
 #
 # ## Which positions depend on each other?
 #
-# For each pair of positions, the size of its table of couplings among the true sites, less that of
-# all rows pooled:
+# The map shows, for each pair of positions, the norm of its couplings in the true sites minus those
+# of the pooled rows:
 
 # %%
 fit = bbl.bbl("y ~ .^2", data, lambda_=ps.regstar)
@@ -191,15 +192,15 @@ plt.show()
 # %% [markdown]
 # ## Many motifs (Figure 9)
 #
-# The paper runs this protocol over 684 sets of sites from JASPAR with at least 30 sequences, and
-# plots the AUC of the best $\epsilon$ against that of naive Bayes. Those sets are not shipped. The
-# same is done here for
+# The paper applies this protocol to 684 JASPAR sets with at least 30 sequences each, and plots the
+# AUC at the best $\epsilon$ against the AUC of naive Bayes. Those sets are not shipped. Here the
+# protocol is applied to
 #
-# * the sets that are at hand: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and
+# * the available sets: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and
 #   MA0014.3;
-# * any set of at least 30 sites in the folder `motifs` of `BBL_DATA`, one file each with the ending
-#   .sites, .fa or .fasta, as JASPAR offers them for download (capital letters are the site, small
-#   ones its surroundings). To draw the paper's figure, unpack JASPAR's archive of sites there;
+# * any set of at least 30 sites in the folder `motifs` of `BBL_DATA`, one .sites, .fa or .fasta
+#   file each, as downloaded from JASPAR (upper-case letters are the site, lower-case letters its
+#   flanks). To reproduce the paper's figure, unpack JASPAR's archive of sites there;
 # * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are
 #   coupled.
 
@@ -262,14 +263,13 @@ print(len(motifs), "motifs")
 
 
 # %% [markdown]
-# One thing about the protocol deserves care. A mutated site resembles the site it
-# came from, which carries the *other* label and mostly sits in another fold. A model of few sites
-# remembers single ones, so it takes a site for its mutant and does worse than a coin. With `cv=`
-# both can be kept in the same fold. Here is either way.
+# The protocol has a pitfall. A mutated site resembles its original, which has the *opposite* label
+# and is usually in another fold. A model trained on few sites memorises them, confuses a site with
+# its mutant and does worse than chance. Passing folds as `cv=` keeps the two together. The figure
+# shows both versions.
 #
-# Only AUC is compared, and that does not see how good probabilities are: with few sites the best
-# eps by AUC has often a log-loss above that of naive Bayes, of which `crossVal` warns (silenced
-# here).
+# Only the AUC is compared, which ignores calibration: with few sites, the best `eps` by AUC often
+# has a higher log-loss than naive Bayes. `crossVal` warns about this; the warning is silenced here.
 
 
 # %%
@@ -336,8 +336,8 @@ fig.colorbar(points, ax=axes, label="Length of the site")
 plt.show()
 
 # %% [markdown]
-# No point lies below the line, because the best $\epsilon$ may be 0; and the best of
-# eleven scores is a little too good, most so for few sites. How far above the line a point lies
-# shows how much the positions depend on each other, given enough sites to see it (larger symbols
-# have more). As in the paper, the gain is largest in the middle of the range and above: where naive
-# Bayes is hardly better than chance, nothing can be learnt about pairs.
+# No point lies below the line, because the best $\epsilon$ may be 0. The best of eleven scores is
+# also slightly optimistic, especially with few sites. The distance above the line shows how
+# strongly the positions depend on each other, given enough sites to detect it (larger symbols mean
+# more sites). As in the paper, the gain is largest from the middle of the range upwards: where
+# naive Bayes is hardly better than chance, there is not enough information to estimate pairs.

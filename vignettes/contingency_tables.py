@@ -13,19 +13,19 @@
 # %% [markdown]
 # # One table, four models: from independence to Simpson's paradox and the logit
 #
-# A lesson of about 90 minutes, with exercises at its end.
+# A 90-minute lesson, with exercises at the end.
 #
-# A table of counts of a few variables puts one question after another: are two variables
-# independent? Are they still, given a third? Why does the answer turn round? And what has that to
-# do with logistic regression? Each answer is a *log-linear model*, a Boltzmann machine with few
-# variables, and `method="ml"` finds its exact maximum of the likelihood.
+# A table of counts raises a series of questions. Are two variables independent? Are they still
+# independent given a third? Why does the association reverse? And how is this related to logistic
+# regression? Each answer is a *log-linear model*, a Boltzmann machine with few variables, which
+# `method="ml"` fits by exact maximum likelihood.
 #
-# | what is claimed | formula |
+# | hypothesis | formula |
 # | --- | --- |
 # | A and B are independent | `~ A + B` |
 # | A and B are independent given C | `~ A*C + B*C` |
 # | the odds ratio of A and B is the same at each level of C | `~ A*C + B*C + A:B` |
-# | nothing | `~ A*B*C` |
+# | none (the saturated model) | `~ A*B*C` |
 
 # %%
 import itertools
@@ -44,9 +44,9 @@ pd.options.display.max_columns = 12
 # ## The table
 #
 # In 1973 the University of California at Berkeley admitted 44.5 % of the men who applied to its six
-# largest departments, and 30.4 % of the women (Bickel, Hammel & O'Connell 1975). Did it prefer men?
-# The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. Rows with a count are as good as
-# single applicants.
+# largest departments, and 30.4 % of the women (Bickel, Hammel & O'Connell 1975). Did it
+# discriminate against women? The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. Rows
+# with counts are equivalent to one row per applicant.
 
 # %%
 LEVELS = {
@@ -100,13 +100,15 @@ def fit(formula):
 # %% [markdown]
 # ## Independence
 #
-# If admission had nothing to do with gender, a cell would hold its row's total times its column's
-# total over all applicants: of the 1,835 women $1835 \cdot 1755 / 4526 = 711.5$ would be admitted,
-# and 557 were. The distance of all four counts $n$ from the expected ones $m$ is measured by
+# If admission were independent of gender, the expected count of a cell would be its row total times
+# its column total, divided by the number of applicants: of the 1,835 women,
+# $1835 \cdot 1755 / 4526 = 711.5$ would be admitted, but only 557 were. The discrepancy between the
+# observed counts $n$ and the expected counts $m$ is measured by
 #
 # $$G^2 = 2 \sum n \ln \frac{n}{m},$$
 #
-# twice the logarithm of a likelihood ratio. By hand, and as the model `~ Gender + Admit`:
+# which is twice a log-likelihood ratio. Here it is computed by hand, and from the model `~ Gender +
+# Admit`:
 
 # %%
 n = by_gender.to_numpy(dtype=float)
@@ -118,9 +120,9 @@ print(independent.cells()[["Gender", "Admit", "observed", "fitted"]].round(1))
 print(independent.goodness_of_fit())
 
 # %% [markdown]
-# A sum this large is not chance. How strong is the dependence? In the model with the
-# interaction, `~ Gender*Admit`, the coupling of two levels is the logarithm of their *odds ratio*:
-# the odds of a woman to be admitted over those of a man.
+# A statistic this large cannot be due to chance. How strong is the dependence? In the model with
+# the interaction, `~ Gender*Admit`, the coupling of two levels is the logarithm of their *odds
+# ratio*: a woman's odds of admission divided by a man's.
 
 # %%
 columns = ["predictor", "level", "predictor2", "level2", "given", "odds_ratio", "lower", "upper"]
@@ -131,10 +133,10 @@ print((557 / 1278) / (1198 / 1493))
 # %% [markdown]
 # ## Conditional independence
 #
-# Nobody applies to a university; one applies to a department. Is admission independent of gender
-# *given the department*? That is the model `~ Dept*Gender + Dept*Admit`: within each department
-# expected counts are again rows times columns over the total. So $G^2$ is the sum of six such
-# distances, with one degree of freedom each.
+# Students do not apply to the university as a whole but to a department. Is admission independent
+# of gender *given the department*? That is the model `~ Dept*Gender + Dept*Admit`: within each
+# department, expected counts are again row total times column total over the grand total. So $G^2$
+# is the sum of six such statistics, with one degree of freedom each.
 
 # %%
 conditional = fit("~ Dept*Gender + Dept*Admit")
@@ -145,9 +147,8 @@ part = 2 * cells["observed"] * np.log(cells["observed"] / cells["fitted"])
 print(part.groupby(cells["Dept"], observed=False).sum().round(2))
 
 # %% [markdown]
-# Some misfit is left, and nearly all of it comes from one department: department A
-# admits more women than the model expects. In the mosaic the area of a tile is its count, and the
-# colour its residual.
+# Some lack of fit remains, nearly all of it in department A, which admits more women than the model
+# predicts. In the mosaic plot, the area of a tile shows the count and its colour the residual.
 
 # %%
 ax = conditional.plot_mosaic()
@@ -155,9 +156,9 @@ ax.figure.set_size_inches(8.5, 5)
 plt.show()
 
 # %% [markdown]
-# Three models in a row, each with the one before inside it, and what each adds.
-# `anova` compares neighbours by the likelihood ratio: one odds ratio for all departments adds
-# nothing to conditional independence; one for each department does.
+# Next we compare three nested models. `anova` tests each model against the previous one by the
+# likelihood ratio: a common odds ratio for all departments does not improve on conditional
+# independence; separate odds ratios do.
 
 # %%
 homogeneous = fit("~ Dept*Gender + Dept*Admit + Gender:Admit")
@@ -167,8 +168,8 @@ print(bbl.anova(conditional, homogeneous, saturated)[["parameters", "BIC", "rati
 # %% [markdown]
 # ## Simpson's paradox
 #
-# Over all departments the odds of women are about half of those of men. In no department are they
-# clearly lower, and in A they are almost three times as high.
+# Over all departments, women's odds of admission are about half of men's. In no single department
+# are they clearly lower, and in department A they are almost three times as high.
 
 # %%
 by_department = saturated.odds_ratios([("Gender", "Admit")])
@@ -192,9 +193,9 @@ ax.set(xlabel="odds of admission, women over men, with 95 % limits", ylabel="dep
 plt.show()
 
 # %% [markdown]
-# How can that be? Women applied to other departments than men did: 7 % of them, and
-# 51 % of the men, to A and B, which admit almost two thirds of their applicants. Department goes
-# with gender and with admission, and its trace is what the table of two shows.
+# How can that be? Women and men applied to different departments: 7 % of the women but 51 % of the
+# men applied to A or B, which admit almost two thirds of their applicants. Department is associated
+# with both gender and admission, and this produces the association in the two-way table.
 
 # %%
 total = berkeley.groupby("Dept")["Freq"].sum()
@@ -207,37 +208,37 @@ for gender in LEVELS["Gender"]:
 print(shares.round(3))
 
 # %% [markdown]
-# The model says it best. In `conditional` no department prefers anybody. Its fitted
-# counts, summed over departments, still have an odds ratio of about a half:
+# The model makes this explicit. In `conditional`, no department favours either gender. Yet its
+# fitted counts, summed over departments, have an odds ratio of about one half:
 
 # %%
 margin = cells.pivot_table("fitted", "Gender", "Admit", "sum", observed=False).to_numpy()
 print(margin.round(1), margin[1, 1] * margin[0, 0] / (margin[1, 0] * margin[0, 1]))
 
 # %% [markdown]
-# An odds ratio stays what it is when a third variable is summed out if that variable
-# is independent of one of the two given the other (the *collapsibility* theorem). Here neither
-# holds: the third variable is a *confounder*. Whether one should look at the table of two or at the
-# tables of six is not a matter of statistics. Departments chose among their own applicants, so the
-# question of whether *they* preferred men is answered within departments. Why women applied where
-# few are admitted is another question, and the table of two may be part of its answer.
+# An odds ratio is unchanged by marginalising over a third variable if that variable is independent
+# of one of the two given the other (the *collapsibility* theorem). Here neither condition holds:
+# the third variable is a *confounder*. Whether to use the marginal table or the six departmental
+# tables is not a statistical question. Departments chose among their own applicants, so whether
+# *they* favoured men must be answered within departments. Why women applied to departments that
+# admit few applicants is a different question, for which the marginal table may be relevant.
 #
 # ## The logit is a log-linear model
 #
-# Logistic regression asks for the odds of admission given the two others,
+# Logistic regression models the odds of admission given the other two variables,
 #
 # $$\ln \frac{P(\mathrm{admitted} \mid d, g)}{P(\mathrm{rejected} \mid d, g)} = \alpha + \beta_d + \gamma_g.$$
 #
 # In the log-linear model `homogeneous` the probability of a cell is the exponential of a sum of
-# fields and couplings. In the ratio of two cells that differ in admission alone, all terms without
-# admission cancel. What is left is
+# fields and couplings. In the ratio of two cells that differ only in admission, all terms without
+# admission cancel. This leaves
 #
 # $$\ln \frac{P(d, g, \mathrm{admitted})}{P(d, g, \mathrm{rejected})}
 # = h_\mathrm{admitted} + J_{d, \mathrm{admitted}} + J_{g, \mathrm{admitted}}.$$
 #
-# So it is the same model, with the same maximum, the same standard errors, and the same test
-# against more terms. The term `Dept:Gender` must be in it: a regression takes the combinations of
-# its predictors as given, and a log-linear model has to be free to fit them.
+# So the two models have the same estimates, the same standard errors and the same likelihood ratio
+# tests. The log-linear model must include the term `Dept:Gender`: a regression conditions on the
+# joint distribution of its predictors, whereas a log-linear model has to fit it.
 
 # %%
 wide = berkeley.pivot_table("Freq", ["Dept", "Gender"], "Admit").reset_index()
@@ -255,9 +256,9 @@ print(compared.round(6))
 print(logit.deviance, homogeneous.goodness_of_fit().loc["G2", "value"])
 
 # %% [markdown]
-# Naive Bayes is a log-linear model, too: the one that leaves `Dept:Gender` out. As a
-# classifier of admission it takes department and gender for independent within each group, and so
-# it gives gender what belongs to the department: its odds ratio is that of the table of two.
+# Naive Bayes is a log-linear model too: the one without `Dept:Gender`. It assumes that department
+# and gender are independent within each class of admission, and so attributes the effect of
+# department to gender: its odds ratio equals the one in the marginal table.
 
 # %%
 naive = fit("~ Dept*Admit + Gender*Admit")
@@ -267,8 +268,8 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 # %% [markdown]
 # ## Exercises
 #
-# 1. How many degrees of freedom has conditional independence in a table of $I$ rows, $J$ columns
-#    and $K$ strata?
+# 1. How many degrees of freedom does conditional independence have in a table of $I$ rows, $J$
+# columns and $K$ strata?
 #
 # <details><summary>Answer</summary>
 #
@@ -276,45 +277,46 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 #
 # </details>
 #
-# 2. On the *Titanic* (`bbl.datasets.load_titanic()`): did sex matter for survival given the class?
-#    As much in each class?
+# 2. On the *Titanic* (`bbl.datasets.load_titanic()`): did survival depend on sex given class? Was
+#    the effect the same in each class?
 #
 # <details><summary>Answer</summary>
 #
-# `anova` of `~ Class*Sex + Class*Survived` and the same with `+ Sex:Survived` has a ratio of 359.6
-# with one degree of freedom: sex matters. Against `~ Class*Sex*Survived` there are 65.2 with three:
-# not as much in each class. In the third class the odds ratio is nearest to 1.
+# Comparing `~ Class*Sex + Class*Survived` with the same model plus `Sex:Survived`, `anova` gives a
+# likelihood ratio statistic of 359.6 with one degree of freedom: survival depends on sex. Adding
+# `Class:Sex:Survived` gives 65.2 with three degrees of freedom: the effect differs between classes.
+# The odds ratio is closest to 1 in the third class.
 #
 # </details>
 #
-# 3. Leave department A out. Which of the models fits then?
+# 3. Exclude department A. Which of the models fits then?
 #
 # <details><summary>Answer</summary>
 #
-# Conditional independence. The five other parts of its $G^2$ add up to 2.7, with five degrees of
+# Conditional independence. The other five components of its $G^2$ sum to 2.7, with five degrees of
 # freedom.
 #
 # </details>
 #
-# 4. Given the department and nothing else, gender and admission are independent in the model
-#    `conditional`. Are gender and department independent given admission?
+# 4. In the model `conditional`, gender and admission are independent given department. Are gender
+#    and department independent given admission?
 #
 # <details><summary>Answer</summary>
 #
-# No. Independence given a third variable says nothing of the other two pairs: `Dept:Gender` is a
-# term of the model. A graph shows it: `conditional` is the chain Gender - Dept - Admit, and only
-# its ends are separated by what lies between.
+# No. Conditional independence of one pair implies nothing about the other two pairs: `Dept:Gender`
+# is a term of the model. As a graph, `conditional` is the chain Gender - Dept - Admit, and only its
+# ends are separated by the third variable.
 #
 # </details>
 #
-# 5. A drug helps men and helps women, and over both it harms. Which of the three variables drug,
-#    sex and recovery go together in such a table, and what would a trial that draws lots change?
+# 5. A drug appears to help both men and women, but to harm overall. Which of the variables drug,
+#    sex and recovery are associated in such a table, and what would a randomised trial change?
 #
 # <details><summary>Answer</summary>
 #
-# Sex goes with recovery, and with the drug: those with the worse prospects take it more often. Lots
-# make sex and drug independent. The shares that recover with and without the drug are then averages
-# over the sexes with the same weights, and their order cannot turn round.
+# Sex is associated with recovery and with the drug: the sex with the worse prognosis takes it more
+# often. Randomisation makes sex and drug independent. The recovery rates with and without the drug
+# are then averages over the sexes with the same weights, so their order cannot reverse.
 #
 # </details>
 #

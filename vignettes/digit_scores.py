@@ -15,7 +15,7 @@
 #
 # Chapter 3 of Li (2014) fits a Boltzmann machine to the grey pixels of each digit, under a prior
 # whose posterior has a closed form, and gives the scores of the ten machines to a random forest.
-# Here the same is done with the digits that scikit-learn ships, or with those of the thesis.
+# This page does the same with scikit-learn's digits, or with the digits of the thesis.
 
 # %%
 import os
@@ -37,10 +37,10 @@ import bbl
 # %% [markdown]
 # ## Pixels between -1 and 1
 #
-# scikit-learn ships 1,797 images of 8 by 8 pixels with 17 grey levels. The thesis has digits from
-# envelopes of the US postal service, 16 by 16 pixels, in the files `zip.train` and `zip.test` of
-# Hastie, Tibshirani & Friedman, *The Elements of Statistical Learning*, whose page offers them for
-# download. They come without a licence, so they are not shipped with this package: if the
+# scikit-learn ships 1,797 images of 8 by 8 pixels with 17 grey levels. The thesis uses digits from
+# US Postal Service envelopes, 16 by 16 pixels, in the files `zip.train` and `zip.test` of Hastie,
+# Tibshirani & Friedman, *The Elements of Statistical Learning*, which can be downloaded from the
+# book's website. They have no licence, so they are not shipped with this package. If the
 # environment variable `BBL_DATA` names a folder with both files (or with `zip.train.gz` and
 # `zip.test.gz`), this page uses them.
 
@@ -94,10 +94,10 @@ plt.show()
 # %% [markdown]
 # ## Scores of four machines
 #
-# A restricted machine with 100 hidden units; one with two layers, of 100 and 50 units; a full
-# machine of all pairs of pixels and 10 hidden units; and all pairs of pixels without units. Each
-# has a score for each digit, through the signed logarithm of eq. (3.6). With units the score has
-# them summed out, as eq. (3.5) would need their values.
+# We fit four machines: a restricted machine with 100 hidden units; one with two layers of 100 and
+# 50 units; a full machine with all pairs of pixels and 10 hidden units; and all pairs of pixels
+# without hidden units. Each gives a score for every digit, transformed by the signed logarithm of
+# eq. (3.6). Hidden units are marginalised, because eq. (3.5) would require their values.
 
 # %%
 MACHINES = {
@@ -120,8 +120,8 @@ for name, options in MACHINES.items():
     test_scores[name] = fitted[name].transform(test)
 
 # %% [markdown]
-# Figures 3.3, 3.4 and 3.6 to 3.8: scores of test images of two digits, by the machines of these
-# two.
+# Figures 3.3, 3.4 and 3.6 to 3.8: scores of the test images of two digits under the machines for
+# these two digits.
 
 # %%
 FIGURES = {
@@ -143,15 +143,16 @@ axes[1, 2].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# As in the thesis, 0 and 1 separate best. With its own digits 7 and 9 overlap most.
+# As in the thesis, 0 and 1 are separated best. On the digits of the thesis, 7 and 9 overlap most.
 #
 # ## Simulated images
 #
 # Given the units, the pixels of a restricted machine are independent, with densities `exp(a x)`
-# between -1 and 1, which are sampled by their inverse distribution functions (appendix B). Figures
-# 3.5 and 3.9 of the thesis show images of 0 that all look like its mean, and the images here look
-# like sharp means too: the machines are degenerate. Their units freeze, as the warning of `hidden=`
-# says of black and white pixels, and nearly all probability is at one image.
+# between -1 and 1, which are sampled by inverting their distribution functions (appendix B). In
+# Figures 3.5 and 3.9 of the thesis, all images of 0 look like its mean, and the images here look
+# like sharp means too. The machines are degenerate: their units freeze, as the warning about
+# `hidden=` describes for black-and-white pixels, and nearly all probability is concentrated on one
+# image.
 
 # %%
 drawn = ("100 hidden units", "layers of 100 and 50", "full, 10 units")
@@ -169,8 +170,8 @@ plt.show()
 # %% [markdown]
 # ## Tables 3.2 and 3.3: two confusion matrices
 #
-# A random forest on ten scores, and one on all pixels. The last column is the share of images of
-# the digit that are classified wrongly.
+# We train one random forest on the ten scores and one on all pixels. The last column is the
+# proportion of the digit's images that are misclassified.
 
 
 # %%
@@ -208,9 +209,9 @@ plt.show()
 # %% [markdown]
 # ## Shares of test images classified correctly
 #
-# The thesis reports 87.6 % for a forest on ten scores of the full machine, and 94.2 % for one on
-# the pixels of its digits. With its digits in `BBL_DATA` this page ends at 88.2 % and 94.1 %, and
-# at 87.5 % and 87.4 % for the restricted machines with one and two layers.
+# The thesis reports 87.6 % accuracy for a forest on ten scores of the full machine, and 94.2 % for
+# one on the pixels. With the same digits in `BBL_DATA`, this page obtains 88.2 % and 94.1 %, and
+# 87.5 % and 87.4 % for the restricted machines with one and two layers.
 
 # %%
 shares = {"pixels": accuracy(forest(), train, test)}
@@ -224,8 +225,8 @@ print(table.round(1).to_string(na_rep=""))
 # ## Averages of scores, and other classifiers
 #
 # The thesis ends with two proposals. One is model averaging (section 3.4), a weighted average of
-# the scores of machines with different units and pairs; or all their scores can be features
-# together. The other is to give the scores to other classifiers than a forest.
+# the scores of machines with different units and pairs; or alternatively the use of all their
+# scores as features. The other is to use a classifier other than a random forest.
 
 # %%
 together = {
@@ -250,5 +251,6 @@ print(
 )
 
 # %% [markdown]
-# Ten scores hold most of what the pixels tell, and not all. With the digits of the thesis, scores
-# of mean field, which have a normaliser, reach 93 %; the guide on posteriors has the comparison.
+# Ten scores contain most of the information in the pixels, but not all. On the digits of the
+# thesis, mean-field scores, which are normalised, reach 93 %; see the comparison in the guide to
+# posteriors.

@@ -13,11 +13,11 @@
 # %% [markdown]
 # # Four classifiers for categorical data, and what each assumes
 #
-# A lesson of about two hours, with exercises at its end.
+# A two-hour lesson, with exercises at the end.
 #
-# Naive Bayes, Boltzmann Bayes, logistic regression and linear discriminant analysis (LDA) all end
-# in a probability $P(y|x)$. They differ in what they take for granted on the way. This page states
-# it, and draws data for which it matters.
+# Naive Bayes, Boltzmann Bayes, logistic regression and linear discriminant analysis (LDA) all
+# estimate $P(y|x)$. They differ in their assumptions. This page states these assumptions and
+# simulates data for which they matter.
 #
 # | classifier | describes | takes for granted | log-odds of two groups |
 # | --- | --- | --- | --- |
@@ -27,10 +27,10 @@
 # | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | that sum, fitted directly |
 # | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | that sum, fitted directly |
 #
-# The last column is the point. Three of the five can only weigh the predictors one by one. Whatever
-# distinguishes two groups by *how predictors go together* is invisible to them, however many rows
-# there are. Boltzmann Bayes is to LDA what quadratic discriminant analysis is for continuous
-# predictors: each group has its own couplings.
+# The last column is the key difference. Three of the five methods can only weight predictors one at
+# a time. If two groups differ only in *how predictors are associated*, these methods cannot tell
+# them apart, regardless of sample size. Boltzmann Bayes relates to LDA as quadratic discriminant
+# analysis does for continuous predictors: each group has its own couplings.
 
 # %%
 import itertools
@@ -53,16 +53,16 @@ PREDICTORS = {name: list("rst") for name in NAMES}
 # %% [markdown]
 # ## Bayes' rule by hand
 #
-# Of 100 patients 20 have the flu and 80 a cold. Of those with the flu 18 have a fever, of those
-# with a cold 16. A patient comes in with a fever. Of the $18 + 16 = 34$ patients with a fever 18
-# have the flu, so
+# Of 100 patients, 20 have the flu and 80 have a cold. A fever occurs in 18 of those with the flu
+# and in 16 of those with a cold. A patient comes in with a fever. Of the $18 + 16 = 34$ patients
+# with a fever, 18 have the flu, so
 #
 # $$P(\mathrm{flu} \mid \mathrm{fever}) = \frac{P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu})}
 # {P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu}) + P(\mathrm{cold})\,P(\mathrm{fever} \mid
 # \mathrm{cold})} = \frac{0.2 \cdot 0.9}{0.2 \cdot 0.9 + 0.8 \cdot 0.2} = 0.529.$$
 #
-# The first three classifiers of the table above do this sum. They differ in how they find $P(x \mid
-# y)$ once $x$ is more than one predictor. With one predictor there is nothing to differ in:
+# The first three classifiers in the table above perform this calculation. They differ in how they
+# estimate $P(x \mid y)$ when $x$ has more than one predictor. With one predictor they agree:
 
 # %%
 patients = pd.DataFrame(
@@ -76,9 +76,9 @@ clinic = bbl.bbl("illness ~ fever", patients, weights="patients", method="naive"
 print(clinic.predict({"fever": ["yes", "no"]}, type="prob").round(3))
 
 # %% [markdown]
-# In an epidemic half of the patients have the flu. What fever says about an illness
-# has not changed, the prior has: $0.5 \cdot 0.9 / (0.5 \cdot 0.9 + 0.5 \cdot 0.2) = 0.818$. Nothing
-# has to be fitted anew:
+# In an epidemic, half of the patients have the flu. The likelihood of a fever given each illness
+# has not changed, but the prior has: $0.5 \cdot 0.9 / (0.5 \cdot 0.9 + 0.5 \cdot 0.2) = 0.818$. No
+# refit is needed:
 
 # %%
 print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold": 0.5}).round(3))
@@ -144,13 +144,13 @@ plt.show()
 # %% [markdown]
 # ## Generative, conditional, and in between
 #
-# The same fields and couplings can be fitted in two ways. Generatively, to $P(x \mid y)$, each
-# group by itself: that is Boltzmann Bayes. Or conditionally, to $P(y \mid x)$, all groups at once:
-# `method="conditional"`, which is logistic regression with all pairs, under one penalty on levels
-# and pairs of levels. In between lies the conditional fit that starts from the generative one and
-# changes it as far as the data ask for (`start="pseudo"`). Below, group B is a ring around group A,
-# and each number is cut into seven intervals. No pair of intervals is needed to tell them apart;
-# the intervals of each number are.
+# The same fields and couplings can be fitted in two ways: generatively, to $P(x \mid y)$,
+# separately in each group, which is Boltzmann Bayes; or conditionally, to $P(y \mid x)$, jointly
+# for all groups. The latter is `method="conditional"`, which is logistic regression with all
+# pairwise interactions and a common penalty on levels and pairs of levels. A compromise is a
+# conditional fit that starts from the generative fit and moves away from it only as far as the data
+# require (`start="pseudo"`). Below, group B is a ring around group A, and each variable is cut into
+# seven intervals. No interactions are needed to separate the groups; main effects suffice.
 
 # %%
 angle = rng.uniform(0, 2 * np.pi, 400)
@@ -192,23 +192,24 @@ for ax, (name, options) in zip(axes, WAYS.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The log-losses are those of 200 fresh points. Generative fits need fewer rows where
-# their picture of the groups is about right; conditional ones do not care what the picture is, and
-# win once there are rows enough. Cross-validation tells, and `method="auto"` averages all of it by
-# what it says.
+# Log-losses are computed on 200 new points. Generative fits need fewer rows when their model of the
+# groups is approximately correct; conditional fits do not depend on it and are better given enough
+# rows. Use cross-validation to choose between them, or `method="auto"` to average them with
+# cross-validated weights.
 
 # %% [markdown]
 # ## Three worlds
 #
-# Six predictors with three levels each, two groups.
+# Each scenario has two groups and six predictors with three levels each.
 #
-# * **Independent**: the groups differ in the shares of the levels, and predictors are independent
-#   within them. This is the world of naive Bayes.
-# * **Same couplings**: neighbouring predictors tend to have the same level, in both groups alike.
-#   The couplings cancel in the log-odds, which are a sum over predictors, as logistic regression
-#   assumes. Naive Bayes counts the same evidence several times.
+# * **Independent**: the groups differ in level frequencies, and predictors are independent within
+#   each group, as naive Bayes assumes.
+# * **Same couplings**: neighbouring predictors tend to have the same level, equally in both groups.
+#   The couplings cancel in the log-odds, which are additive in the predictors, as logistic
+#   regression assumes. Naive Bayes counts the same evidence several times.
 # * **Opposite couplings**: in group A neighbours tend to have the same level, in group B different
-#   ones. All shares are one third in both groups: no single predictor says anything.
+#   levels. All level frequencies are one third in both groups, so no single predictor is
+#   informative.
 
 
 # %%
@@ -254,8 +255,8 @@ for group, part in example.groupby("y"):
 # %% [markdown]
 # ## The contestants
 #
-# Each is a function from training rows and test rows to probabilities of group B. The true
-# distributions, which nobody knows in practice, set the limit.
+# Each classifier is a function that takes training and test rows and returns probabilities of group
+# B. The true distributions, which are unknown in practice, give the upper limit.
 
 
 # %%
@@ -329,9 +330,9 @@ def truth(world, test):
 # %% [markdown]
 # ## Four hundred rows
 #
-# Two scores on 10,000 new rows, averaged over five training sets: the AUC says how well the rows
-# are ranked, the log-loss whether the probabilities can be believed (smaller is better; always
-# saying 1/2 scores 0.693).
+# We compute two scores on 10,000 new rows, averaged over five training sets: the AUC measures
+# ranking, and the log-loss measures the quality of the probabilities (smaller is better; always
+# predicting 1/2 gives 0.693).
 
 # %%
 rows = []
@@ -365,24 +366,26 @@ axes[0].invert_yaxis()
 plt.show()
 
 # %% [markdown]
-# *Independent*: all do well. Naive Bayes is at its best and those with pairs pay for
-# parameters that are not needed.
+# *Independent*: all methods do well. Naive Bayes does best, and methods with pairwise terms lose
+# some accuracy to unnecessary parameters.
 #
-# *Same couplings*: there is little to be gained, 0.660 at best. LDA and logistic regression do
-# best. Naive Bayes ranks the rows at least as well, but it is far too sure of itself: its log-loss,
-# 0.76, is the worst. Boltzmann Bayes sees that the evidence is shared, at the price of estimating
-# the same couplings twice. At 400 rows that price eats up the gain: at 0.70 it is no better than
-# saying 1/2 each time, nor is logistic regression with pairs. With more rows both come down, as the
-# curves below show, and naive Bayes stays above 1/2.
+# *Same couplings*: the groups are hard to separate; the best possible log-loss is 0.660. LDA and
+# logistic regression do best. Naive Bayes ranks the rows at least as well, but it is severely
+# overconfident: its log-loss, 0.76, is the worst. Boltzmann Bayes accounts for the shared evidence,
+# but estimates the same couplings twice. With 400 rows the cost outweighs the benefit: its log-loss
+# of 0.70 is no better than always predicting 1/2, and neither is that of logistic regression with
+# pairs. Both improve with more rows, as the curves below show, while naive Bayes stays worse than
+# predicting 1/2.
 #
-# *Opposite couplings*: naive Bayes, LDA and plain logistic regression are no better than a coin.
-# Boltzmann Bayes comes close to the truth. So does logistic regression, once it is told about all
-# pairs.
+# *Opposite couplings*: naive Bayes, LDA and additive logistic regression are no better than chance.
+# Boltzmann Bayes comes close to the true model, as does logistic regression with all pairwise
+# interactions.
 
 # %% [markdown]
 # ## How many rows does it take?
 #
-# With ever more rows, a wrong assumption does not go away. A right one saves rows.
+# More rows do not correct a wrong assumption; a correct assumption reduces the number of rows
+# needed.
 
 # %%
 sizes = [50, 150, 400, 1200]
@@ -415,10 +418,10 @@ plt.show()
 # %% [markdown]
 # ## What the model says besides
 #
-# Logistic regression with pairs predicts as well as Boltzmann Bayes in the last world, but it only
-# knows *differences* between the groups. `bbl` has the distribution of each group. In the world of
-# opposite couplings it shows that neighbours attract each other in A, repel each other in B, and
-# that little else is there:
+# Logistic regression with pairs predicts as well as Boltzmann Bayes in the last scenario, but it
+# only estimates *differences* between groups. `bbl` estimates the distribution of each group. With
+# opposite couplings, it shows that neighbours attract each other in A and repel each other in B,
+# and that there is little other structure:
 
 # %%
 fit = bbl.bbl("y ~ .^2", draw("opposite couplings", 3000, seed=7), lambda_=0.01, testNull=False)
@@ -431,18 +434,18 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Which one to take
 #
-# * Few rows, many predictors, a first look: naive Bayes; do not trust its probabilities where
-#   predictors are related.
+# * Few rows, many predictors, an exploratory analysis: naive Bayes; do not trust its probabilities
+#   if predictors are associated.
 # * Effects of single predictors and their significance: logistic regression.
-# * Many groups, or an interest in what each group looks like and how predictors go together within
-#   it: Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty
-#   it becomes naive Bayes, so cross-validation also tells whether interactions are worth having.
+# * Many groups, or an interest in the distribution of each group and the associations within it:
+#   Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it
+#   becomes naive Bayes, so cross-validation also shows whether interactions improve prediction.
 
 # %% [markdown]
 # ## Real data: the Titanic
 #
-# Two sums, on the same five folds: what naive Bayes and Boltzmann Bayes say of passengers that they
-# have not seen. The intervals are those of `evaluate`, which hold in small samples too.
+# We compare naive Bayes and Boltzmann Bayes on held-out passengers, using the same five folds.
+# `evaluate` gives intervals that are valid in small samples too.
 
 # %%
 titanic = bbl.datasets.load_titanic()
@@ -455,9 +458,9 @@ for name, options in {
     print(f"\n{name}\n{found.scores.round(3).to_string()}")
 
 # %% [markdown]
-# Who is missed matters too. A search that is called off for somebody who lives is a
-# disaster, and one for somebody who is dead a nuisance: let the first error cost four times the
-# second. The group with the lowest expected cost is then no longer always the most probable one.
+# Errors may have different costs. Calling off the search for a survivor is a disaster, whereas
+# searching for a victim is merely a waste: let the first error cost four times the second. The
+# class with the lowest expected cost is then no longer always the most probable one.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_=0.001)
@@ -467,57 +470,60 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 # %% [markdown]
 # ## Exercises
 #
-# 1. Work out by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ with a share of the flu of 0.2, and
-#    of 0.5.
+# 1. Work out by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ with a flu prevalence of 0.2, and of
+#    0.5.
 #
 # <details><summary>Answer</summary>
 #
 # $0.2 \cdot 0.1 / (0.2 \cdot 0.1 + 0.8 \cdot 0.8) = 0.030$, and
-# $0.5 \cdot 0.1 / (0.5 \cdot 0.1 + 0.5 \cdot 0.8) = 0.111$.
-# `clinic.predict({"fever": ["no"]}, type="prob", priors="equal")` has the second one.
+# $0.5 \cdot 0.1 / (0.5 \cdot 0.1 + 0.5 \cdot 0.8) = 0.111$. `clinic.predict({"fever": ["no"]},
+# type="prob", priors="equal")` returns the second.
 #
 # </details>
 #
-# 2. A second symptom, cough, is a copy of the first: whoever has a fever coughs. What does naive
-#    Bayes say of a patient with both, with a share of the flu of 0.2, and what is right?
+# 2. A second symptom, cough, is a copy of the first: whoever has a fever coughs. What probability
+#    of flu does naive Bayes give a patient with both, at a flu prevalence of 0.2, and what is the
+#    correct one?
 #
 # <details><summary>Answer</summary>
 #
-# It multiplies the same evidence twice: $0.2 \cdot 0.81 / (0.2 \cdot 0.81 + 0.8 \cdot 0.04) =
-# 0.835$. Right is 0.529 as before, since the cough adds nothing. This is what happens in the world
-# of the same couplings, and why the log-loss of naive Bayes is so bad there.
+# It counts the same evidence twice: $0.2 \cdot 0.81 / (0.2 \cdot 0.81 + 0.8 \cdot 0.04) = 0.835$.
+# The correct probability is still 0.529, since the cough adds no information. The same happens in
+# the scenario *same couplings*, which is why naive Bayes has such a poor log-loss there.
 #
 # </details>
 #
-# 3. A fever thermometer costs nothing, a needless flu treatment 1, an untreated flu 10. From which
-#    probability of the flu on should one treat?
+# 3. A fever thermometer costs nothing, a needless flu treatment 1, an untreated flu 10. Above which
+#    probability of flu should one treat?
 #
 # <details><summary>Answer</summary>
 #
-# Treating costs $1 - p$ on average, not treating $10 p$. The two are equal at $p = 1/11 = 0.09$, so
-# a patient without a fever is treated in an epidemic (0.111) and not before it (0.030).
+# The expected cost of treating is $1 - p$, and of not treating $10 p$. The two are equal at
+# $p = 1/11 = 0.09$, so a patient without a fever should be treated during an epidemic (0.111) but
+# not otherwise (0.030).
 #
 # </details>
 #
-# 4. In the picture of the five regions, set the off-diagonal entries of both covariances to 0.8 and
-#    move the mean of B to $(1, -1)$. Which of the methods gain?
+# 4. In the figure with the five decision regions, set the off-diagonal entries of both covariances
+#    to 0.8 and move the mean of B to $(1, -1)$. Which methods improve?
 #
 # <details><summary>Answer</summary>
 #
-# The covariances are now equal, so linear discriminant analysis is right, and has the fewest
-# parameters to pay for: it predicts 94 % of new rows, which no rule exceeds ($\Phi(\sqrt{10}/2) =
-# 0.943$), and the quadratic one, which finds nearly the same line, as many. The methods on
-# intervals stay at 87 %: five intervals are too coarse for a boundary along the diagonal.
+# The covariances are now equal, so the assumptions of linear discriminant analysis hold, and it has
+# the fewest parameters: it correctly classifies 94 % of new rows, which no rule exceeds
+# ($\Phi(\sqrt{10}/2) = 0.943$). Quadratic discriminant analysis, which finds nearly the same line,
+# does equally well. The methods on intervals stay at 87 %: five intervals are too coarse for a
+# diagonal boundary.
 #
 # </details>
 #
-# 5. Draw 100 rows of the world of independent predictors and choose the penalty by `lambda_="cv"`.
-#    What does `fit.tuning.values[fit.tuning.chosen]` say, and what does it mean?
+# 5. Draw 100 rows from the scenario *independent* and choose the penalty by `lambda_="cv"`. What is
+#    the value of `fit.tuning.values[fit.tuning.chosen]`, and what does it mean?
 #
 # <details><summary>Answer</summary>
 #
-# A large penalty is chosen: the couplings are shrunken to next to nothing, and the model is nearly
-# naive Bayes, which is right in that world.
+# A large penalty is chosen: the couplings are shrunk almost to zero, and the model is nearly naive
+# Bayes, which is correct in that scenario.
 #
 # </details>
 #

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # From your own CSV to a decision
 #
-# A table as one gets it: numbers with many values, dates, four ways to write that something is not
-# known, levels that hardly occur. This page goes the whole way once: reading, intervals, rare
-# levels, a tuned fit, its evaluation, the reasons for a prediction, a decision by what errors cost,
-# a model file, a report, and the same on the command line. Put your own file in the place of the
-# one that is made here; the page "Your own table" of the user guide lists what to do with what you
-# find in it.
+# Real tables contain numeric columns, dates, several codes for missing values, and rare levels.
+# This page shows a complete analysis of one: reading the file, binning numbers, merging rare
+# levels, tuning and evaluating a model, explaining predictions, making cost-sensitive decisions,
+# saving the model, writing a report, and doing the same on the command line. Replace the file
+# generated here with your own; the page "Your own table" of the user guide lists common problems
+# and their solutions.
 
 # %%
 import subprocess
@@ -37,8 +37,8 @@ pd.options.display.width = 120
 # %% [markdown]
 # ## A file
 #
-# The people, their class, sex and fate are those of the Titanic. Ages in years, fares, ports and
-# days are drawn for this page, so nothing is to be learned from them about the ship.
+# The passengers' class, sex and survival are real Titanic data. Ages in years, fares, ports and
+# dates are simulated for this page, so they carry no information about the ship.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -65,9 +65,8 @@ print((folder / "people.csv").read_text()[:430])
 # %% [markdown]
 # ## Read
 #
-# Two things only you can know: which texts stand for a missing value, and which columns are dates
-# or codes. A ticket `000042` is no number, so it is read as text. What `read_csv` made of the file
-# is worth a look before anything else.
+# Only you know which strings stand for missing values, and which columns are dates or codes. The
+# ticket `000042` is not a number, so read it as text. First check how `read_csv` parsed the file.
 
 # %%
 markers = ["?", "-", "unknown", "n/a"]
@@ -79,9 +78,9 @@ print(
 )
 
 # %% [markdown]
-# A date is no level, but a part of it can be: the month, the weekday, how long ago. A
-# whole date, like the ticket, has nearly as many values as there are rows; a model would learn rows
-# by heart, and `bbl` refuses such a column.
+# A date cannot be used as a predictor, but its parts can: the month, the weekday or the elapsed
+# time. A full date, like the ticket, has almost as many values as there are rows, so a model would
+# memorise rows; `bbl` rejects such a column.
 
 # %%
 weeks = (pd.Timestamp("1912-04-10") - table["booked"]).dt.days // 7
@@ -95,8 +94,8 @@ table = table.drop(columns=["booked", "ticket"])
 # %% [markdown]
 # ## Put test rows aside
 #
-# Everything from here on, cuts too, is chosen on the training rows alone. What has seen the
-# response of the test rows flatters their evaluation.
+# From here on, everything, including the cut points, is chosen from the training rows only. Using
+# the responses of the test rows would make the evaluation too optimistic.
 
 # %%
 test = np.random.default_rng(0).random(n) < 0.3
@@ -106,9 +105,9 @@ held_out = table[test]
 # %% [markdown]
 # ## Numbers to intervals, rare levels to one
 #
-# `bin` cuts by quantiles (the default), in equal widths, or with `"mdl"` where the groups differ by
-# more than a cut costs (Fayyad and Irani 1993). `lump` puts levels together that occur less than
-# ten times.
+# `bin` cuts at quantiles (the default), into equal widths, or, with `"mdl"`, where a cut reduces
+# the description length of the response (Fayyad and Irani 1993). `lump` merges levels that occur
+# fewer than ten times.
 
 # %%
 ready = bbl.bin(train, "Age", method="width", bins=5)
@@ -121,9 +120,9 @@ for column in ("Age", "fare", "weeks_ahead", "port"):
 # %% [markdown]
 # ## Fit and tune
 #
-# Rows with gaps are kept: their missing predictors are summed out (`missing="marginal"`). The
-# penalty of the couplings is chosen by cross-validation inside the fit. `fit.plot(kind="cv")` shows
-# how much the choice matters.
+# Rows with missing values are kept: missing predictors are marginalised over
+# (`missing="marginal"`). The penalty on the couplings is chosen by cross-validation within the fit.
+# `fit.plot(kind="cv")` shows how much the choice matters.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", ready, missing="marginal", lambda_="cv", lambdah=0.001)
@@ -131,8 +130,8 @@ ax = fit.plot(kind="cv")
 plt.show()
 
 # %% [markdown]
-# Is that better than a simpler model? Candidates are compared with a cross-validation
-# of the training rows, not with the test rows, which are for the model that was chosen.
+# Is this better than a simpler model? Compare candidates by cross-validation on the training rows.
+# Keep the test rows for the final model.
 
 # %%
 formulas = {
@@ -154,8 +153,8 @@ print(pd.DataFrame(scores).round(3))
 # %% [markdown]
 # ## Evaluate
 #
-# The model knows its intervals and its rare levels. The test rows go in as they were read, with
-# plain numbers and with ports that it has never seen.
+# The model stores its intervals and rare levels, so the test rows can be passed as they were read,
+# with raw numbers and previously unseen ports.
 
 # %%
 found = fit.evaluate(held_out)
@@ -169,7 +168,8 @@ fig.tight_layout()
 plt.show()
 
 # %% [markdown]
-# Do probabilities hold? Of the rows with a predicted 70 %, about 70 in 100 should be survivors.
+# Are the probabilities calibrated? Of the rows with a predicted probability of 70 %, about 70 in
+# 100 should be survivors.
 
 # %%
 ax = found.plot("calibration")
@@ -178,8 +178,8 @@ plt.show()
 # %% [markdown]
 # ## What matters, and why this row
 #
-# The importance of a predictor is what is lost where it is unknown. The drawn columns should have
-# none.
+# The importance of a predictor is the increase in loss when it is unknown. The simulated columns
+# should have an importance near zero.
 
 # %%
 importance = fit.importance(seed=1)
@@ -192,10 +192,10 @@ plt.show()
 # %% [markdown]
 # ## Decide
 #
-# A historian looks for survivors in the archives of families. To look in vain costs a day, to
-# overlook a survivor costs four. `costs` is `{true: {predicted: cost}}`, and each row gets the
-# group of least expected cost. Probabilities stay as they are; decisions change, and the accuracy
-# falls, because it is no longer what is asked for.
+# A historian searches family archives for survivors. A fruitless search costs one day; missing a
+# survivor costs four. `costs` is `{true: {predicted: cost}}`, and each row is assigned to the class
+# with the lowest expected cost. The probabilities do not change, but the decisions do, and accuracy
+# decreases because it is no longer the objective.
 
 # %%
 costs = {"Yes": {"No": 4}, "No": {"Yes": 1}}
@@ -208,8 +208,8 @@ print(f"Cost of a row if the likelier group is taken: {plain:.3f}")
 # %% [markdown]
 # ## Keep, and tell others
 #
-# A model file holds the intervals too, and runs nothing when it is read. The report is one page
-# with the summary, the evaluation and the figures, which opens in any browser.
+# A model file includes the intervals, and loading it does not execute code. The report is a single
+# HTML page with the summary, evaluation and figures, which opens in any browser.
 
 # %%
 fit.save(folder / "people.bbl")
@@ -228,7 +228,7 @@ print(f"{(folder / 'report.html').stat().st_size / 1e3:.0f} kB")
 # python -m bbl predict people.bbl new.csv --na "?" --na - --na unknown --na n/a > predicted.csv
 # ```
 #
-# Here these two lines run on files of the training and test rows:
+# Here we run these two commands on files of the training and test rows:
 
 # %%
 every = pd.read_csv(folder / "people.csv", dtype=str, keep_default_na=False)

@@ -14,11 +14,11 @@
 # # The genetic code: 21 groups from three letters
 #
 # This page follows section 3.4 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). The response is the
-# amino acid (20 of them, and `*` for a stop), the predictors are the three bases of a codon. From
-# 2,000 random codons and their translations, can the code be learnt?
+# amino acid (20 of them, and `*` for a stop), the predictors are the three bases of a codon. Can
+# the code be learnt from 2,000 random codons and their translations?
 #
-# Reproduced: the best penalty 0.3162278, its score 1, and the perfect translation of all 64 codons.
-# The codons are those that R draws after `set.seed(351)`.
+# Reproduced: the best penalty, 0.3162278, its score of 1, and the perfect translation of all 64
+# codons. The codons are the ones that R draws after `set.seed(351)`.
 
 # %%
 import base64
@@ -31,8 +31,8 @@ import pandas as pd
 import bbl
 
 # %% [markdown]
-# The paper translates with a package of Bioconductor. All that is needed is the table
-# of the standard code, which is shipped with `bbl`:
+# The paper translates with a Bioconductor package. Only the table of the standard code is needed,
+# which is shipped with `bbl`:
 
 # %%
 code = bbl.datasets.load_genetic_code()
@@ -43,7 +43,7 @@ print(
 # %% [markdown]
 # ## The data
 #
-# The paper's 2,000 codons, packed with two bits per base. For others, draw rows of the table:
+# The paper's 2,000 codons, packed with two bits per base. To draw others, sample rows of the table:
 # `code.sample(2000, replace=True, random_state=351)`.
 
 # %% tags=["hide-input"]
@@ -79,10 +79,10 @@ print(xdat[["aa", "b1", "b2", "b3"]].head(6))
 # %% [markdown]
 # ## Cross-validation as in the paper
 #
-# With more than two groups the score is the accuracy. Most amino acids never have most bases at a
-# given place: methionine is always `atg`. Without a penalty on the fields, these levels would get a
-# field of minus infinity. `bbl` says so with a `ConvergenceWarning`, which is expected here and
-# kept quiet.
+# With more than two groups the score is the accuracy. At a given position, most bases never occur
+# for most amino acids: methionine is always `atg`. Without a penalty on the fields, the fields of
+# these levels diverge to minus infinity. `bbl` then issues a `ConvergenceWarning`, which is
+# expected and silenced here.
 
 # %%
 grid = 10 ** np.linspace(-3, 1, 9)
@@ -97,11 +97,11 @@ print(
 )
 
 # %% [markdown]
-# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 are the paper's. The
-# other scores are those of R 1.0.0 as well, but for the first: with next to no penalty, the fields
-# that run to minus infinity decide, and how far they get is up to the optimiser.
+# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper. The other
+# scores agree with R 1.0.0, except for the first: with almost no penalty, the score depends on the
+# diverging fields, and how far these go depends on the optimiser.
 #
-# The test is the whole code:
+# The test set is the complete code:
 
 # %%
 right = cv.predict(code, type="class").astype(str) == code["aa"]
@@ -110,10 +110,10 @@ print(f"codons translated correctly: {right.sum()} of {len(code)} (paper: all)")
 # %% [markdown]
 # ## What the exact partition function changes
 #
-# In the table above the score *falls* for small penalties. That is no overfitting: it is the
-# approximation of $\ln Z$ of eq. (31), which counts each interaction twice, differently in each of
-# the 21 groups. With the exact sum over the 64 states, which is the default here, the code is
-# learnt at any penalty below 1.
+# In the table above the score *falls* for small penalties. This is not overfitting but the effect
+# of the approximation of $\ln Z$ in eq. (31), which counts each interaction twice, with a different
+# error in each of the 21 groups. With the exact sum over the 64 states, the default here, the code
+# is learnt perfectly at any penalty below 1.
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.ConvergenceWarning):
@@ -134,10 +134,10 @@ plt.show()
 # %% [markdown]
 # ## What do the interactions add?
 #
-# Naive Bayes multiplies the shares of the three bases. That is right for amino acids whose codons
-# form a block, such as the four of glycine, `gg.`. It is wrong where they do not: serine has `tc.`
-# as well as `agt` and `agc`, so naive Bayes also believes in serine at `ac.` and `tg.`, which are
-# other amino acids, and spreads its probability too thinly.
+# Naive Bayes multiplies the frequencies of the three bases. This is correct for amino acids whose
+# codons form a block, such as the four codons `gg.` of glycine, but not for others: serine has
+# `tc.` as well as `agt` and `agc`, so naive Bayes also assigns probability to `ac.` and `tg.`,
+# which code for other amino acids.
 
 # %%
 fits = {"naive Bayes": bbl.bbl("aa ~ .", xdat, method="naive")}
@@ -160,7 +160,7 @@ for name, fit in fits.items():
 print(pd.DataFrame(rows).T.to_string(float_format="%.3f"))
 
 # %% [markdown]
-# Serine at its six codons, by both models:
+# The probability of serine at its six codons, under both models:
 
 # %%
 serine = code[code["aa"] == "S"]

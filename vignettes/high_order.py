@@ -15,9 +15,9 @@
 #
 # Min, Ning, Cheng and Gerstein (2014, *Interpretable Sparse High-Order Boltzmann Machines*) compare
 # classifiers (Table 1), rankings of interactions (Table 2), reconstructions of masked features
-# (Table 3) and pseudo-likelihoods (Tables 4 and 5). Except for MNIST their data are not public.
-# This page follows their protocols on small data, so that it runs within a minute: the numbers show
-# the order of the methods, not the paper's values.
+# (Table 3) and pseudo-likelihoods (Tables 4 and 5). Except for MNIST, their data are not public.
+# This page follows their protocols on small data, so that it runs within a minute: expect the same
+# ranking of the methods, not the paper's values.
 
 # %%
 import os
@@ -35,10 +35,10 @@ import bbl
 # %% [markdown]
 # ## Table 1: classification with products of grey pixels
 #
-# The paper takes grey pixels as numbers in [0, 1]; `numeric=True` does so. Here they are those of
-# the 1,797 digits that scikit-learn ships. The digits 0 and 6 of these small images need no
-# products, so the question is whether a digit is even. As in the paper, a fifth of the images is
-# for testing, and the penalties 3.5, 0.7, 0.7 are on the sum of the losses.
+# The paper uses grey levels in [0, 1] as predictors, which `numeric=True` allows. Here we use the
+# 1,797 digits shipped with scikit-learn. At this resolution, 0 and 6 can be separated without
+# products, so instead we classify digits as even or odd. As in the paper, a fifth of the images is
+# used for testing, and the penalties 3.5, 0.7 and 0.7 apply to the sum of the losses.
 
 # %%
 digits = load_digits()
@@ -73,20 +73,21 @@ print(table_1.round(4).to_string(index=False))
 
 # %% [markdown]
 # On all 13,779 images of 0 and 6 of MNIST, measured once at these penalties, the test errors are
-# 0.87 % at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic regression and
-# 1.02 % for the linear SVM. The paper has 1.1 % at order 1, 0.9 % at order 3, and 1.4 % for both.
+# 0.87 % at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic regression and 1.02 %
+# for the linear SVM. The paper reports 1.1 % at order 1, 0.9 % at order 3, and 1.4 % for the other
+# two methods.
 #
-# The paper's synthetic data are the subject of the page *Interactions of order three among very
-# many predictors*; for 200,000 predictors, time, memory and errors were measured once:
+# The paper's synthetic data are covered on the page *Interactions of order three among very many
+# predictors*; for 200,000 predictors, time, memory and errors were measured once:
 # `benchmarks/results/shooter_large.md`.
 #
 # ## Data with interactions of three
 #
-# In place of the paper's 116 transcription factors (TF): 24 features in six groups of four, each
-# with an interaction of three and one of two, drawn exactly. If you have a table of genes and
-# factors of your own, put it into the folder that the environment variable `BBL_DATA` names:
-# `tf/binding.csv` with one column of 0 and 1 for each factor and one row for each gene, and
-# `tf/known_pairs.csv` with two columns of names. The page then takes these.
+# Instead of the paper's 116 transcription factors (TF), we simulate 24 features in six groups of
+# four, each with one three-way and one two-way interaction, sampled exactly. To use your own table
+# of genes and factors, put these files into the folder given by the environment variable
+# `BBL_DATA`: `tf/binding.csv` with one column of 0 and 1 for each factor and one row for each gene,
+# and `tf/known_pairs.csv` with two columns of names.
 
 # %%
 STATES = (np.arange(16)[:, None] >> np.arange(4)) & 1
@@ -121,9 +122,9 @@ held_out = shuffled.iloc[: len(sample) // 5]  # a fifth, as in the paper
 train = shuffled.iloc[len(sample) // 5 :]
 
 # %% [markdown]
-# The paper's four models are machines of order 3 (SHBM) and of pairs (BM), with Gibbs sampling
-# (GS, contrastive divergence) or damped mean field (MF) for the weights. Further rows: the ranking
-# by the regressions alone, which the paper calls shooter, and the package's default, joint
+# The paper's four models are machines of order 3 (SHBM) and of pairs (BM), with Gibbs sampling (GS,
+# contrastive divergence) or damped mean field (MF) for the weights. We add the ranking by the
+# regressions alone, which the paper calls shooter, and the package's default, joint
 # pseudo-likelihood.
 
 # %%
@@ -145,10 +146,10 @@ fits = {
 # %% [markdown]
 # ## Table 2 and Figures 1 to 3: known interactions among the first
 #
-# `n_universe=` gives the expected number of the paper, from the share of known pairs in a larger
-# universe. The paper's Bayesian network (BN) is another program's; here it is the tree of Chow and
-# Liu, the most likely network with at most one parent for each feature. `tan_cl` finds it if each
-# row occurs once in each of two classes, which then tell nothing.
+# `n_universe=` gives the paper's expected number, based on the proportion of known pairs in a
+# larger universe. The paper's Bayesian network (BN) comes from other software; here it is the
+# Chow-Liu tree, the maximum likelihood network with at most one parent per feature. `tan_cl` finds
+# it when every row occurs once in each of two classes, which are then uninformative.
 
 # %%
 twice = pd.concat([train.assign(copy=0), train.assign(copy=1)])
@@ -181,7 +182,7 @@ plt.show()
 # %% [markdown]
 # ## Table 4: pseudo-likelihood of the held-out rows
 #
-# The sum over all rows, as in the paper (`pnll` is the mean).
+# We report the sum over all rows, as the paper does (`pnll` is the mean).
 
 # %%
 table_4 = pd.Series({name: fit.pnll(held_out) * len(held_out) for name, fit in fits.items()})
@@ -191,9 +192,9 @@ print(pd.DataFrame({"pNLL": table_4, "paper, TF": paper}).loc[list(fits)].round(
 # %% [markdown]
 # ## Table 3: squared error of masked features
 #
-# So many features are masked in all held-out rows and filled in with their probabilities given the
-# others. The error is the sum of squares over rows and masked features, and the mean of 5 random
-# sets of features (20 in the paper, which masks 5, 10, ..., 30 of 116).
+# In each held-out row, the given number of features is masked and imputed by their conditional
+# probabilities given the others. The error is the sum of squares over rows and masked features,
+# averaged over 5 random sets of features (20 in the paper, which masks 5, 10, ..., 30 of 116).
 
 
 # %%
@@ -224,9 +225,9 @@ print(table_3.round(1))
 # ## Table 5: hierarchical log-linear models
 #
 # The paper compares SHBM with the hierarchical log-linear models (HLLM) of Schmidt and Murphy
-# (2010) on 1,000 rows of 10 features: 2329.39 against 2334.81. Their program chooses terms by a
-# group penalty. The equivalent here is `bbl.step`: a term is added or dropped at a time by BIC, a
-# larger term only with all its parts, and each model is fitted by exact likelihood.
+# (2010) on 1,000 rows of 10 features: 2329.39 against 2334.81. Their software selects terms by a
+# group penalty. The closest equivalent here is `bbl.step`, which adds or drops one term at a time
+# by BIC, respects the hierarchy of terms, and fits each model by exact likelihood.
 
 # %%
 ten = sample.columns[:10]

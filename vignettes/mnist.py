@@ -17,10 +17,10 @@
 # images of digits, up to 784 predictors and about 230,000 couplings per group, fitted by mean field
 # in seconds.
 #
-# Reproduced: the two error rates of `bbl` in table 1, if all of MNIST is at hand (15.7 % without
-# interactions, 8.5 % with, but at another $\epsilon$ than the paper says). Figures 6 and 7 are
-# drawn from a subsample of the paper's size but of another draw. The paper's rows `dat[1:5, 1:10]`
-# and its score of 0.916 are reproduced from its own draw, if those files are at hand.
+# Reproduced: the two error rates of `bbl` in table 1, if the full MNIST data are available (15.7 %
+# without interactions, and 8.5 % with them, but at a different $\epsilon$ from the one given in the
+# paper). Figures 6 and 7 use a different subsample of the same size. The paper's rows `dat[1:5,
+# 1:10]` and its score of 0.916 are reproduced from its own subsample, if those files are available.
 
 # %%
 import os
@@ -37,9 +37,9 @@ from bbl.report.machine.plot import plot_configurations
 # %% [markdown]
 # ## A subsample
 #
-# 1,000 images to train and 500 to test are shipped. A pixel is 1 where the grey level exceeds 127.
-# Pixels that are empty in all training images say nothing, and `removeConst` drops them; `predict`
-# ignores extra columns, so the test images can stay as they are.
+# The package ships 1,000 training and 500 test images. A pixel is 1 where the grey level exceeds
+# 127. `removeConst` drops pixels that are empty in all training images; `predict` ignores extra
+# columns, so the test images need not be changed.
 
 # %%
 digits = bbl.datasets.load_mnist()
@@ -56,8 +56,8 @@ plt.show()
 # ## How much interaction? (Figure 6)
 #
 # `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000
-# images and some 600 pixels the covariance alone is hopeless; at 0 there are no interactions at
-# all. In between there is a clear best.
+# images and some 600 pixels the sample covariance alone is far too noisy; at 0 there are no
+# interactions. There is a clear optimum in between.
 
 # %%
 cv = bbl.crossVal(
@@ -80,14 +80,14 @@ print(
 )
 
 # %% [markdown]
-# As the paper remarks, the test score is higher than that of the cross-validation,
-# because all training images are used.
+# As the paper notes, the test score is higher than the cross-validation score because all training
+# images are used.
 #
 # ### The paper's own draw
 #
-# It comes with the R package, which is under the GPL, so that it is not shipped here. If you have
-# R's `bbl`, copy `mnist_train.csv` and `mnist_test.csv` of `system.file("extdata", package =
-# "bbl")` into the folder that the environment variable `BBL_DATA` names.
+# The paper's subsample comes with the R package, which is under the GPL, so it is not shipped here.
+# If you have R's `bbl`, copy `mnist_train.csv` and `mnist_test.csv` from `system.file("extdata",
+# package = "bbl")` into the folder given by the environment variable `BBL_DATA`.
 
 
 # %%
@@ -112,9 +112,9 @@ else:
 # %% [markdown]
 # ## All of MNIST (Table 1)
 #
-# The 70,000 images are not shipped. `fetch_mnist` takes them from the folder that the environment
-# variable `BBL_DATA` names, or downloads them once. If neither works, this page goes on with the
-# subsample.
+# The 70,000 images are not shipped. `fetch_mnist` reads them from the folder given by the
+# environment variable `BBL_DATA`, or downloads them once. If neither works, this page continues
+# with the subsample.
 
 # %%
 try:
@@ -169,11 +169,11 @@ table = pd.DataFrame(
 print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 
 # %% [markdown]
-# With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper
-# gives 8.5 % for $\epsilon = 0.05$, the best value of its subsample. That is the error at 0.02,
-# not at 0.05. It is not a matter of the grey level at which pixels are cut: all 1,500 images of the
-# paper's subsample are images of MNIST cut at 127, and no cut has 8.5 % at 0.05. Test errors in %,
-# from one run over all images:
+# With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper gives 8.5 % for
+# $\epsilon = 0.05$, the best value for its subsample. We obtain this error at 0.02, not at 0.05.
+# The grey-level threshold does not explain the difference: all 1,500 images of the paper's
+# subsample are MNIST images thresholded at 127, and no threshold gives 8.5 % at 0.05. Test errors
+# in %, from one run on all images:
 #
 # | $\epsilon$ | cut at 0 | 25 | 50 | 75 | 100 | **127** | 150 | 175 | 200 | 225 | 240 |
 # | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -182,16 +182,16 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # | 0.02 | 9.82 | 8.77 | 8.69 | 8.40 | 8.32 | **8.50** | 8.59 | 8.81 | 9.47 | 11.06 | 12.58 |
 # | 0.05 | 17.27 | 14.39 | 12.85 | 11.79 | 11.07 | **10.40** | 10.31 | 10.39 | 10.79 | 12.00 | 14.08 |
 #
-# Nor is it $\ln Z$: at 0.05, eq. (31) with and without its factor 1/2 gives 11.87 and 36.1 %, and
-# no prior counts give 10.3 %. Cross-validation on all 60,000 images, which the paper mentions,
-# scores 0.887 at 0.05, and best between 0.015 (0.9093) and 0.02 (0.9087). The 8.5 % are thus the
-# error at the best $\epsilon$ of the full data; the 0.05 beside it in the paper's table is that of
-# the subsample.
+# Neither does $\ln Z$: at 0.05, eq. (31) with and without its factor 1/2 gives 11.87 and 36.1 %,
+# and without prior counts the error is 10.3 %. Cross-validation on all 60,000 images, which the
+# paper mentions, scores 0.887 at 0.05, and is best between 0.015 (0.9093) and 0.02 (0.9087). The
+# 8.5 % is thus the error at the best $\epsilon$ for the full data, whereas the 0.05 next to it in
+# the paper's table is the best value for the subsample.
 #
 # ## What a digit looks like to the model (Figure 7)
 #
-# `mcSample` looks for the image of highest probability under the model of each digit. First the
-# model of the subsample, as in the paper:
+# `mcSample` finds the most probable image under the model of each digit. First we use the model
+# fitted to the subsample, as in the paper:
 
 
 # %%
@@ -208,18 +208,18 @@ def show_digits(fit):
 show_digits(mnist)
 
 # %% [markdown]
-# Each picture is a digit that nobody wrote. As the paper points out, the 1 leans both
-# ways at once: it is a mixture of ones that lean forward and ones that lean backward, and with so
-# few images the pairs of pixels cannot keep the two apart. With all images and the best $\epsilon$
-# the strokes become clearer, and the 1 decides for one side:
+# Each picture is a digit that nobody wrote. As the paper points out, the 1 slants both ways at
+# once: it mixes forward- and backward-slanting ones, which the pairs of pixels cannot separate with
+# so few images. With all images and the best $\epsilon$, the strokes become clearer and the 1
+# slants one way:
 
 # %%
 show_digits(fits[best])
 
 # %% [markdown]
-# Without interactions the fields can be read as a picture, too. Here they are for
-# four digits less those of all images pooled: red where ink speaks for the digit, blue where it
-# speaks against it.
+# Without interactions, the fields can also be shown as an image. Here are the fields of four digits
+# minus those of the pooled images: red where ink is evidence for the digit, blue where it is
+# evidence against it.
 
 # %%
 coef = bbl.bbl("y ~ .", dat, method="naive", prior_count=1).coef()

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Bayesian network classifiers, section by section
 #
-# Mihaljević, Bielza and Larrañaga describe the methods of the R package bnclassify in a document of
-# four sections: structures, parameters, model averaging and weights, prediction. This page goes
-# through them with the Titanic's passengers and with splice sites, and checks each formula against
-# the numbers of the package.
+# Mihaljević, Bielza and Larrañaga describe the methods of the R package bnclassify in a
+# four-section document: structures, parameters, model averaging and weights, and prediction. This
+# page works through the sections with the Titanic passengers and splice sites, and checks each
+# formula against the package's results.
 
 # %%
 import matplotlib.pyplot as plt
@@ -32,9 +32,9 @@ passengers = {"weights": "Freq"}
 # %% [markdown]
 # ## Structure learning
 #
-# Chow and Liu's algorithm gives the tree-augmented naive Bayes of largest likelihood. Every pair of
-# features has the conditional mutual information given the class as its weight; AIC and BIC take
-# the parameters off, so that an arc may not be worth its price.
+# Chow and Liu's algorithm gives the tree-augmented naive Bayes with maximum likelihood. The weight
+# of a pair of features is their conditional mutual information given the class; AIC and BIC
+# subtract a penalty for the parameters, so an arc may be left out.
 
 # %%
 tree = bbl.networks.tan_cl("Survived ~ .", titanic, root="Class", **passengers)
@@ -51,11 +51,11 @@ ax.set_title("Tree-augmented naive Bayes")
 plt.show()
 
 # %% [markdown]
-# Likelihood always gives a tree. To see where a penalty leaves arcs out, take splice
-# sites of eight letters (the fourth is always G, and is left out, as are the counts of the sites),
-# and as many controls whose letters are those of the sites, shuffled
-# position by position. What tells the two apart is how letters go together, which naive Bayes
-# cannot see. AIC keeps a tree here, and BIC, whose penalty is larger, a single arc.
+# Maximum likelihood always gives a full tree. To see which arcs a penalty removes, we take splice
+# sites of eight letters (the fourth is always G and is dropped, as are the counts), and an equal
+# number of controls made by shuffling each position separately. The two classes differ only in the
+# associations between letters, which naive Bayes ignores. AIC keeps a full tree here; BIC, with its
+# larger penalty, keeps a single arc.
 
 # %%
 sites = bbl.removeConst(bbl.datasets.load_splice_sites().drop(columns="count"))
@@ -72,7 +72,7 @@ for score in ("loglik", "aic", "bic"):
     )
 
 # %% [markdown]
-# Greedy learners climb by cross-validated accuracy, and keep what they went through.
+# Greedy learners maximise cross-validated accuracy by hill climbing, and store their history.
 
 # %%
 for learner in (
@@ -111,8 +111,8 @@ plt.show()
 # ## Averaging over subsets of features
 #
 # MANB averages naive Bayes over all $2^n$ subsets of its features. The evidence with the arc from
-# the class is a product over classes; that without takes all rows together. (The document prints
-# the two the wrong way round.)
+# the class is a product over classes; without the arc, all rows are pooled. (The document has the
+# two formulas swapped.)
 
 # %%
 prior = 0.1
@@ -143,8 +143,8 @@ print(manb.manb_arc_posterior)
 # ## Weights
 #
 # WANBIA and AWNB raise the table of each feature to a weight in $[0, 1]$ and normalise it again.
-# WANBIA takes the weights of largest conditional likelihood, so that of plain naive Bayes cannot be
-# better; AWNB those of the depth at which trees split.
+# WANBIA maximises the conditional likelihood over the weights, so plain naive Bayes cannot have a
+# higher one; AWNB derives the weights from the depth at which decision trees split on the feature.
 
 # %%
 plain = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, **passengers)
@@ -158,9 +158,9 @@ assert wanbia.cLogLik() >= plain.cLogLik()
 print(pd.DataFrame({"WANBIA": wanbia.wanbia_weights, "AWNB": awnb.awnb_weights}).round(3))
 
 # %% [markdown]
-# Normalising is not the same as using the powers themselves. With probabilities (0.9,
-# 0.1) and (0.5, 0.5) and the weight 0.5, the likelihood ratio is 1.5 with it and 1.342 without; the
-# package normalises, as R's does.
+# Normalised and unnormalised powers give different results. With probabilities (0.9, 0.1) and (0.5,
+# 0.5) and a weight of 0.5, the likelihood ratio is 1.5 with normalisation and 1.342 without; this
+# package normalises, as bnclassify does.
 
 # %%
 a = np.array([0.9, 0.1]) ** 0.5
@@ -170,8 +170,8 @@ print(round((a / a.sum() / (b / b.sum()))[0], 3), round((a / b)[0], 3))
 # %% [markdown]
 # ## Prediction
 #
-# Complete rows multiply the entries of the tables. Missing features are summed out, exactly, here
-# against the sum by hand:
+# For complete rows, the table entries are multiplied. Missing features are marginalised exactly, as
+# a comparison with the explicit sum shows:
 
 # %%
 rows = pd.DataFrame({"Class": ["1st", "3rd"], "Sex": [None, "Female"], "Age": ["Adult", None]})
@@ -189,7 +189,8 @@ for sex in ("Male", "Female"):
 assert np.allclose(fit.predict(rows).iloc[0, :2].astype(float), joint / joint.sum(), atol=1e-15)
 
 # %% [markdown]
-# All of them on the same folds. Naive Bayes guesses; the others go by how letters go together.
+# Finally we compare all classifiers on the same folds. Naive Bayes is no better than chance; the
+# others use the associations between letters.
 
 # %%
 models = [bbl.networks.bnc(name, class_, splice, 1) for name in ("nb", "tan_cl", "aode")]

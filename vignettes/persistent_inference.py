@@ -39,11 +39,12 @@ warnings.simplefilter("ignore", bbl.ConvergenceWarning)  # iterations are few, t
 # ## The funnel (Figure 2)
 #
 # Under the horseshoe a coupling $\theta$ is normal with the standard deviation $\sigma$, and
-# $\sigma$ is half-Cauchy. The smaller $\sigma$, the narrower the distribution of $\theta$: the joint
-# density is a funnel. Suppose that the data say $\theta = 0.1 \pm 0.1$, and that the global scale
-# is 0.1. `method="pvi"` approximates posteriors by independent normal distributions, either of
-# $\theta$ and $\ln\sigma$ (`centred=True`) or of $\theta/\sigma$ and $\ln\sigma$ (the default).
-# These are the best approximations of the two kinds, those that maximise the evidence lower bound.
+# $\sigma$ is half-Cauchy. The smaller $\sigma$ is, the narrower the distribution of $\theta$: the
+# joint density has the shape of a funnel. Suppose that the data imply $\theta = 0.1 \pm 0.1$ and
+# that the global scale is 0.1. `method="pvi"` approximates posteriors by independent normal
+# distributions, either of $\theta$ and $\ln\sigma$ (`centred=True`) or of $\theta/\sigma$ and
+# $\ln\sigma$ (the default). The figure shows the best approximation of each kind, which maximises
+# the evidence lower bound.
 
 # %%
 GLOBAL_SCALE = 0.1
@@ -132,20 +133,21 @@ estimate = {
 print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).round(3))
 
 # %% [markdown]
-# Blue is the posterior, red the approximation. The centred one cannot narrow as $\sigma$ falls and
-# therefore misses the neck of the funnel. The noncentred one is curved in $\theta$ and
-# reaches the neck. The last row of the table is eq. 12 of the paper.
+# Blue is the posterior, red the approximation. The centred approximation cannot narrow as $\sigma$
+# decreases and therefore misses the neck of the funnel. The noncentred one is curved in $\theta$
+# and reaches the neck. The last row of the table is eq. 12 of the paper.
 
 # %% [markdown]
 # ## Inverse Ising problems (Figure 4)
 #
 # The first system is a ferromagnet: a 4 x 4 x 4 periodic lattice of 64 spins whose 192 neighbouring
-# pairs have the coupling 0.2, just above the critical temperature. The second one is a glass of 100
-# spins, in which a pair is coupled with probability 0.02, by a normal number of variance 1/2.
+# pairs have coupling 0.2, just above the critical temperature. The second is a spin glass of 100
+# spins, in which each pair is coupled with probability 0.02 and the couplings are normal with
+# variance 1/2.
 #
 # The paper draws its data by Swendsen-Wang sampling, which flips clusters of spins. That helps near
 # the critical point of a large ferromagnet, but not in a glass, and Potts models with arbitrary
-# tables have no such clusters. `sample_xi` draws exactly where all states can be listed, and
+# tables have no such clusters. `sample_xi` samples exactly where all states can be enumerated, and
 # otherwise by Gibbs sampling, which suffices here: 4,000 draws from this ferromagnet have a mean
 # squared magnetisation of 0.192, as do independent Swendsen-Wang draws, and successive
 # magnetisations have a correlation of 0.02.
@@ -195,12 +197,13 @@ class Ising:
 
 
 # %% [markdown]
-# The paper compares five methods. Four are options of `bbl`. The penalty of pseudo-likelihood (PL)
-# with L1 is chosen by cross-validation; minimum probability flow (`method="mpf"`) and persistent
-# contrastive divergence (`method="pcd"`) take the same penalty, as the paper's PCD does. The fifth,
-# decimation (Decelle & Ricci-Tersenghi 2014), needs no method of its own: `mlestimate` takes a mask
-# of the pairs that interact, from which a loop removes a tenth at a time. It keeps the number of
-# couplings at which the pseudo-likelihood, tilted by a line from all couplings to none, is largest.
+# The paper compares five methods. Four are available in `bbl`. The penalty of pseudo-likelihood
+# (PL) with L1 is chosen by cross-validation; minimum probability flow (`method="mpf"`) and
+# persistent contrastive divergence (`method="pcd"`) use the same penalty, as the paper's PCD does.
+# The fifth, decimation (Decelle & Ricci-Tersenghi 2014), is a short loop: `mlestimate` accepts a
+# mask of the interacting pairs, from which the loop removes a tenth at a time. Decimation selects
+# the number of couplings that maximises the tilted pseudo-likelihood, which subtracts the straight
+# line between no couplings and all couplings.
 
 
 # %%
@@ -295,13 +298,14 @@ plt.show()
 # %% [markdown]
 # On the glass PVI has the smallest error, as in the paper: its strong couplings are not shrunk. MPF
 # comes next. With 1,000 rows decimation has a smaller error than the L1 penalty of PL, because the
-# couplings that are left have almost no penalty; with 300 rows it drops the wrong ones. On the
+# remaining couplings are almost unpenalised; with 300 rows it drops the wrong ones. On the
 # ferromagnet all couplings are equal and weak, and the L1 estimates and these 2,500 iterations of
-# PVI have about the same error. The global scale is learnt last: 20,000 iterations, the default, reduce
-# the error of PVI with 1,000 rows and more to less than that of L1, as the guide to posteriors shows.
+# PVI have about the same error. The global scale converges last: with 1,000 rows or more, the
+# default of 20,000 iterations reduces the error of PVI below that of L1, as the guide to posteriors
+# shows.
 #
-# The parts of the method can be changed one at a time: the centred approximation, no prior (eq.
-# 10 of the paper), and scales that are fixed instead of averaged over (eq. 12).
+# The parts of the method can be changed one at a time: the centred approximation, no prior (eq. 10
+# of the paper), and fixed scales instead of scales averaged over (eq. 12).
 
 # %%
 variants = {
@@ -323,9 +327,10 @@ print(pd.DataFrame(rows).T.round(3))
 # ## A synthetic protein (Figure 5 and Table 2)
 #
 # The paper's protein has 50 sites of 20 letters and 100 pairs in contact; 400 sequences train the
-# model, 1,600 test it. Its file is not shipped. If the environment variable `BBL_DATA` names
-# a folder with `protein_authors.npz`, the page takes that protein and some ten minutes. Otherwise it
-# generates a smaller one: 20 sites, 6 letters, 30 contacts along and across a random walk.
+# model, 1,600 test it. Its file is not shipped. If the folder given by the environment variable
+# `BBL_DATA` contains `protein_authors.npz`, this page uses that protein, which takes about ten
+# minutes. Otherwise it generates a smaller one: 20 sites, 6 letters, 30 contacts along and across a
+# random walk.
 
 
 # %%
@@ -423,7 +428,7 @@ if is_paper:
 print(table.round(2))
 
 # %% [markdown]
-# L2 shrinks the contacts most and PVI least. The penalties are those that are best on the test
+# L2 shrinks the contacts most and PVI least. The penalties shown are the best on the test
 # sequences, which favours pseudo-likelihood. On the paper's protein this package measured:
 #
 # | method | negative log pseudo-likelihood | in the paper |

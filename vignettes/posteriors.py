@@ -13,8 +13,9 @@
 # %% [markdown]
 # # Titanic: estimates, intervals and posteriors side by side
 #
-# The passengers of the Titanic, by every method of the package: what each says of the interactions
-# of class, sex and age among those who survived and those who did not, and how sure it is.
+# This page fits the Titanic data by several methods of the package and compares their estimates and
+# uncertainties for the interactions of class, sex and age, among survivors and among those who
+# died.
 
 # %%
 import matplotlib.pyplot as plt
@@ -30,12 +31,13 @@ FORMULA = "Survived ~ Class * Sex + Sex * Age"
 # %% [markdown]
 # ## Fits
 #
-# Pseudo-likelihood has sandwich standard errors, mean field has none. The posterior comes three
-# ways: with the true likelihood (there are 16 states, so that ln Z is a sum), by the exchange
-# algorithm, which never computes ln Z, and with the pseudo-likelihood in its place, adjusted and
-# not. The last two fits have a horseshoe prior, which draws to zero what the rows do not ask for:
-# one by draws, one by persistent variational inference, which needs no ln Z and takes parameters
-# for independent and normal.
+# Pseudo-likelihood has sandwich standard errors; mean field has none. The posterior is computed in
+# three ways: with the exact likelihood (there are only 16 states, so ln Z is a short sum); by the
+# exchange algorithm, which never computes ln Z; and with the pseudo-likelihood instead of the
+# likelihood, with and without adjustment. The last two fits have a horseshoe prior, which shrinks
+# couplings with little support in the data to zero: one by MCMC, the other by persistent
+# variational inference, which does not need ln Z and approximates the posterior by independent
+# normal distributions.
 
 # %%
 common = {"testNull": False, "verbose": 0, "seed": 1}
@@ -60,10 +62,10 @@ print(exact.posterior.summary().drop(columns=["mcse", "ess_tail"]).round(3).to_s
 # %% [markdown]
 # ## Estimates and intervals
 #
-# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those
-# of posteriors from the draws. Without the adjustment, the intervals of the pseudo-posterior are
-# too narrow: it counts each coupling twice. Those of the variational posterior are close to the
-# draws of the same prior, but narrower for the coupling that the prior takes for nothing.
+# The tables and the figure show the couplings among survivors, with 95 % intervals from sandwich
+# standard errors or from posterior draws. Without adjustment, the intervals of the pseudo-posterior
+# are too narrow, because it counts each coupling twice. The variational intervals are close to the
+# MCMC intervals under the same prior, but narrower for the coupling that the prior shrinks to zero.
 
 
 # %%
@@ -95,14 +97,14 @@ for k, (name, shift) in enumerate(zip(fits, np.linspace(-0.33, 0.33, len(fits)),
 ax.set_yticks(at, tables.index)
 ax.invert_yaxis()
 ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-ax.set_xlabel("coupling among survivors, with its 95 % interval")
+ax.set_xlabel("Coupling among survivors, with 95 % interval")
 ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# No child of the crew was on board, and hardly any woman of the crew: what the rows
-# say little of, the prior bounds. Among those who died, four women of the first class make the
-# couplings of class and sex uncertain, and their posterior skewed.
+# The crew included no children and very few women, so the prior determines how far these couplings
+# can go. Only four first-class women died, so the couplings of class and sex among those who died
+# are uncertain, and their posterior is skewed.
 
 # %%
 exact.posterior.plot("forest")
@@ -111,8 +113,8 @@ plt.show()
 # %% [markdown]
 # ## Have the chains mixed?
 #
-# The exchange algorithm takes smaller steps than the no-U-turn sampler, so its draws are worth
-# less; R-hat and the histograms of ranks say that the chains agree all the same.
+# The exchange algorithm takes smaller steps than the no-U-turn sampler, so its effective sample
+# size is smaller; R-hat and the rank histograms show that the chains agree nevertheless.
 
 # %%
 for name in ("exact", "exchange", "horseshoe"):
@@ -127,9 +129,9 @@ plt.show()
 # %% [markdown]
 # ## Predictions
 #
-# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in
-# the mean. Where rows are few it matters: with one passenger in twenty, averaged probabilities are
-# less sure of themselves.
+# Predicted probabilities are averaged over draws. With 2,201 passengers, this differs little from
+# plugging in the posterior mean. It matters for small samples: with one passenger in twenty,
+# averaged probabilities are less extreme.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

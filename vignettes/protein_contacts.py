@@ -13,14 +13,14 @@
 # %% [markdown]
 # # A protein family from FASTA to contacts
 #
-# Two sites of a protein that touch each other change together in evolution. A Boltzmann machine of
-# the aligned sequences of a family tells such direct couplings from correlations that only pass
-# through other sites, which is how contacts are predicted from sequences (Ekeberg et al. 2013,
-# doi:10.1103/PhysRevE.87.012707). The same steps do for an alignment of RNA.
+# Protein sites that are in contact coevolve. A Boltzmann machine fitted to the aligned sequences of
+# a family separates such direct couplings from indirect correlations through other sites, so
+# contacts can be predicted from sequences (Ekeberg et al. 2013, doi:10.1103/PhysRevE.87.012707).
+# The same steps apply to RNA alignments.
 #
-# The family of this page is simulated, so that its contacts are known. For a family of your own,
-# put its alignment in the FASTA format into the folder that the environment variable `BBL_DATA`
-# names, as `family.fasta`.
+# The family on this page is simulated, so its contacts are known. To analyse your own family, save
+# its alignment in FASTA format as `family.fasta` in the folder given by the environment variable
+# `BBL_DATA`.
 
 # %%
 import os
@@ -37,11 +37,11 @@ import bbl
 # %% [markdown]
 # ## A family with known contacts
 #
-# 36 sites with the letters of 20 amino acids and a gap. Fourteen pairs of sites are in contact: a
-# hairpin, where the first site touches the last, the third the last but two, and so on, and a few
-# more that are nine sites apart. From this model come 400 unrelated sequences. Then the sample is
-# biased, as real ones are: forty of them have 60 close relatives each, in which every eighth letter
-# is another one that occurs at its site.
+# The family has 36 sites, with 20 amino acids and a gap as letters. Fourteen pairs of sites are in
+# contact: a hairpin, where the first site touches the last, the third touches the third from last,
+# and so on, and a few pairs nine sites apart. We draw 400 unrelated sequences from this model, and
+# then bias the sample, as real samples are: forty of the sequences have 60 close relatives each, in
+# which an eighth of the letters is replaced by other letters that occur at the site.
 
 # %%
 rng = np.random.default_rng(5)
@@ -76,9 +76,9 @@ print(alignment.shape, "sequences and sites;", "simulated" if is_simulated else 
 # %% [markdown]
 # ## How many independent sequences are there?
 #
-# Each sequence gets the weight 1 / (number of sequences that agree with it in more than 80 % of the
-# sites). The sum of the weights is the number of sequences that count: here much nearer to the 400
-# of the model than to the 2,800 of the file.
+# Each sequence is weighted by 1 / (number of sequences that agree with it at more than 80 % of the
+# sites). The sum of the weights is the effective number of sequences, which here is much closer to
+# the 400 independent sequences than to the 2,800 in the file.
 
 # %%
 weights = bbl.effective_weights(alignment, identity=0.8)
@@ -91,9 +91,9 @@ plt.show()
 # %% [markdown]
 # ## The model
 #
-# There is no response: all sequences are one group, and the formula `~ .^2` has the fields of all
-# sites and the couplings of all pairs. `lambda_=0.01` is a penalty that is usual for alignments.
-# The weights are not counts, so there are no standard errors; the warning that says so is left out
+# There is no response: all sequences form one group, and the formula `~ .^2` includes the fields of
+# all sites and the couplings of all pairs. `lambda_=0.01` is a typical penalty for alignments. The
+# weights are not counts, so no standard errors are available; the warning about this is silenced
 # here.
 
 # %%
@@ -106,17 +106,16 @@ print(
 # %% [markdown]
 # ## Strength of the couplings
 #
-# The strength of a pair is the norm of its 21 x 21 couplings, in the gauge in which they sum to
-# zero. Sites with many letters have large norms with every other site; the average-product
-# correction (`apc=True`) takes away what a pair has by its two sites alone.
+# The strength of a pair is the norm of its 21 x 21 couplings, in the zero-sum gauge. Sites with
+# many letters have large norms with every other site; the average product correction (`apc=True`)
+# removes the part of a pair's norm that is due to its two sites alone.
 
 # %%
 ranking = fit.interactions(apc=True)
 print(ranking[["predictor", "predictor2", "strength"]].head(20).to_string(float_format="%.3f"))
 
 # %% [markdown]
-# Neither the weights nor the correction is a detail. The number of true contacts
-# among the first 14 pairs:
+# Both the weights and the correction matter. The number of true contacts among the top 14 pairs:
 
 # %%
 if is_simulated:
@@ -137,9 +136,9 @@ if is_simulated:
 # %% [markdown]
 # ## The map of contacts
 #
-# Above the diagonal: the strength of every pair. Below: the pairs that come first, as many as there
-# are contacts, with the true contacts as rings. In a real family, pairs less than five sites apart
-# are usually left out, as neighbours along the chain touch anyway.
+# The strength of every pair is above the diagonal. Below it are the top pairs, as many as there are
+# contacts, with rings around the true contacts. In a real family, pairs fewer than five sites apart
+# are usually excluded, because neighbours along the chain are in contact anyway.
 
 # %%
 names = list(alignment.columns)
@@ -177,12 +176,11 @@ plt.show()
 # %% [markdown]
 # ## Are the model's sequences like those of the family?
 #
-# Sequences are drawn from the model by Gibbs sampling, and their statistics are compared with the
-# weighted ones of the alignment: the share of each letter at each site, and for each pair of sites
-# and letters how much more often they occur together than independent letters would. A model of
-# independent sites would have all of the latter at 0. The penalty shrinks couplings, and with them
-# what the model's letters have in common; much of the scatter is the chance of a family that counts
-# as 500 sequences.
+# We draw sequences from the model by Gibbs sampling and compare their statistics with the weighted
+# statistics of the alignment: the frequency of each letter at each site, and the covariance of each
+# pair of letters at two sites. Under a model of independent sites, all covariances would be 0. The
+# penalty shrinks the couplings, and hence the model's covariances; much of the scatter is sampling
+# error, as the effective number of sequences is only about 500.
 
 # %%
 draws = bbl.mcSample(fit, nsteps=400, nchains=100, draws=True, thin=10, seed=1, verbose=0).draws[
@@ -226,6 +224,6 @@ folder.cleanup()
 # ## Large families
 #
 # `bbl.effective_weights` compares 100,000 sequences of 200 sites in about 15 seconds. For a fit of
-# that size take `precision="single"`, which halves the memory, and `tolerance=1e-4`; it takes two
-# to three minutes on one core. The page *Performance* has the table. `method="shbm"` looks for
-# interactions of three sites and more.
+# that size, use `precision="single"`, which halves the memory, and `tolerance=1e-4`; it takes two
+# to three minutes on one core (see the page *Performance*). `method="shbm"` searches for
+# interactions of three or more sites.

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # For users of the R package
 #
-# A session of R's `bbl`, and the same in Python, line by line. Names are R's wherever R has one. A
-# dot becomes an underscore (`prior.count`, `prior_count`), a Python keyword gets one at its end
-# (`lambda`, `lambda_`), and what is `f(fit)` in R is often `fit.f()` here.
+# This page translates a session with R's `bbl` into Python, line by line. Names are the same as in
+# R wherever possible. Dots become underscores (`prior.count`, `prior_count`), Python keywords get a
+# trailing underscore (`lambda`, `lambda_`), and `f(fit)` in R is often `fit.f()` here.
 #
 # | R | here |
 # | --- | --- |
@@ -60,9 +60,9 @@ titanic_raw = bbl.freq2raw(titanic, "Freq")
 print(titanic_raw.head(3))
 
 # %% [markdown]
-# The data can be a pandas or polars frame, an Arrow table or a dictionary of lists.
-# The column of frequencies may stay in the table: named as `weights`, it is no predictor of `.`; in
-# R it becomes one with 21 levels.
+# The data can be a pandas or polars DataFrame, an Arrow table or a dictionary of lists. The column
+# of frequencies may stay in the table: when it is given as `weights`, `.` does not include it; in R
+# it becomes a predictor with 21 levels.
 #
 # ## Fitting
 #
@@ -76,10 +76,10 @@ bfit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=titanic, weights="Freq
 print(bfit)
 
 # %% [markdown]
-# The layout is R's, and so are the factor codes: levels in sorted order, the first as
-# the reference. R 1.0.0 prints 1.506740 for the first number, the paper 1.486735, and here it is
-# 1.486863: the optimum. R's optimiser stops at a gradient of 1e-4 by default; with a smaller
-# `tolerance` its numbers move towards those printed here.
+# The layout and the factor coding are the same as in R: levels are sorted, and the first is the
+# reference. The first number is 1.506740 in R 1.0.0, 1.486735 in the paper, and 1.486863 here,
+# which is the optimum. R's optimiser stops at a gradient of 1e-4 by default; with a smaller
+# `tolerance`, its estimates approach those printed here.
 #
 # ```r
 # summary(bfit)
@@ -93,13 +93,13 @@ print(bfit.coef().J["No"]["Class", "Sex"])
 print(bfit.tidy().head(3))
 
 # %% [markdown]
-# What R's lists have by name, `coef()` has as attributes and by name too:
-# `bfit.coef()["h"]["No"]["Class"]`. An argument that is called otherwise here is an error that
-# tells its name: `progress_bar=` is `verbose=`.
+# The elements of `coef()` can be accessed as attributes or by name, as in R:
+# `bfit.coef()["h"]["No"]["Class"]`. If an argument has a different name here, the error message
+# gives it: `progress_bar=` is `verbose=`.
 #
-# `tidy()` has all coefficients as a long table. `summary()` shows R's likelihood-ratio tests, and
-# more: tests of the fields and of the couplings, and `fit.inference()` has standard errors and tests
-# of single parameters, which R does not have.
+# `tidy()` returns all coefficients as a long table. `summary()` shows R's likelihood ratio tests
+# and, unlike R, tests of fields and couplings. `fit.inference()` gives standard errors and tests
+# for individual parameters, which R does not provide.
 #
 # ## Prediction
 #
@@ -115,9 +115,9 @@ print(bfit.predict(newdata, type="prob"))
 print(bfit.predict(newdata, type="class"))
 
 # %% [markdown]
-# Further columns, such as *Name*, are ignored; R stops. Groups keep their names in
-# the columns, also where R would change them (`Non-binding` to `Non.binding`). A level that the
-# model has never seen is an error that says which:
+# Extra columns, such as *Name*, are ignored; R raises an error. Column names are the group names,
+# even where R would change them (`Non-binding` to `Non.binding`). An unknown level raises an error
+# that names it:
 
 # %%
 try:
@@ -128,9 +128,9 @@ except bbl.errors.LevelError as error:
 # %% [markdown]
 # ## The same data give the same numbers, counted or row by row
 #
-# In R, a table with weights and its raw rows predict differently, because $\ln Z$ is summed over
-# rows without their weights. For a man of the first class, with the formula `.^2` and otherwise
-# defaults:
+# In R, a weighted table and the corresponding raw rows give different predictions, because $\ln Z$
+# is summed over rows without their weights. For a first-class man, with the formula `.^2` and
+# otherwise default options:
 
 # %%
 man = pd.DataFrame({"Class": ["1st"], "Sex": ["Male"], "Age": ["Adult"]})
@@ -151,9 +151,9 @@ first = titanic.query("Class == '1st' and Sex == 'Male' and Age == 'Adult'").set
 print(f"share of them who survived: {first['Yes'] / first.sum():.4f}")
 
 # %% [markdown]
-# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice.
-# Hence the default here is the exact sum over all states where that is cheap, and otherwise what
-# suits the method; `fit.log_z` shows the values. Pass `log_z="pseudo"` to compare with R.
+# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. Hence the default
+# here is the exact sum over all states if that is cheap, and otherwise an approximation that
+# depends on the method; `fit.log_z` contains the values. Pass `log_z="pseudo"` to compare with R.
 #
 # ## Naive Bayes
 #
@@ -161,10 +161,10 @@ print(f"share of them who survived: {first['Yes'] / first.sum():.4f}")
 # bbl(Survived ~ Class + Sex + Age, data = titanic, weights = freq, prior.count = 0)
 # ```
 #
-# A formula without interactions is naive Bayes with any method. `method="naive"` computes it in
-# closed form, with a prior count of 1 unless told otherwise. In R, `prior.count` is accepted by
-# `method = "pseudo"` and has no effect; here it is a pseudocount of every conditional distribution;
-# without interactions the fit is naive Bayes with that count.
+# A formula without interactions gives naive Bayes with every method. `method="naive"` computes it
+# in closed form, with a default prior count of 1. In R, `method = "pseudo"` accepts `prior.count`
+# but ignores it; here it is a pseudocount in every conditional distribution, so without
+# interactions the fit is naive Bayes with that count.
 
 # %%
 print(
@@ -180,8 +180,8 @@ for options in ({"method": "naive"}, {"method": "pseudo", "prior_count": 1}):
 # %% [markdown]
 # ## Formulas
 #
-# `-` drops a predictor (R keeps it), and a term of three predictors is one (R takes it for the first two). Mean field,
-# which knows pairs alone, refuses it.
+# `-` drops a predictor (R keeps it), and a three-way term is a three-way interaction (R uses only
+# the first two predictors). Mean field supports only pairs and rejects it.
 
 # %%
 print(bbl.bbl("Survived ~ . - Age", titanic, "Freq").coef().h["No"]["Sex"])
@@ -199,8 +199,8 @@ except bbl.errors.FormulaError as error:
 # plot(cv)
 # ```
 #
-# As in R, folds are consecutive rows of each group unless asked otherwise. For sorted data that is
-# seldom what one wants, and a `DataWarning` (silenced here) says so:
+# As in R, folds are consecutive rows of each group by default. This is rarely appropriate for
+# sorted data, so a `DataWarning` is issued (silenced here):
 
 # %%
 options = {"weights": "Freq", "method": "mf", "eps": np.linspace(0, 1, 5), "verbose": 0}
@@ -219,8 +219,8 @@ shuffled.plot()
 plt.show()
 
 # %% [markdown]
-# `predict(cv)` of R uses the model of the last fold; `cv.predict()` uses a refit to
-# all rows, and `refit=False` gives R's. Any splitter of scikit-learn can be passed as `cv=`.
+# In R, `predict(cv)` uses the model of the last fold; `cv.predict()` uses a refit to all rows, and
+# `refit=False` reproduces R. Any scikit-learn splitter can be passed as `cv=`.
 #
 # ## Sampling
 #
@@ -232,9 +232,9 @@ plt.show()
 print(bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0))
 
 # %% [markdown]
-# R prints energies of 3.394166 and 0 and, for the dead, a configuration that changes
-# with the seed: its energy is the field of one predictor, not the sum of eq. (6). Here the energy
-# is the sum.
+# R prints energies of 3.394166 and 0 and, for those who died, a configuration that depends on the
+# seed, because its energy is the field of one predictor instead of the sum in eq. (6). Here the
+# energy is that sum.
 #
 # ```r
 # predictors <- list(); for(i in 1:5) predictors[[i]] <- 0:2
@@ -251,18 +251,18 @@ fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)
 print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0].round(3))
 
 # %% [markdown]
-# Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`.
-# `par.J[i, j]` counts predictors from 0. The page on binding sites shows R's `sample` in Python,
-# for those who need the same rows.
+# Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`. `par.J[i, j]`
+# counts predictors from 0. If you need the same rows, the page on binding sites implements R's
+# `sample` in Python.
 #
 # ## And beyond
 #
-# * `lambda_="cv"` or `eps="cv"` choose the penalty while fitting.
-# * `fit.save("model.bbl")` and `bbl.load("model.bbl")` store a model without running code on
-#   loading.
-# * `bbl.sklearn.BBLClassifier` fits into pipelines and searches of scikit-learn.
+# * `lambda_="cv"` or `eps="cv"` chooses the penalty during the fit.
+# * `fit.save("model.bbl")` and `bbl.load("model.bbl")` save and load a model; loading does not
+#   execute code.
+# * `bbl.sklearn.BBLClassifier` works in scikit-learn pipelines and searches.
 # * `n_jobs=` sets the number of threads; results do not depend on it.
-# * A fit tells whether it has converged, and warns if not:
+# * A fit reports whether it converged, and warns if it did not:
 
 # %%
 print(

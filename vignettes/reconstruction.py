@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Masked pixels: models of rows without a response
 #
-# A formula without a response makes one Boltzmann machine of all rows. What it knows of digits is
-# seen when pixels are masked and filled in from the others: by independent pixels, by all pairs of
-# pixels, and by a sparse machine that chooses its interactions (Min et al. 2014).
+# A formula without a response fits one Boltzmann machine to all rows. Here we mask pixels of digits
+# and reconstruct them from the others, with three models: independent pixels, all pairs of pixels,
+# and a sparse machine that selects its interactions (Min et al. 2014).
 
 # %%
 import time
@@ -29,8 +29,8 @@ import bbl
 # %% [markdown]
 # ## Small digits
 #
-# The shipped images, at half the resolution: a pixel is black where two of its four are. Pixels
-# that hardly change are left out. No model is told which digit an image shows.
+# We use the shipped images at half the resolution: a pixel is black if at least two of the original
+# four are. Pixels that hardly vary are dropped. The models do not use the digit labels.
 
 
 # %%
@@ -54,9 +54,9 @@ print(train.shape, test.shape)
 # %% [markdown]
 # ## Three models
 #
-# With `method="shbm"` each pixel is regressed on the others under an L1-like penalty, and the pairs
-# that stay are fitted together. With 1,000 images of 119 pixels that is about one pair in seven.
-# `log_z="half"` does for ln Z, which plays no part in what follows.
+# With `method="shbm"` each pixel is regressed on the others with an L1-like penalty, and the
+# selected pairs are fitted jointly. With 1,000 images of 119 pixels, about one pair in seven is
+# selected. ln Z is not needed below, so the fast approximation `log_z="half"` is sufficient.
 
 # %%
 settings = {
@@ -75,8 +75,8 @@ for name, (formula, options) in settings.items():
     print(f"{name}: {counts.get(2, 0)} pairs, {time.perf_counter() - began:.1f} s")
 
 # %% [markdown]
-# The strongest interactions are of neighbouring pixels. `votes` says how many of the
-# two asked for the pair.
+# The strongest interactions are between neighbouring pixels. `votes` is the number of regressions
+# (of the two) that selected the pair.
 
 # %%
 terms = fits["sparse"].terms
@@ -85,8 +85,8 @@ print(terms[["predictors", "weight", "strength", "votes"]].head(8).round(2).to_s
 # %% [markdown]
 # ## A quarter of the pixels masked
 #
-# `mask=` takes cells for missing whatever they hold, so that what is filled in can be compared with
-# what is there.
+# `mask=` treats the given cells as missing, so that reconstructions can be compared with the true
+# values.
 
 # %%
 mask = np.random.default_rng(0).random(test.shape) < 0.25
@@ -105,10 +105,10 @@ print(
 )
 
 # %% [markdown]
-# The sparse machine fills in as well as all pairs do, with a seventh of the
-# couplings; on 200 images and with settings chosen on images held back,
-# `benchmarks/results/highorder.md` has the figures. `pnll`, the negative log pseudo-likelihood of a
-# whole image, tells the same without a mask.
+# The sparse machine reconstructs as well as all pairs do, with a seventh of the couplings; see
+# `benchmarks/results/highorder.md` for results on 200 images with settings chosen on held-out
+# images. `pnll`, the negative log pseudo-likelihood of a whole image, gives the same ranking
+# without a mask.
 
 # %%
 places = [int(name[1:]) for name in kept]
@@ -137,8 +137,8 @@ plt.show()
 # %% [markdown]
 # ## The lower half unknown
 #
-# What hangs together in the mask is filled in together: given the upper half, the pixels of the
-# lower one are a Boltzmann machine of their own, and their probabilities come from Gibbs chains.
+# Masked pixels are reconstructed jointly: given the upper half, the pixels of the lower half follow
+# a Boltzmann machine of their own, whose probabilities are estimated by Gibbs sampling.
 
 # %%
 lower = np.tile(np.array(places) >= 98, (len(shown), 1))

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Simulated data: are the true parameters found again?
 #
-# This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). First one group,
-# large enough for pseudo-likelihood to recover every parameter (figure 4). Then two groups of a few
-# hundred rows each, where mean field needs regularisation, and cross-validation finds how much
-# (figure 5).
+# This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It starts with one
+# group, large enough for pseudo-likelihood to recover every parameter (figure 4), and continues
+# with two groups of a few hundred rows each, where mean field needs regularisation, chosen by
+# cross-validation (figure 5).
 #
 # Reproduced: all 33 numbers of the paper's cross-validation table, on the paper's own draw. Figure
-# 4 uses another draw than the paper, whose random numbers were not seeded.
+# 4 uses a different draw, because the paper did not set a seed.
 
 # %%
 import base64
@@ -35,9 +35,9 @@ from bbl.report.machine.plot import plot_comparison
 # ## One group: pseudo-likelihood
 #
 # `randompar` draws fields $h_i(x)$ and couplings $J_{ij}(x, x')$ uniformly between -1 and 1 for
-# five predictors of three levels; `sample_xi` draws configurations from eq. (6). For so few states
-# the draws are exact and independent; for large systems, where the R package does not come back,
-# they come from Gibbs sampling.
+# five predictors of three levels; `sample_xi` draws configurations from eq. (6). With so few
+# states, the draws are exact and independent; large systems, which are infeasible in the R package,
+# are sampled by Gibbs sampling.
 
 # %%
 predictors = [[0, 1, 2]] * 5
@@ -56,8 +56,8 @@ plot_comparison(par, fit, title="Pseudo-likelihood, 10,000 rows (Figure 4)")
 plt.show()
 
 # %% [markdown]
-# How good is that? The error of an estimate falls with $1/\sqrt n$, so ten times as
-# many rows should bring it down by a factor of about 3.2, give or take the chance of the draw.
+# How accurate is this? Errors are proportional to $1/\sqrt n$, so ten times as many rows should
+# reduce them by a factor of about 3.2, up to sampling variation.
 
 
 # %%
@@ -83,9 +83,9 @@ print(
 # ## Two groups: mean field
 #
 # The paper draws 1,000 rows of five predictors with the levels a, c, g, t and a response with the
-# groups *case* and *ctrl*, with R's `set.seed(135)`. Its rows and its true parameters follow in
-# packed form, so that the same table can be computed here; `bbl.randomsamp(predictors, ["case",
-# "ctrl"], par=[...])` would draw new ones.
+# groups *case* and *ctrl*, with R's `set.seed(135)`. The rows and true parameters follow in packed
+# form, so that the same table can be computed here; `bbl.randomsamp(predictors, ["case", "ctrl"],
+# par=[...])` would draw new ones.
 
 # %% tags=["hide-input"]
 ROWS = """
@@ -132,8 +132,8 @@ truth = {
 print(dat.groupby("y").size())
 
 # %% [markdown]
-# Mean field has a dial, $\epsilon$, between naive Bayes (0) and the full inverse of
-# the covariance matrix (1).
+# The regularisation parameter of mean field, $\epsilon$, interpolates between naive Bayes (0) and
+# the full inverse of the covariance matrix (1).
 
 # %%
 grid = np.linspace(0, 1, 11).round(1)
@@ -165,10 +165,10 @@ print(
 )
 
 # %% [markdown]
-# Every digit that the paper prints is the same. The gap between $\epsilon = 0$ and
-# the maximum, ten points of AUC, is what the interactions are worth.
+# All printed digits agree with the paper. Interactions raise the AUC by 0.1, the difference between
+# $\epsilon = 0$ and the maximum.
 #
-# Figure 5 puts the score beside the parameters of three fits.
+# Figure 5 shows the score and the parameters of three fits.
 
 # %%
 fig, axes = plt.subplots(2, 2, figsize=(9, 8.4), layout="constrained")
@@ -185,13 +185,13 @@ for ax, panel, eps in zip(axes.flat[1:], "bcd", (0.2, 0.7, 1.0), strict=True):
 plt.show()
 
 # %% [markdown]
-# At $\epsilon = 0.2$ the couplings are all too small, at 1 they scatter far too
-# widely; at 0.7, the choice of the cross-validation, bias and variance balance.
+# At $\epsilon = 0.2$ the couplings are all too small, at 1 they are far too dispersed; at 0.7, the
+# value chosen by cross-validation, bias and variance are balanced.
 #
 # ## Pseudo-likelihood on the same rows
 #
-# The paper stops here. Pseudo-likelihood does a little better on these rows, and the true
-# parameters allow a last check: no model can beat Bayes' rule with the true distributions.
+# The paper ends here. Pseudo-likelihood does slightly better on these rows. The true parameters
+# give an upper limit: no model can beat Bayes' rule with the true distributions.
 
 # %%
 by_penalty = bbl.crossVal(

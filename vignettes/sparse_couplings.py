@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Which couplings are there? A spin glass and a protein
 #
-# Most of what is correlated is not coupled: it is correlated through others. This page makes data
-# whose couplings are known, few among many, and finds them again: by pseudo-likelihood with a
-# penalty, and by the posterior under a prior that expects most couplings to be nothing
-# (`method="pvi"`, Ingraham & Marks 2017). The second also says how sure it is.
+# Most correlated variables are not coupled directly but correlated through others. This page
+# simulates data with few, known couplings and recovers them in two ways: by penalised
+# pseudo-likelihood, and from the posterior under a sparse prior (`method="pvi"`, Ingraham & Marks
+# 2017). The second method also quantifies uncertainty.
 
 # %%
 import warnings
@@ -30,8 +30,9 @@ import bbl
 # %% [markdown]
 # ## A spin glass
 #
-# Fifty spins that are -1 or +1. One pair in twenty-five is coupled, with a strength from a normal
-# distribution; no spin prefers a side. There are 500 observations, and 1,225 couplings to be told.
+# We simulate fifty spins with values -1 or +1. One pair in twenty-five is coupled, with a normally
+# distributed strength, and all fields are zero. There are 500 observations and 1,225 couplings to
+# estimate.
 
 # %%
 rng = np.random.default_rng(3)
@@ -41,9 +42,8 @@ pairs = np.column_stack(np.triu_indices(m, 1))
 truth = np.where(rng.random(len(pairs)) < 0.04, rng.normal(0, np.sqrt(0.5), len(pairs)), 0.0)
 
 # %% [markdown]
-# The package counts levels from a reference, and so has four times the Ising coupling
-# between two spins. `to_reference` turns the one into the other, fields and all, and `to_simplex`
-# turns it back.
+# The package uses a reference level, so its coupling of two spins is four times the Ising coupling.
+# `to_reference` converts fields and couplings to this gauge, and `to_simplex` converts them back.
 
 # %%
 from bbl.model.gauge import to_reference, to_simplex
@@ -57,8 +57,8 @@ spins = bbl.sample_xi(500, {name: ["-", "+"] for name in names}, h, J, seed=4)
 print(f"{(truth != 0).sum()} couplings among {len(truth)} pairs")
 
 # %% [markdown]
-# A formula without a response fits one machine to all rows. 10,000 iterations are
-# enough for this size; where they are not, a warning says so.
+# A formula without a response fits one machine to all rows. 10,000 iterations are enough for this
+# size; otherwise a warning is issued.
 
 # %%
 pseudo = bbl.bbl("~ .^2", spins, lambda_="cv", seed=0, verbose=0)
@@ -92,12 +92,12 @@ axes[0].legend(loc="upper left", frameon=False)
 plt.show()
 
 # %% [markdown]
-# A penalty draws all couplings towards zero, and leaves a cloud of small ones where
-# there are none. The prior has a scale of its own for each pair: it draws those to zero that have
-# little to show for themselves, and leaves the others nearly alone.
+# The penalty shrinks all couplings and leaves many small nonzero estimates for uncoupled pairs. The
+# prior has a separate scale for each pair: it shrinks weakly supported couplings to zero and leaves
+# the others almost unchanged.
 #
-# `interactions()` ranks the pairs. Beside the strength stand its posterior sd, and the probability
-# that the coupling is above 0.05.
+# `interactions()` ranks the pairs. It also gives the posterior sd of each strength and the
+# probability that the coupling exceeds 0.05.
 
 # %%
 ranking = posterior.interactions()
@@ -115,9 +115,9 @@ parts = pd.cut(ranking["inclusion"], [0, 0.1, 0.5, 0.9, 1], include_lowest=True)
 print(ranking.groupby(parts, observed=False)["true"].agg(["size", "sum"]))
 
 # %% [markdown]
-# The probabilities sort the pairs well. They are no frequencies, though: the
-# approximation takes parameters for independent, and so its sds are too small where they are not.
-# Weak couplings that the prior took for nothing lie outside of their intervals.
+# The probabilities rank the pairs well, but they are not calibrated: the approximation assumes
+# independent parameters, so its sds are too small where parameters are correlated. Weak couplings
+# that were shrunk to zero lie outside their intervals.
 
 # %%
 table = posterior.inference().table().query("term == 'J'")
@@ -130,9 +130,9 @@ print(
 # %% [markdown]
 # ## A protein
 #
-# A chain of 24 beads is folded at random, and the 48 closest pairs of beads touch. Each bead is one
-# of eight kinds, has preferences of its own, and couplings to those that it touches: 49 numbers for
-# each of 276 pairs, and 300 sequences.
+# A chain of 24 beads is folded at random, and the 48 closest pairs of beads are in contact. Each
+# bead has one of eight types, with its own fields and with couplings to the beads that it touches:
+# 49 parameters for each of 276 pairs, to be estimated from 300 sequences.
 
 # %%
 beads = 24
@@ -166,10 +166,10 @@ sequences = bbl.sample_xi(300, positions, h, J, seed=5)
 print(sequences.head(3).to_string())
 
 # %% [markdown]
-# Longer chains of states and one draw suit many levels better: 10 sweeps, 40 chains.
-# Real sequences are related to each other; `bbl.effective_weights` weighs each by the number of
-# those that are like it, and `method="pvi"` takes such weights. These are independent, and alike by
-# chance at most:
+# With many levels, more sweeps and a single draw work better: 10 sweeps, 40 chains. Real sequences
+# are related; `bbl.effective_weights` weights each by the inverse number of similar sequences, and
+# `method="pvi"` accepts such weights. The sequences here are independent and similar only by
+# chance:
 
 # %%
 print(
@@ -220,14 +220,14 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %% [markdown]
-# Above the diagonal are the true contacts, below it the strongest pairs. Both rank
-# them well. How near the couplings themselves are, new sequences tell: the mean negative log
-# pseudo-likelihood of 500 of them. The penalty was taken as it is; cross-validation would find a
-# better one, in more time.
+# The true contacts are above the diagonal, the strongest pairs below it. Both methods rank the
+# pairs well. The mean negative log pseudo-likelihood of 500 new sequences measures the accuracy of
+# the couplings themselves. The penalty was not tuned; cross-validation would find a better one but
+# takes longer.
 
 # %%
 fresh = bbl.sample_xi(500, positions, h, J, seed=6)
 print(pd.Series({"penalty": by_penalty.pnll(fresh), "posterior": by_prior.pnll(fresh)}).round(2))
 
 # %% [markdown]
-# The guide to posteriors tells more about the options, and about what the sds can and cannot say.
+# The guide to posteriors describes the options and the limitations of the sds.

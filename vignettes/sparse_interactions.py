@@ -16,8 +16,8 @@
 # Min, Ning, Cheng and Gerstein (2014, Interpretable Sparse High-Order Boltzmann Machines) test
 # their sparse regression, *shooter*, on synthetic data whose label is the sign of a sum of single
 # predictors, products of two and products of three, and on the images of the digits 0 and 6. Their
-# data are not public. This page makes smaller ones by their recipe (300 predictors in place of
-# 2,000), and takes the digits that are shipped with the package.
+# data are not public. This page simulates smaller data sets in the same way (300 predictors instead
+# of 2,000), and uses the digits shipped with the package.
 
 # %%
 import matplotlib.pyplot as plt
@@ -30,8 +30,8 @@ import bbl
 # %% [markdown]
 # ## Synthetic data
 #
-# 10 of 300 predictors (-1 or 1) say something by themselves. Two of them are seeds: each interacts
-# with 10 others. Two of these pairs are seeds again. All 50 weights are normal; one label in a
+# Of 300 predictors (-1 or 1), 10 have main effects. Two of these are seeds: each interacts with 10
+# others. Two of the resulting pairs are seeds of triples. All 50 weights are normal; one label in a
 # thousand is flipped.
 
 # %%
@@ -61,14 +61,14 @@ train = data.iloc[:4000]
 test = data.iloc[4000:]
 
 # %% [markdown]
-# The seeds have weights of 1 at least: a product is looked at only if a part of it
-# was chosen before, and a seed of a small weight would hide what stands behind it (see the end of
-# this page).
+# The seeds have weights of at least 1: a product is considered only if a part of it has already
+# been selected, so a seed with a small weight would hide its interactions (see the end of this
+# page).
 #
 # ## Order by order
 #
-# The penalties are those of the paper in proportion to the square root of the rows: 80, 100, 100
-# for 8,000.
+# The penalties are the paper's (80, 100 and 100 for 8,000 rows), scaled by the square root of the
+# number of rows.
 
 # %%
 penalties = tuple(np.round(np.array([80, 100, 100]) * np.sqrt(len(train) / 8000), 1))
@@ -92,10 +92,10 @@ rows["logistic regression"] = {
 print(pd.DataFrame(rows).T.round(3))
 
 # %% [markdown]
-# Without products nothing is to be had. With pairs half of what they explain is still
-# noise; many terms without meaning are chosen in its place, and a refit makes that worse. With
-# triples nearly all of these drop out again, and the refit helps. Which of the two it is,
-# `refit="auto"`, the default, finds out on held-out rows.
+# Without products, prediction is poor. With pairs only, the effects of the triples act as noise;
+# many spurious terms are selected, and refitting them makes predictions worse. With triples, nearly
+# all spurious terms disappear, and refitting helps. The default, `refit="auto"`, decides on
+# held-out rows whether to refit.
 
 # %%
 fit = bbl.shooter("y ~ .", train, order=3, lambda_=penalties, verbose=0)
@@ -111,14 +111,13 @@ print(
 )
 
 # %% [markdown]
-# `violation` is the largest violation of the conditions of optimality over all
-# candidates, as a share of the penalty: the minimum is exact, though the matrix of candidates was
-# never made.
+# `violation` is the largest violation of the optimality conditions over all candidates, relative to
+# the penalty: the minimum is exact, although the matrix of candidates was never formed.
 #
 # ## Digits 0 and 6
 #
-# Of the 1,000 and 500 images that are shipped, those of the two digits. A pixel is 1 where it is
-# dark.
+# We take the images of the two digits from the 1,000 training and 500 test images shipped with the
+# package. A pixel is 1 where it is dark.
 
 # %%
 digits = bbl.datasets.load_mnist()
@@ -145,17 +144,17 @@ fit.plot()
 plt.show()
 
 # %% [markdown]
-# One of these 83 images is 1.2 %, so they tell little more than that single pixels
-# separate 0 from 6 almost as well as their products. The paper has 0.9 % against 1.1 % for all
-# images. Of all 13,779, a fifth of them for testing, order 1 has 1.16 % (L1 logistic regression of
-# scikit-learn the same), and orders 2 and 3 have 0.47 %, at penalties chosen on training images
-# left out for that: see `benchmarks/results/shooter.md`.
+# One of these 83 images is 1.2 %, so the test set is too small for more than a rough conclusion:
+# single pixels separate 0 from 6 almost as well as their products. On all images, the paper reports
+# 0.9 % with products and 1.1 % without. On all 13,779 images, a fifth of them for testing, order 1
+# has an error of 1.16 % (as has scikit-learn's L1 logistic regression), and orders 2 and 3 have
+# 0.47 %, at penalties chosen on held-out training images: see `benchmarks/results/shooter.md`.
 #
 # ## What it cannot find
 #
-# The parity of two predictors, neither of which says anything by itself, is noise to the first
-# order. It is found only where the penalty is small enough to let one of the two in by chance, and
-# much else with it. `screen="all"` looks at every pair.
+# The parity of two predictors without main effects cannot be detected at first order. It is found
+# only if the penalty is small enough for one of the two to be selected by chance, along with many
+# others. `screen="all"` examines every pair.
 
 # %%
 parity = pd.DataFrame(rng.integers(0, 2, (1000, 20)), columns=[f"x{i}" for i in range(20)])

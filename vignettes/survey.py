@@ -13,11 +13,12 @@
 # %% [markdown]
 # # A survey from file to sentence
 #
-# People of five regions were asked whether they consider moving away. The file has weights, strata,
-# sampling points, agreement on a scale of five, and gaps. What a report needs is one sentence: by
-# how many points of probability renting goes with moving, and how sure that is. This page goes from
-# the file to that sentence: reading, items, the sampling design, a fit, its evaluation on people of
-# other places, effects with their intervals, and the report.
+# A survey in five regions asked people whether they are considering moving away. The file has
+# weights, strata, sampling points, five-point agreement scales and missing values. The report needs
+# one sentence: by how many percentage points renting changes the probability of moving, and with
+# what uncertainty. This page goes from the file to that sentence: reading the data, building a
+# scale from items, declaring the sampling design, fitting a model, evaluating it on people from
+# other places, estimating effects with intervals, and writing the report.
 
 # %%
 import subprocess
@@ -36,10 +37,10 @@ pd.options.display.width = 120
 # %% [markdown]
 # ## A file
 #
-# The people are made here, so that the truth is known: tenants move more often, in some places more
-# than in others, the content and the old less, and to be lonely matters to owners alone. People of
-# one sampling point are alike. Two regions were sampled more densely than the others, which the
-# weights undo.
+# The data are simulated, so the truth is known: tenants are more likely to move, in some places
+# more than in others; satisfied and older people are less likely to; and loneliness matters only
+# for owners. People from the same sampling point are similar. Two regions were oversampled, for
+# which the weights compensate.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -114,9 +115,9 @@ print((folder / "survey.csv").read_text()[:620])
 # %% [markdown]
 # ## Read
 #
-# Texts that stand for a gap are named; `""` and `NA` are known to `read_csv`. Whole questions make
-# poor names in a formula and good ones in a questionnaire, so they are kept in a dictionary and get
-# short names.
+# List the strings that stand for missing values; `read_csv` already recognises `""` and `NA`. The
+# full questions are too long as names in a formula, so we give the columns short names and keep the
+# questions in a dictionary.
 
 # %%
 table = pd.read_csv(folder / "survey.csv", na_values=["-"])
@@ -129,9 +130,9 @@ print(table.isna().sum().to_string())
 # %% [markdown]
 # ## Items
 #
-# Four statements measure one thing, one of them with the opposite sign. Their mean, over those that
-# were answered, is a number that is cut into thirds. `bbl.bin` takes the weights, so that each
-# third holds as many people of the population, not of the file.
+# Four statements form one scale; one of them is reverse-coded. We average the answered items and
+# cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains equally many
+# people in the population instead of in the file.
 
 # %%
 signs = pd.Series(list(items.values()), index=[f"Q8_{number}" for number in range(1, 5)])
@@ -150,10 +151,10 @@ print(table.groupby("content", observed=True)["weight"].sum().round(0))
 # %% [markdown]
 # ## The sampling design
 #
-# `bbl.survey` names the columns: weights, strata, clusters. Who does not know is neither a mover
-# nor a stayer: the sentence is about people who know, a *domain* of the population. Cutting the
-# table to them has the same estimates, but loses sampling points where nobody knows, and with them
-# part of the errors.
+# `bbl.survey` declares the columns with weights, strata and clusters. People who answered "don't
+# know" are neither movers nor stayers: the analysis is about the others, a *domain* of the
+# population. Subsetting the table would give the same estimates, but would lose the sampling points
+# without such people, and hence underestimate the standard errors.
 
 # %%
 table["has_view"] = table["moving"].isin(["Yes", "No"])
@@ -163,9 +164,9 @@ fit = bbl.bbl(formula, table, design=design, method="ml", missing="marginal")
 print(fit.survey.text)
 
 # %% [markdown]
-# A design that cannot hold is refused, and the message says what to do. Numbers of
-# sampling points start anew in each region here, which is the default; who says otherwise hears of
-# it:
+# An inconsistent design raises an error, and the message suggests a solution. Here the numbering of
+# sampling points restarts in each region, which is the default assumption; declaring otherwise
+# raises an error:
 
 # %%
 try:
@@ -176,7 +177,8 @@ except bbl.BBLError as error:
     print(error)
 
 # %% [markdown]
-# How much do the sampling points matter? The same fit, as if each row had been drawn by itself:
+# How much do the sampling points matter? For comparison, here is the same fit as if each row had
+# been sampled independently:
 
 # %%
 single = bbl.bbl(
@@ -188,8 +190,9 @@ print(errors.assign(ratio=errors["clusters"] / errors["single rows"]).head(8).ro
 # %% [markdown]
 # ## Which interactions
 #
-# Joint tests know the design too (Rao and Scott 1984); `of=` asks for the difference between movers
-# and stayers. How renting and loneliness go together differs most between them, as it should.
+# Joint tests account for the design too (Rao and Scott 1984); `of=` selects the difference between
+# movers and stayers. The interaction of renting and loneliness differs most between them, as it
+# should.
 
 # %%
 tests = fit.inference().tests(of=("Yes", "No")).sort_values("p")
@@ -198,9 +201,9 @@ print(tests.head(6)[["predictor", "predictor2", "chisq", "df", "p", "p_holm"]].r
 # %% [markdown]
 # ## Evaluate
 #
-# People of a place that the model has seen are easier to predict than people of a new one. With a
-# design, folds are whole sampling points, dealt within regions, so that these scores are those of
-# new places.
+# People from a place in the training data are easier to predict than people from a new place. With
+# a design, folds consist of whole sampling points, assigned within regions, so these scores apply
+# to new places.
 
 # %%
 settings = {"method": "ml", "missing": "marginal", "nfold": 5, "seed": 1, "verbose": 0}
@@ -210,8 +213,8 @@ print(by_point.evaluate().scores.loc[["log-loss", "accuracy", "AUC"]].round(3))
 # %% [markdown]
 # ## Effects
 #
-# Every row is set to *Own* and then to *Rent*, all else being as it is, and the two average
-# probabilities are compared; averages count the weights. The errors are those of the design.
+# Every row is set to *Own* and then to *Rent*, with all other predictors unchanged, and the two
+# weighted average probabilities are compared. Standard errors are design-based.
 
 # %%
 effects = fit.avg_comparisons("home")
@@ -241,8 +244,8 @@ print(
 )
 
 # %% [markdown]
-# The truth, which only a made survey has: what the same people would answer on
-# average if all rented, or all owned.
+# Since the survey is simulated, we can compute the true value: the average answer of the same
+# people if all rented, minus that if all owned.
 
 # %%
 chances = [
@@ -251,7 +254,7 @@ chances = [
 print(f"{100 * np.average(chances[0] - chances[1], weights=people['weight']):.1f} points")
 
 # %% [markdown]
-# A sentence that leaves the sampling points out would sound surer than it may:
+# Ignoring the sampling points would overstate the precision:
 
 # %%
 alone = single.avg_comparisons("home").frame.query("group == 'Yes'").iloc[0]
@@ -264,8 +267,8 @@ print(f"by sampling points: {low:.1f} to {high:.1f} points")
 # %% [markdown]
 # ## Keep, and tell others
 #
-# The report is one page with the summary, the tests and the effects. A model file that is saved
-# with its rows answers the same questions again, also on the command line:
+# The report is a single page with the summary, tests and effects. A model saved with its data can
+# compute the same effects later, also on the command line:
 #
 # ```bash
 # python -m bbl effects survey.bbl --variables home

@@ -15,16 +15,16 @@
 #
 # This page follows sections 3.1 and 3.2 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It fits
 # the same table of passengers twice: with logistic regression, which models $P(y|x)$, and with
-# `bbl`, which models $P(x|y)$ in each group of $y$ and turns it around with Bayes' rule.
+# `bbl`, which models $P(x|y)$ in each group of $y$ and applies Bayes' rule.
 #
 # Where the paper prints a number, a small table shows three columns: *paper*, the article's text;
-# *R 1.0.0*, the released R package; and *here*. The first two differ now and then because the
-# article was written with an earlier version of the R package, whose optimiser stopped at another
-# tolerance. Here every fit is converged.
+# *R 1.0.0*, the released R package; and *here*. The first two sometimes differ because the article
+# used an earlier version of the R package, whose optimiser had a different tolerance. Every fit
+# here has converged.
 #
 # Reproduced: the coefficients and deviances of both logistic regressions, the accuracy and AUC of
 # their predictions; all fields, couplings and tests of the two `bbl` fits; the AUC and accuracy on
-# the test half; figures 1 to 3. Two things are not reproduced, and it is said why: the
+# the test half; figures 1 to 3. Two results are not reproduced, for reasons given below: the
 # cross-validation table and the energies of `mcSample`.
 
 # %%
@@ -45,7 +45,7 @@ pd.options.display.width = 120
 
 
 def beside(rows, digits=7, **columns):
-    """Print numbers of the paper and of R beside ours."""
+    """Print the numbers of the paper and of R next to ours."""
     print(
         pd.DataFrame(columns, index=rows)
         .rename(columns={"R": "R 1.0.0"})
@@ -57,9 +57,9 @@ titanic = bbl.datasets.load_titanic()
 print(titanic.head(8))
 
 # %% [markdown]
-# The table has one row per combination of levels and the number of people in `Freq`.
-# Such frequencies are passed as `weights`; `freq2raw` turns them into one row per person where
-# another tool needs that.
+# The table has one row per combination of levels and the number of people in `Freq`. Pass such
+# frequencies as `weights`; `freq2raw` expands them to one row per person for tools that need raw
+# rows.
 
 # %%
 titanic_raw = bbl.freq2raw(titanic, "Freq")
@@ -69,14 +69,14 @@ print(titanic_raw.describe())
 # %% [markdown]
 # ## Logistic regression (section 3.1)
 #
-# `glm` of R is `GLM` of statsmodels. Cells without people are left out, as R does. `load_titanic`
-# has its levels in alphabetical order, as R's `bbl` sorts them; R's `glm` keeps the order of the
-# table `Titanic`, in which men and children come first and are the reference levels.
+# R's `glm` corresponds to statsmodels' `GLM`. As in R, empty cells are dropped. `load_titanic`
+# sorts levels alphabetically, as R's `bbl` does; R's `glm` keeps the order of the table `Titanic`,
+# where men and children come first and are the reference levels.
 
 
 # %%
 def in_the_order_of_r(data):
-    """Return a table with men and children as first levels."""
+    """Return a copy of the table whose first levels are men and children."""
     return data.assign(
         Sex=data["Sex"].cat.reorder_categories(["Male", "Female"]),
         Age=data["Age"].cat.reorder_categories(["Child", "Adult"]),
@@ -112,9 +112,9 @@ print(
 )
 
 # %% [markdown]
-# With all pairs of interactions one coefficient cannot be estimated, because there
-# were no children among the crew, and several others run off to infinity. R leaves out one column;
-# so do we. The finite coefficients agree.
+# With all pairwise interactions, one coefficient is not estimable, because there were no children
+# among the crew, and several others diverge. Like R, we drop one column. The finite coefficients
+# agree.
 
 # %%
 gfit1 = logistic("(Class + Sex + Age)**2", filled, drop=["Class[T.Crew]:Age[T.Adult]"])
@@ -134,9 +134,9 @@ print(f"residual deviance: paper 2097.5, here {gfit1.deviance:.1f}")
 # %% [markdown]
 # ### A training and a test half
 #
-# The paper draws half of the 2201 people for testing with R's `set.seed(159)`. Since people of one
-# row of the table are all alike, it is enough to know how many of each row that draw put into the
-# training half:
+# The paper draws half of the 2201 people for testing with R's `set.seed(159)`. Since everyone in a
+# row of the table is identical, we only need the number of people from each row in the training
+# half:
 
 # %%
 TRAIN = [
@@ -179,7 +179,7 @@ print(train["Freq"].sum(), "people to train,", test["Freq"].sum(), "to test")
 
 
 def accuracy(predicted, data=test):
-    """Return the share of people that are predicted correctly."""
+    """Return the proportion of people who are predicted correctly."""
     return np.average(np.asarray(predicted) == np.asarray(data["Survived"]), weights=data["Freq"])
 
 
@@ -198,8 +198,8 @@ beside(["glm accuracy", "glm AUC"], 4, paper=[np.nan, 0.7699], R=[0.7718182, 0.7
 # ### Penalised logistic regression (Figure 1)
 #
 # The paper uses `glmnet` with an $L_1$ penalty on the integer codes of the three predictors.
-# Scikit-learn's `C` is $1/(n\lambda)$ of `glmnet`. Each point is the mean AUC of five folds with
-# its standard error.
+# Scikit-learn's `C` equals $1/(n\lambda)$, with the $\lambda$ of `glmnet`. Each point is the mean
+# AUC over five folds, with its standard error.
 
 # %%
 people = bbl.freq2raw(train, "Freq")
@@ -241,13 +241,13 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# As in the paper, a penalty does nothing for three predictors until it is so large
-# that it removes them.
+# As in the paper, with only three predictors the penalty has no effect until it is large enough to
+# remove them.
 #
 # ## Boltzmann Bayes learning (section 3.2)
 #
-# The additive model first. Without couplings it is naive Bayes: the fields are logarithms of ratios
-# of frequencies.
+# We start with the additive model. Without couplings it is naive Bayes, and the fields are
+# logarithms of frequency ratios.
 
 # %%
 bfit0 = bbl.bbl("Survived ~ Class + Sex + Age", data=titanic, weights="Freq")
@@ -263,10 +263,9 @@ released += [-0.4114330, -0.9075005, -0.9584320, -1.2390130, 0.5148763]
 beside(names, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
-# What is printed, `dh`, is the field of a group less that of all people pooled. The
-# exact value of the first number is known: it is $\ln\frac{154 + 13}{118 + 4} -
-# \ln\frac{285}{325}$, and R's optimiser stopped a little short of it. `summary` tests each
-# predictor by itself:
+# The printed `dh` is the group's field minus the field of the pooled data. The first number has the
+# exact value $\ln\frac{154 + 13}{118 + 4} - \ln\frac{285}{325}$; R's optimiser stopped just short
+# of it. `summary` tests each predictor separately:
 
 # %%
 print(bfit0.summary())
@@ -275,8 +274,8 @@ print(bfit0.summary())
 print("exact value of the first number:", round(np.log(167 / 122) - np.log(285 / 325), 7))
 
 # %% [markdown]
-# The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all
-# coefficients agree with the paper in every printed digit, because naive Bayes needs no optimiser.
+# The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all coefficients agree
+# with the paper to every printed digit, because naive Bayes needs no optimiser.
 #
 # ### A model with interactions
 
@@ -334,10 +333,9 @@ released += [
 beside(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
-# Figure 2 shows the same numbers. Among those who died, men are over-represented
-# (top, *Male*), yet men of the third class less so than men and the third class by themselves would
-# suggest (left map); among the survivors, boys are more frequent than expected (right map, *Child*
-# with *Male*).
+# Figure 2 shows the same numbers. Among those who died, men are over-represented (top, *Male*), but
+# third-class men less so than the main effects of sex and class suggest (left map). Among the
+# survivors, boys are more frequent than expected (right map, *Child* with *Male*).
 
 # %%
 bfit.plot()
@@ -346,18 +344,18 @@ plt.show()
 # %% [markdown]
 # ### Prediction
 #
-# The paper predicts the test half with a fit of the training half. By default the R package
-# approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
-# `log_z="pseudo"` asks for that formula. The default here, `"auto"`, is `"exact"` wherever the sum
-# over all states is cheap, as it is for three predictors. The ranking of the people, hence the AUC,
-# is the same: $\ln Z$ shifts all scores of a group alike. The probabilities are not.
+# The paper predicts the test half from a model fitted to the training half. By default the R
+# package approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
+# `log_z="pseudo"` asks for that formula. The default here, `"auto"`, computes the exact sum over
+# all states when that is cheap, as with three predictors. Both give the same ranking, and hence the
+# same AUC, because $\ln Z$ shifts all scores of a group equally, but different probabilities.
 
 # %%
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
 exact = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="exact")
 boy_third = titanic.index[2]
 beside(
-    ["P(No), boy of the third class", "AUC", "accuracy"],
+    ["P(No), third-class boy", "AUC", "accuracy"],
     paper=[0.8155651, 0.7707, np.nan],
     R=[0.8092692, 0.7707230, 0.79],
     here=[
@@ -374,13 +372,11 @@ beside(
 boys = train.query("Class == '3rd' and Sex == 'Male' and Age == 'Child'").set_index("Survived")[
     "Freq"
 ]
-print(
-    f"share of the boys of the third class that died, training half: {boys['No'] / boys.sum():.2f}"
-)
+print(f"proportion of third-class boys who died, training half: {boys['No'] / boys.sum():.2f}")
 
 # %% [markdown]
-# Averaged over all people, the exact sum is much better calibrated: its mean
-# probability of survival is close to the observed share.
+# Averaged over all people, the exact sum is much better calibrated: its mean probability of
+# survival is close to the observed proportion.
 
 # %%
 for name, fit in {"eq. (31) without 1/2": as_paper, "exact": exact}.items():
@@ -391,13 +387,12 @@ print(f"{'observed':>22}: {711 / 2201:.3f}")
 # %% [markdown]
 # ### Cross-validation
 #
-# `crossVal` deals with folds as R does: consecutive blocks of each group, without shuffling. The
-# table of the Titanic is sorted, so the first training part has no children at all, and in each
-# part some combinations of levels are missing from a group. Only $\lambda$ keeps their couplings
-# finite. An optimiser that stops early stops somewhere on the way there, which changes the AUC of
-# the fold: R gives other AUCs, and another best $\lambda$, for each tolerance. Rows of the paper
-# therefore differ from ours by up to 0.04. `crossVal` warns of rows that are ordered; the warning
-# is silenced here.
+# Like R, `crossVal` assigns consecutive blocks of each group to folds, without shuffling. The
+# Titanic table is sorted, so the first training set contains no children, and in every training set
+# some combinations of levels are missing from a group. Only the penalty $\lambda$ keeps their
+# couplings finite, so an optimiser that stops early changes the AUC of the fold: in R, the AUCs and
+# the best $\lambda$ depend on the tolerance. The paper's values therefore differ from ours by up to
+# 0.04. `crossVal` warns about sorted rows; the warning is silenced here.
 
 # %%
 grid = 10 ** np.linspace(-5, -2, 16)
@@ -417,8 +412,8 @@ cv.plot()
 plt.show()
 
 # %% [markdown]
-# Figure 3 of the paper is a jagged line, for the same reason. Ours is a plateau that falls off
-# above $\lambda = 0.002$, and does not depend on the tolerance:
+# Figure 3 of the paper is jagged for the same reason. Our curve is flat up to $\lambda = 0.002$,
+# falls off beyond it, and does not depend on the tolerance:
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
@@ -426,8 +421,8 @@ with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
 print(f"largest change of an AUC: {np.abs(finer.cvframe['AUC'] - cv.cvframe['AUC']).max():.1e}")
 
 # %% [markdown]
-# With the rows dealt to the folds at random the trouble is gone: the score is higher
-# and hardly depends on $\lambda$, which is what to expect of 24 parameters and 1,101 people.
+# Random fold assignment solves the problem: the score is higher and hardly depends on $\lambda$, as
+# expected with 24 parameters and 1,101 people.
 
 # %%
 shuffled = bbl.crossVal(
@@ -436,8 +431,8 @@ shuffled = bbl.crossVal(
 print(shuffled.cvframe.iloc[::3].to_string(index=False, float_format="%.4g"))
 
 # %% [markdown]
-# The paper refits at the best $\lambda$ of its table and predicts the test half. At
-# that $\lambda$, so do we; R 1.0.0 picked another one.
+# The paper refits at the best $\lambda$ of its table and predicts the test half. We use the same
+# $\lambda$; R 1.0.0 selects a different one.
 
 # %%
 rows = []
@@ -460,10 +455,10 @@ found = bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0)
 print(found)
 
 # %% [markdown]
-# The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st,
-# Female, Adult* with 0 for the survivors. Both energies are wrong: the R package does not add up
-# the terms of eq. (6), and 3.381 is the single field of *Male*. The sum for that configuration is
-# larger, and the crew is more likely still, as counting confirms:
+# The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st, Female, Adult*
+# with 0 for the survivors. Both energies are wrong: the R package does not sum the terms of eq.
+# (6), and 3.381 is just the field of *Male*. The energy of that configuration is larger, and male
+# crew members are more probable still, as the counts confirm:
 
 # %%
 print("field of Male:", round(bfit.coef().h["No"]["Sex"]["Male"], 6))

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Ratings in blocks: two-way clustering
 #
-# Who likes what? A table of ratings has a row for each user and a column for each film, and most of
-# its cells are missing. `bicluster` groups the rows and the columns at once, so that the blocks of
-# the table are alike. This page asks how many groups there are, looks at the picture, predicts the
-# ratings that are missing, and does the same with expression data.
+# A table of ratings has a row for each user and a column for each film, and most of its cells are
+# missing. `bicluster` groups rows and columns simultaneously, so that the cells of each block are
+# similar. This page chooses the number of groups, plots the blocks, predicts missing ratings, and
+# then analyses expression data in the same way.
 #
-# The methods are those of chapters 1 and 2 of Li (2014), a thesis of Iowa State University, with
-# its errors corrected; the page on theory names them.
+# The methods are those of chapters 1 and 2 of Li (2014), an Iowa State University thesis, with its
+# errors corrected; the page on theory lists the corrections.
 
 # %%
 import matplotlib.pyplot as plt
@@ -31,9 +31,9 @@ import bbl
 # %% [markdown]
 # ## The ratings
 #
-# 120 users rate films out of 80. There are four kinds of users and three kinds of films; a rating
-# is a whole number from 1 to 5. As in life, people rather watch what they like: a cell is rated
-# with a probability that grows with the rating. Three cells in four are missing.
+# We simulate 120 users and 80 films. There are four types of users and three types of films; a
+# rating is an integer from 1 to 5. As in real data, people tend to watch what they like: the
+# probability that a cell is rated increases with the rating. Most cells are missing.
 
 # %%
 rng = np.random.default_rng(1)
@@ -47,7 +47,7 @@ print(ratings.head())
 print(f"{len(ratings)} ratings, {1 - len(ratings) / score.size:.0%} missing")
 
 # %% [markdown]
-# One rating in ten is laid aside, to be predicted later.
+# We hold out one rating in ten for testing.
 
 # %%
 test = ratings.sample(frac=0.1, random_state=2)
@@ -56,8 +56,8 @@ train = ratings.drop(test.index)
 # %% [markdown]
 # ## How many groups?
 #
-# Without `groups=`, all numbers up to `max_groups` are tried, and the integrated completed
-# likelihood decides: the fit of the blocks, less what the groups and the block means cost.
+# Without `groups=`, all numbers up to `max_groups` are compared by the integrated completed
+# likelihood: the fit of the blocks minus a penalty for the groups and block means.
 
 # %%
 fit = bbl.bicluster("rating ~ user*film", train, max_groups=7, n_init=5, verbose=0)
@@ -68,7 +68,7 @@ plt.show()
 print(fit.summary())
 
 # %% [markdown]
-# The groups are those that the ratings were made with:
+# The true groups are recovered:
 
 # %%
 truth = (user_kind[fit.row_groups.index], film_kind[fit.column_groups.index])
@@ -77,7 +77,8 @@ print(fit.rand_index(truth).round(3))
 # %% [markdown]
 # ## The picture
 #
-# The table in its new order; grey is missing. Where that much is, the block means show more.
+# The table is shown in its new order; missing cells are grey. With so many missing cells, the block
+# means are easier to read.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 5.4), layout="constrained")
@@ -88,8 +89,8 @@ plt.show()
 # %% [markdown]
 # ## Missing ratings
 #
-# A missing rating is predicted by the mean of its block. It does better than the mean of all
-# ratings, of the user or of the film:
+# A missing rating is predicted by its block mean. This is more accurate than the overall mean, the
+# user's mean or the film's mean:
 
 # %%
 by_user = train.groupby("user")["rating"].mean()
@@ -106,7 +107,8 @@ for name, guess in guesses.items():
     )
 
 # %% [markdown]
-# A new user is put into the group that fits the ratings at hand best; the rest follows.
+# A new user is assigned to the group that fits the available ratings best, which gives predictions
+# for all other films.
 
 # %%
 liked, disliked = (fit.column_groups.index[fit.column_groups == g][:3] for g in (2, 0))
@@ -118,9 +120,9 @@ print(fit.predict(pd.concat([new, wanted], ignore_index=True)).tail(5).round(2).
 # %% [markdown]
 # ## A small table, as ratings
 #
-# `method="genetic"` takes ratings for what they are: rounded, and cut to their scale. It finds the
-# number of groups by itself, in tables of some ten rows and columns. Here are the ratings of 12
-# users and 15 films that have nothing missing:
+# `method="genetic"` models ratings as rounded and truncated to their scale. It also estimates the
+# number of groups, in tables of about ten rows and columns. Here it is applied to the complete
+# ratings of 12 users and 15 films:
 
 # %%
 small = pd.DataFrame(score[:12, :15])
@@ -131,9 +133,9 @@ print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 # %% [markdown]
 # ## Rated or not
 #
-# Which films a user rates tells something too. `method="mcmc"` samples the posterior of the groups
-# of users and of films from nothing but that: each group of users has a ranking of the groups of
-# films, and a loyalty to the best of them.
+# Which films a user has rated is informative too. `method="mcmc"` samples the posterior of the
+# groups of users and films from this information alone: each group of users has a ranking of the
+# groups of films and a loyalty to the highest-ranked ones.
 
 # %%
 watched = train[(train["user"] < 20) & (train["film"] < 15)]
@@ -147,18 +149,18 @@ chains.plot_similarity()
 plt.show()
 
 # %% [markdown]
-# Little of the kinds of users is left in who rated what, and the posterior says so:
-# it spreads over many partitions.
+# Who rated what contains little information about the types of users, and the posterior is
+# accordingly spread over many partitions.
 #
 # ## Expression data
 #
-# Nothing in the method is about ratings. A table of expression has genes for rows and samples for
-# columns, and often no cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
-# 10 groups, Ross et al. 2000) the mean squared error of `bicluster` is 0.442 with ten starts, and
-# that of scikit-learn's `SpectralBiclustering` 0.509 to 0.563, in five times the time of a start.
-# With `move="one"` a start takes twice as long and ends between 0.433 and 0.446. With
-# `start="hierarchical"` the single start takes half the time of ten and ends at 0.435. These data
-# are not shipped; here is the same comparison on made-up data of the kind:
+# The method is not specific to ratings. In an expression table, rows are genes and columns are
+# samples, and often no cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
+# 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts;
+# scikit-learn's `SpectralBiclustering` has 0.509 to 0.563 and takes five times as long as one
+# start. With `move="one"`, a start takes twice as long and ends between 0.433 and 0.446. With
+# `start="hierarchical"`, the single start takes half as long as ten starts and ends at 0.435. These
+# data are not shipped; here is the same comparison on similar simulated data:
 
 # %%
 genes = rng.integers(20, size=600)

@@ -14,9 +14,9 @@
 # # Blocks found again: the simulations of Li's thesis
 #
 # Chapters 1 and 2 of Li (2014) test two-way clustering on ratings whose groups are known. This page
-# simulates the same ratings and sets our numbers beside those of the thesis, table by table and
-# figure by figure. What the methods do is on the page on two-way clustering; its real data,
-# expression of the NCI60 cell lines, are in the vignette *Ratings in blocks*.
+# simulates the same ratings and compares our results with the thesis, table by table and figure by
+# figure. The methods are explained on the page on two-way clustering; its real data, expression of
+# the NCI60 cell lines, are in the vignette *Ratings in blocks*.
 
 # %%
 import time
@@ -32,8 +32,8 @@ import bbl
 # %% [markdown]
 # ## Table 1.1: ten ratings, and the posterior of their groups
 #
-# The first model of the thesis looks at which films a user rated. Its Markov chain took hours for
-# 10,000 sweeps over these two users and ten films. `method="mcmc"` samples the corrected model (see
+# The first model of the thesis uses only which films a user rated. Its Markov chain took hours for
+# 10,000 sweeps with these two users and ten films. `method="mcmc"` samples the corrected model (see
 # the page on theory).
 
 # %%
@@ -49,14 +49,14 @@ print("probability of one group of users, and of two:")
 print(chain.posterior.n_groups["rows"].head(2).round(2).to_list())
 
 # %% [markdown]
-# The users have no film in common. Before the data one group of users is as probable as two, and
-# after them two groups are several times as probable.
+# The users have no films in common. A priori, one group of users is as probable as two; a
+# posteriori, two groups are several times as probable.
 #
 # ## The Du process
 #
-# The thesis moves between partitions by a process of Du (appendix A): a random item leaves its
-# group for another one or, unless it is alone, for a new one. In the long run all partitions are
-# equally probable, here the 15 partitions of four items.
+# The thesis moves between partitions by the Du process (appendix A): a random item moves to another
+# group or, unless it is alone, to a new one. The stationary distribution is uniform over all
+# partitions, here the 15 partitions of four items.
 
 # %%
 draws = bbl.du_process(4, 20000, thin=4)
@@ -65,15 +65,15 @@ figure, ax = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
 ax.bar(range(len(partitions)), counts / len(draws), color="#0072B2")
 ax.axhline(1 / 15, color="black", linewidth=1, linestyle="--")
 ax.set_xticks(range(len(partitions)), ["".join(map(str, p)) for p in partitions], rotation=90)
-ax.set(xlabel="groups of the four items", ylabel="share of draws")
+ax.set(xlabel="Groups of the four items", ylabel="Proportion of draws")
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %% [markdown]
 # ## Table 1.2, Figures 1.1 and 1.2: ratings by a genetic algorithm
 #
-# 15 films in five groups and 10 users in three. A rating is a normal variable around the mean of
-# its block (Table 1.2), truncated to 0.5...5.5 and rounded; the standard deviation is 0.5.
+# There are 15 films in five groups and 10 users in three. A rating is normally distributed around
+# its block mean (Table 1.2) with standard deviation 0.5, truncated to 0.5...5.5 and rounded.
 
 # %%
 MEANS = pd.DataFrame(
@@ -97,10 +97,10 @@ print(MEANS)
 
 # %% [markdown]
 # The thesis penalises each block by half the logarithm of the number of ratings, and reports that
-# two runs of 1,000 generations ended at the true groups of its data set. Over several data sets
-# that penalty is too small: in some of them a partition that splits true groups is fitter than the
-# truth. The default here is the whole logarithm, as in the BIC, with which the truth is found in
-# all.
+# two runs of 1,000 generations found the true groups of its data set. Over several data sets, that
+# penalty is too small: in some of them, a partition that splits true groups has higher fitness than
+# the true partition. The default here is the full logarithm, as in the BIC, which finds the true
+# groups in all of them.
 
 # %%
 rows = []
@@ -123,8 +123,8 @@ for seed in range(5):
 print(pd.DataFrame(rows).set_index(["data set", "penalty"]).round(2).to_string())
 
 # %% [markdown]
-# Figure 1.1, the ratings, and Figure 1.2, the best fitness of each generation, in two runs as in
-# the thesis. The true groups are found within the first few hundred generations.
+# Figure 1.1 shows the ratings, and Figure 1.2 the best fitness of each generation, in two runs as
+# in the thesis. The true groups are found within the first few hundred generations.
 
 # %%
 runs = [
@@ -147,12 +147,12 @@ plt.show()
 # %% [markdown]
 # ## Table 2.1 and Figure 2.1: blocks without noise
 #
-# 100 users in five groups of 20, 150 films in five groups of 30. A user gives a film the number of
-# their block: that of Table 2.1, or in each data set other random ones from 1 to 5. Then 0, 10, 50
-# or 90 % of the cells are removed, and cells with a high rating are more likely to stay: they are
-# drawn one after the other with probabilities in proportion to their rating. (That each cell stays
-# with such a probability, as the thesis says, cannot be at 10 %: the probability of a 5 would be
-# 1.39.)
+# There are 100 users in five groups of 20, and 150 films in five groups of 30. All ratings in a
+# block are equal: either the values of Table 2.1, or random values from 1 to 5 in each data set.
+# Then 0, 10, 50 or 90 % of the cells are removed, and cells with high ratings are more likely to be
+# kept: they are drawn one by one with probabilities proportional to their ratings. (The thesis
+# keeps each cell independently with such a probability, which is impossible at 10 %: the
+# probability for a 5 would be 1.39.)
 
 # %%
 PROTOTYPES = np.array(
@@ -190,24 +190,25 @@ print(found.rand_index((raters, movies)))
 print(found.block_means.round(2))
 
 # %% [markdown]
-# Figure 2.1: a table as it comes, half of it missing, and with its rows and columns in groups.
+# Figure 2.1 shows a table with half of its cells missing, before and after grouping its rows and
+# columns.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 grey = plt.get_cmap("viridis").with_extremes(bad="0.9")
 axes[0].imshow(example, aspect="auto", interpolation="nearest", cmap=grey)
-axes[0].set(xlabel="film", ylabel="user", title="as it comes")
+axes[0].set(xlabel="film", ylabel="user", title="Before grouping")
 found.plot(ax=axes[1])
-axes[1].set_title("in groups")
+axes[1].set_title("After grouping")
 plt.show()
 
 # %% [markdown]
 # ## Tables 2.2 to 2.6
 #
-# The thesis simulated 1,000 data sets for each share of missing cells; here there are 100, and each
-# is clustered from one start. `start="random"` begins with random rows and columns as prototypes,
-# as the thesis does; `"kmeans"`, the default, with k-means++; `"hierarchical"` with Ward's
-# clustering of rows and of columns.
+# The thesis simulated 1,000 data sets for each proportion of missing cells; here there are 100,
+# each clustered from a single start. `start="random"` begins with random rows and columns as
+# prototypes, as the thesis does; `"kmeans"`, the default, with k-means++; `"hierarchical"` with
+# Ward's clustering of rows and of columns.
 
 # %%
 SETS = {"kmeans": 100, "hierarchical": 40, "random": 40}
@@ -231,7 +232,7 @@ with warnings.catch_warnings():
 results = pd.DataFrame(results, columns=["prototypes", "missing", "start", "rows", "columns"])
 
 # %% [markdown]
-# The Rand index of the true groups and those that are found, ours by the default start.
+# The tables compare the Rand index between true and estimated groups; ours uses the default start.
 
 # %%
 SHOWN = ["Min", "1st Q", "Median", "Mean", "3rd Q", "Max", "Stdev"]
@@ -280,7 +281,7 @@ for (number, prototypes, side), thesis in THESIS.items():
     print(pd.DataFrame(columns, index=SHOWN).round(3).to_string(), "\n")
 
 # %% [markdown]
-# Figures 2.2 to 2.5, the same as histograms.
+# Figures 2.2 to 2.5 show the same results as histograms.
 
 # %%
 figure, axes = plt.subplots(
@@ -299,7 +300,7 @@ figure.supxlabel("Rand index")
 plt.show()
 
 # %% [markdown]
-# Table 2.6: how often all groups are found, of rows and of columns, in percent.
+# Table 2.6 gives the percentage of data sets in which all row and column groups are found.
 
 # %%
 PERFECT = {"fixed": [61.2, 94.5, 98.3, 0.0], "random": [63.7, 87.3, 80.7, 12.6]}
@@ -313,18 +314,18 @@ print(perfect.round(1))
 
 # %% [markdown]
 # With the default start, and with Ward's, nearly every table is reconstructed as long as half of
-# its cells are there. The tables that are not may have random prototypes of which two rows or
-# columns are equal: no method can tell such groups apart. With 90 % missing and the prototypes of
-# Table 2.1, two groups of films differ only in their ratings by one group of users, and a film has
-# 10 cells in all. Random prototypes are a poor start: two of the same group leave another group
-# without one, and the alternation does not recover. The thesis does not say enough about its start
-# to repeat it exactly; its advice at the end, to cluster rows and columns by themselves first, is
-# what the other two starts do.
+# its cells are observed. Some of the exceptions have random prototypes with two equal rows or
+# columns, which no method can separate. With 90 % missing and the prototypes of Table 2.1, two
+# groups of films differ only in the ratings by one group of users, and a film has 10 cells in all.
+# Random prototypes are a poor start: two from the same group leave another group without one, and
+# the alternation does not recover. The thesis does not describe its start in enough detail to
+# reproduce it exactly; the other two starts follow its final recommendation to cluster rows and
+# columns separately first.
 #
-# ## Figure 2.9: time against the share of missing cells
+# ## Figure 2.9: time against the proportion of missing cells
 #
-# In the thesis time grows with the share of missing cells. Here only observed cells are visited,
-# and the more are missing, the less there is to do; what remains are more iterations.
+# In the thesis, time increases with the proportion of missing cells. Here only observed cells are
+# visited, so more missing cells mean less work per iteration, but more iterations.
 
 # %%
 shares = [*range(0, 90, 10), 85, 90]
@@ -338,7 +339,7 @@ for percent in shares:
     seconds.append((time.process_time() - began) / len(tables))
 figure, ax = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
 ax.plot(shares, 1000 * np.array(seconds), marker="o", color="#0072B2")
-ax.set(xlabel="missing cells, %", ylabel="milliseconds a table", ylim=(0, None))
+ax.set(xlabel="Missing cells (%)", ylabel="Milliseconds per table", ylim=(0, None))
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 print(f"1,000 tables with 90 % missing take {1000 * seconds[-1]:.0f} seconds")

@@ -189,7 +189,7 @@ ax.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
 ax.minorticks_off()
 ax.set_yticks(range(len(both)), both["label"])
 ax.invert_yaxis()
-ax.set(xlabel="odds of admission, women over men, with 95 % limits", ylabel="department")
+ax.set(xlabel="Odds ratio of admission (women to men), with 95 % interval", ylabel="Department")
 plt.show()
 
 # %% [markdown]

@@ -135,9 +135,9 @@ figure, axes = plt.subplots(2, 3, figsize=(9.6, 6.4), layout="constrained")
 for ax, (number, (name, one, other)) in zip(axes.flat, FIGURES.items(), strict=False):
     for digit, colour, marker in ((one, "#0072B2", "o"), (other, "#D55E00", "^")):
         x, y = test_scores[name][y_test == digit][:, [one, other]].T
-        ax.scatter(x, y, s=12, color=colour, marker=marker, alpha=0.6, linewidth=0, label=digit)
-    ax.set(title=f"Figure {number}: {name}", xlabel=f"score of {one}", ylabel=f"score of {other}")
-    ax.legend(title="digit", frameon=False)
+        ax.scatter(x, y, s=22, color=colour, marker=marker, alpha=0.7, linewidth=0, label=digit)
+    ax.set(title=f"Figure {number}: {name}", xlabel=f"Score of {one}", ylabel=f"Score of {other}")
+    ax.legend(title="Digit", markerscale=1.4)
     ax.spines[["top", "right"]].set_visible(False)
 axes[1, 2].set_visible(False)
 plt.show()
@@ -164,7 +164,7 @@ for row, name in zip(axes, drawn, strict=False):
         fontsize=8,
     )
 draw_images(axes[-1], [train[y_train == digit].mean(axis=0) for digit in range(10)])
-axes[-1, 0].set_ylabel("means", fontsize=8)
+axes[-1, 0].set_ylabel("means", fontsize=9)
 plt.show()
 
 # %% [markdown]

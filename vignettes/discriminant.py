@@ -128,7 +128,7 @@ REGIONS = {
     "naive Bayes, intervals": intervals("y ~ .", method="naive", prior_count=1),
     "Boltzmann Bayes, intervals": intervals("y ~ .^2", lambda_=0.005, lambdah=0.001),
 }
-fig, axes = plt.subplots(1, 5, figsize=(13, 3.1), layout="constrained", sharex=True, sharey=True)
+fig, axes = plt.subplots(1, 5, figsize=(13, 3.6), layout="constrained", sharex=True, sharey=True)
 for ax, (name, p) in zip(axes, REGIONS.items(), strict=True):
     ax.contourf(
         side, side, p.reshape(81, 81), levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.7
@@ -136,9 +136,20 @@ for ax, (name, p) in zip(axes, REGIONS.items(), strict=True):
     ax.contour(side, side, p.reshape(81, 81), levels=[0.5], colors="black", linewidths=1)
     for group, colour in (("A", "#053061"), ("B", "#67001f")):
         part = points[points["y"] == group]
-        ax.scatter(part["u"], part["v"], s=4, color=colour)
+        ax.scatter(
+            part["u"],
+            part["v"],
+            s=14,
+            color=colour,
+            edgecolors="white",
+            linewidth=0.4,
+            label=f"group {group}",
+        )
     ax.set_title(name, fontsize="medium")
-    ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
+    ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal", xlabel="u")
+axes[0].set_ylabel("v")
+handles = axes[0].get_legend_handles_labels()
+fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, markerscale=1.5)
 plt.show()
 
 # %% [markdown]
@@ -177,7 +188,7 @@ WAYS = {
     },
     "their average": {"method": "auto"},
 }
-fig, axes = plt.subplots(1, 4, figsize=(11, 3.2), layout="constrained", sharex=True, sharey=True)
+fig, axes = plt.subplots(1, 4, figsize=(11, 3.7), layout="constrained", sharex=True, sharey=True)
 for ax, (name, options) in zip(axes, WAYS.items(), strict=True):
     fit = bbl.bbl("y ~ .^2", cut, **options)
     p = fit.predict(grid, type="prob")["B"].to_numpy().reshape(81, 81)
@@ -185,10 +196,21 @@ for ax, (name, options) in zip(axes, WAYS.items(), strict=True):
     ax.contour(side, side, p, levels=[0.5], colors="black", linewidths=1)
     for group, colour in (("A", "#053061"), ("B", "#67001f")):
         part = train[train["y"] == group]
-        ax.scatter(part["u"], part["v"], s=4, color=colour)
+        ax.scatter(
+            part["u"],
+            part["v"],
+            s=14,
+            color=colour,
+            edgecolors="white",
+            linewidth=0.4,
+            label=f"group {group}",
+        )
     loss = log_loss(fresh["y"], fit.predict(fresh, type="prob")["B"])
     ax.set_title(f"{name}: log-loss {loss:.3f}", fontsize="medium")
-    ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
+    ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal", xlabel="u")
+axes[0].set_ylabel("v")
+handles = axes[0].get_legend_handles_labels()
+fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, markerscale=1.5)
 plt.show()
 
 # %% [markdown]
@@ -360,7 +382,7 @@ for ax, world in zip(axes, WORLDS, strict=True):
     loss = table[world]["log-loss"]
     ax.barh(loss.index, loss, color=[colours[name] for name in loss.index])
     ax.axvline(np.log(2), color="0.3", linestyle=":")
-    ax.set(title=world, xlabel="log-loss")
+    ax.set(title=world, xlabel="Log-loss")
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].invert_yaxis()
 plt.show()
@@ -412,7 +434,7 @@ for ax, world in zip(axes, WORLDS, strict=True):
     ax.set_xticks(sizes, sizes, fontsize="small")
     ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)
-axes[0].legend(frameon=False, fontsize="x-small")
+axes[0].legend(frameon=False, fontsize="small")
 plt.show()
 
 # %% [markdown]

@@ -104,7 +104,7 @@ print(pd.concat({"probability": table, "standard error": fit.params_se["Sex"]}, 
 
 # %%
 ax = fit.plot("Sex")
-ax.set_title("Women and men, by class and fate")
+ax.set_title("Sex, by class and survival")
 plt.show()
 
 # %% [markdown]

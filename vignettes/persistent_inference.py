@@ -26,6 +26,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 from scipy.optimize import minimize
 from scipy.stats import norm
 
@@ -271,10 +272,10 @@ for column, system in enumerate(systems):
         for method, colour in COLOURS.items():
             one = part[part["method"] == method]
             ax.plot(one["rows"], one[value], "o-", color=colour, label=method)
-        ax.set(xscale="log", xlabel="rows", title=system, xticks=[300, 1000])
+        ax.set(xscale="log", xlabel="Rows", title=system, xticks=[300, 1000])
         ax.set_xticklabels(["300", "1,000"])
         ax.minorticks_off()
-        ax.set_ylabel("rms error of couplings" if value == "rms" else "edges recovered")
+        ax.set_ylabel("Error of couplings (rms)" if value == "rms" else "Proportion of edges found")
         ax.set_ylim((0, None) if value == "rms" else (None, 1.02))
 handles = axes[0].get_legend_handles_labels()
 fig.legend(*handles, loc="outside lower center", ncols=5, frameon=False)
@@ -291,8 +292,9 @@ for row, (system, ising) in zip(axes, systems.items(), strict=True):
         ax.axline((0, 0), slope=1, color="0.7", lw=1)
         ax.scatter(ising.truth[~edges], found[~edges], s=6, color="0.55")
         ax.scatter(ising.truth[edges], found[edges], s=12, color=COLOURS[method])
-        ax.set(title=method, xlabel="true coupling")
-    row[0].set_ylabel(f"{system}\nestimate, 1,000 rows")
+        ax.set(title=method, xlabel="True coupling")
+        ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+    row[0].set_ylabel(f"{system}\nEstimate, 1,000 rows")
 plt.show()
 
 # %% [markdown]
@@ -413,11 +415,11 @@ for ax, (name, fit) in zip(axes, fits.items(), strict=True):
     top = hit[: len(touch)].mean()
     rows[name] = {"negative log pseudo-likelihood": fit.pnll(test), "contacts on top": top}
     rank = np.arange(1, len(hit) + 1)
-    ax.scatter(rank[~hit], ranking["strength"][~hit], s=6, color="0.6", label="no contact")
+    ax.scatter(rank[~hit], ranking["strength"][~hit], s=6, color="0.6", label="not a contact")
     ax.scatter(rank[hit], ranking["strength"][hit], s=14, color="#b2182b", label="contact")
     ax.axvline(len(touch), color="0.5", lw=0.8, ls=":")
-    ax.set(title=f"{name}\n{top:.0%} of {len(touch)} are contacts", xlabel="rank of the pair")
-axes[0].set_ylabel("strength of the pair")
+    ax.set(title=f"{name}\n{top:.0%} of {len(touch)} are contacts", xlabel="Rank of the pair")
+axes[0].set_ylabel("Strength of the pair")
 axes[0].legend(frameon=False)
 plt.show()
 

@@ -85,7 +85,7 @@ weights = bbl.effective_weights(alignment, identity=0.8)
 print(f"{len(alignment)} sequences count as {weights.sum():.0f}")
 fig, ax = plt.subplots(figsize=(5.6, 3.0), layout="constrained")
 ax.hist(1.0 / weights, bins=30, color="0.45")
-ax.set(xlabel="Sequences that are as similar, itself included", ylabel="Sequences")
+ax.set(xlabel="Number of similar sequences (itself included)", ylabel="Sequences")
 plt.show()
 
 # %% [markdown]
@@ -170,7 +170,7 @@ if is_simulated:
 ax.plot([0.5, len(names) + 0.5], [0.5, len(names) + 0.5], lw=0.8, color="0.6")
 ax.set(xlabel="Site", ylabel="Site", title="Couplings (above) and predicted contacts (below)")
 fig.legend(loc="outside lower center", ncols=2, frameon=False)
-fig.colorbar(image, label="strength, corrected")
+fig.colorbar(image, label="Strength (APC)")
 plt.show()
 
 # %% [markdown]
@@ -215,7 +215,7 @@ for ax, in_family, in_model, title in zip(
     ax.plot(ends, ends, lw=0.8, color="0.6")
     ax.plot(in_family, in_model, ".", ms=3, rasterized=True)
     ax.set(
-        xlabel="alignment", ylabel="sequences from the model", title=f"{title}: correlation {r:.2f}"
+        xlabel="Alignment", ylabel="Sequences from the model", title=f"{title}: correlation {r:.2f}"
     )
 plt.show()
 folder.cleanup()

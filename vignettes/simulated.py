@@ -52,7 +52,7 @@ print(xi.head())
 # %%
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)
 print("converged:", fit.converged, "after", fit.n_iter.tolist(), "iterations per predictor")
-plot_comparison(par, fit, title="Pseudo-likelihood, 10,000 rows (Figure 4)")
+plot_comparison(par, fit, title="Figure 4: 10,000 rows")
 plt.show()
 
 # %% [markdown]

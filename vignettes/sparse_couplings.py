@@ -78,15 +78,13 @@ fig, axes = plt.subplots(
 )
 for ax, (title, own) in zip(axes, found.items(), strict=True):
     ax.axline((0, 0), slope=1, color="0.7", lw=1)
-    ax.scatter(
-        truth[truth == 0], own[truth == 0], s=9, color="0.55", label="pairs without a coupling"
-    )
+    ax.scatter(truth[truth == 0], own[truth == 0], s=9, color="0.55", label="uncoupled pairs")
     ax.scatter(truth[truth != 0], own[truth != 0], s=16, color="#b2182b", label="coupled pairs")
     error = np.sqrt(np.mean((own - truth) ** 2))
     ax.set(
         title=f"{title}\nroot mean square error {error:.3f}",
-        xlabel="true coupling",
-        ylabel="estimate",
+        xlabel="True coupling",
+        ylabel="Estimate",
     )
 axes[0].legend(loc="upper left", frameon=False)
 plt.show()
@@ -207,14 +205,18 @@ for ax, fit, apc, title in zip(axes, (by_penalty, by_prior), (True, False), titl
     ]
     hit = np.array([pair in touch for pair in shown])
     x, y = np.array(shown).T
-    ax.scatter(contacts[:, 1], contacts[:, 0], s=40, color="0.8", label="contacts")
-    ax.scatter(x[hit], y[hit], s=22, color="#2166ac", label="found, a contact")
-    ax.scatter(x[~hit], y[~hit], s=22, marker="x", color="#b2182b", label="found, none")
+    ax.scatter(contacts[:, 1], contacts[:, 0], s=40, color="0.8", label="true contact")
+    ax.scatter(x[hit], y[hit], s=22, color="#2166ac", label="selected pair, a contact")
+    ax.scatter(
+        x[~hit], y[~hit], s=22, marker="x", color="#b2182b", label="selected pair, not a contact"
+    )
     ax.set(
         title=f"{title}\n{hit.mean():.0%} of {touching} are contacts",
         xlim=(-1, beads),
         ylim=(beads, -1),
         aspect=1,
+        xlabel="Bead",
+        ylabel="Bead",
     )
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 plt.show()

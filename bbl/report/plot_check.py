@@ -217,7 +217,7 @@ def _label_axes(
             diagram.set_xticks([0.0, 0.5, 1.0])
         if diagram.yaxis.get_tick_params()["labelleft"]:
             diagram.set_ylabel(
-                wrap_names(["Observed share" + of_groups], height, TITLE_FONT, lines=2)[0]
+                wrap_names(["Observed proportion" + of_groups], height, TITLE_FONT, lines=2)[0]
             )
             histogram.set_ylabel("Observations" if is_single or share_axes else "Obs.")
         if histogram.xaxis.get_tick_params()["labelbottom"]:

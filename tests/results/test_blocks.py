@@ -310,10 +310,10 @@ def test_the_history_of_the_search_is_drawn(fits, closed, kind):
     drawn = np.concatenate([line.get_ydata() for line in ax.lines[: 2 if kind == "mcmc" else 1]])
     np.testing.assert_array_equal(drawn, fit.history)
     names = {
-        "prototype": ("half-step", "sum of squares"),
-        "levels": ("half-step", "deviance"),
-        "genetic": ("generation", "best fitness"),
-        "mcmc": ("draw", "log posterior"),
+        "prototype": ("Half-step", "Sum of squares"),
+        "levels": ("Half-step", "Deviance"),
+        "genetic": ("Generation", "Best fitness"),
+        "mcmc": ("Draw", "Log posterior"),
     }
     assert (ax.get_xlabel(), ax.get_ylabel()) == names[kind]
     assert (ax.get_legend() is not None) == (kind == "mcmc")

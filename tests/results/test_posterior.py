@@ -90,8 +90,8 @@ def test_figures_show_what_they_say(fit, kind, panels):
         rhat = fit.posterior.summary()["rhat"].to_numpy()[:8]
         assert axes[0].get_title().startswith(fit.posterior.names[int(rhat.argmax())])
         figure = axes[0].figure
-        assert figure.get_suptitle() == "No" and "a colour for each chain" in figure.get_supxlabel()
-        assert figure.get_supylabel() == {"trace": "value", "rank": "share / even share"}[kind]
+        assert figure.get_suptitle() == "No" and "one colour per chain" in figure.get_supxlabel()
+        assert figure.get_supylabel() == {"trace": "Value", "rank": "Relative frequency"}[kind]
     if kind == "trace":
         np.testing.assert_array_equal(
             axes[0].lines[2].get_ydata(), fit.posterior.draws[2, :, 0, rhat.argmax()]
@@ -109,7 +109,7 @@ def test_figures_show_what_they_say(fit, kind, panels):
 def test_a_figure_goes_into_the_callers_axes(fit):
     _, axes = plt.subplots(1, 2)
     assert fit.posterior.plot("trace", top=2, axes=axes)[0] is axes[0]
-    assert axes[1].get_xlabel() == "draw" and not axes[0].figure.get_suptitle()
+    assert axes[1].get_xlabel() == "Draw" and not axes[0].figure.get_suptitle()
     assert fit.posterior.plot("forest", axes=axes[1])[0] is axes[1]
     with pytest.raises(OptionError, match="axes contains 2"):
         fit.posterior.plot("rank", top=3, axes=axes)

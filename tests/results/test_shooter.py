@@ -111,12 +111,12 @@ def test_figures_have_what_the_tables_have(fit, titanic):
     assert len(ax.patches) == 3
     widths = sorted(patch.get_width() for patch in ax.patches)
     assert np.allclose(widths, sorted(fit.terms.drop_duplicates("predictors")["strength"]))
-    assert fit.plot(kind="path").get_xlabel() == "order"
+    assert fit.plot(kind="path").get_xlabel() == "Order"
     path = bbl.shooter("Survived ~ .", titanic, "Freq", order=1, lambda_="cv", nfold=2)
     ax = path.plot(kind="path")
     line = ax.lines[0]
     last = path.path.groupby("point").tail(1)
-    assert np.allclose(line.get_ydata(), last["loss"]) and ax.get_xlabel() == "penalty"
+    assert np.allclose(line.get_ydata(), last["loss"]) and ax.get_xlabel() == "Penalty"
     with pytest.warns(bbl.DataWarning):
         none = bbl.shooter("Survived ~ .", titanic, "Freq", order=1, lambda_=1e5)
     assert none.plot().texts[0].get_text() == "no terms"

@@ -296,11 +296,11 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
         vmax=vmax,
     )
     i, j = np.unravel_index(excess.argmin(), excess.shape)
-    ax.plot(j + 1, i + 1, marker="*", markersize=15, color="#D55E00", markeredgecolor="white")
+    ax.plot(j + 1, i + 1, marker="*", markersize=17, color="black", markeredgecolor="white")
     ax.set(xlabel=f"{short_name(names[1])} groups", ylabel=f"{short_name(names[0])} groups")
     ax.set_xticks(range(1, b + 1))
     ax.set_yticks(range(1, a + 1))
-    draw_colour_bar(image, bar=None, axes=[ax], title="-2 ICL above the best", ends="max")
+    draw_colour_bar(image, bar=None, axes=[ax], title="-2 ICL minus its minimum", ends="max")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -389,5 +389,5 @@ def plot_similarity(
         )
         _draw_borders(ax, [ends, ends], n, n)
         _label_axes(ax, (partition, partition), (name, name), (items, items))
-    draw_colour_bar(image, bar=None, axes=axes_list, title="Probability of one group")
+    draw_colour_bar(image, bar=None, axes=axes_list, title="Probability of same group")
     return axes_list

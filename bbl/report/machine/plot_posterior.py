@@ -70,9 +70,9 @@ def plot_posterior(
     titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, lines=2)
     panels = _new_panels(titles) if axes is None else check_axes(axes, len(worst))
     draw_panel, xlabel, ylabel = (
-        (_draw_trace, "draw", "value")
+        (_draw_trace, "Draw", "Value")
         if kind == "trace"
-        else (_draw_ranks, "rank among all draws", "share / even share")
+        else (_draw_ranks, "Rank among all draws", "Relative frequency")
     )
     for ax, k, title in zip(panels, worst, titles, strict=True):
         draw_panel(ax, draws[:, :, 0, k])
@@ -84,7 +84,7 @@ def plot_posterior(
     if axes is None:
         figure = panels[0].figure
         figure.suptitle(short_name(groups[0], length=40), fontsize="medium")
-        figure.supxlabel(f"{xlabel}; a colour for each chain", fontsize=MAX_FONT)
+        figure.supxlabel(f"{xlabel} (one colour per chain)", fontsize=MAX_FONT)
         figure.supylabel(ylabel, fontsize=MAX_FONT)
     return panels
 
@@ -130,7 +130,7 @@ def _draw_forest(
     if axes is None:
         import matplotlib.pyplot as plt
 
-        height = 0.9 + len(chosen) * max(0.22, 0.13 * len(groups))
+        height = 0.9 + len(chosen) * max(0.26, 0.16 * len(groups))
         ax = plt.subplots(figsize=(6.4, height), layout="constrained")[1]
     else:
         (ax,) = check_axes(axes, 1)
@@ -139,8 +139,8 @@ def _draw_forest(
     offsets = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
     for g, (colour, offset) in enumerate(zip(group_colours(len(groups)), offsets, strict=True)):
         y = np.arange(len(chosen)) + offset
-        ax.hlines(y, lower[g], upper[g], color=colour, linewidth=1.3)
-        handles.append(ax.plot(mean[g, chosen], y, "o", color=colour, markersize=3.5)[0])
+        ax.hlines(y, lower[g], upper[g], color=colour, linewidth=1.6)
+        handles.append(ax.plot(mean[g, chosen], y, "o", color=colour, markersize=5)[0])
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(np.arange(len(chosen)))
     texts = [
@@ -148,7 +148,7 @@ def _draw_forest(
     ]
     ax.set_yticklabels(texts, fontsize=MAX_FONT - 0.5)
     ax.set_ylim(len(chosen) - 0.4, -0.6)  # the first parameter on top
-    ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
+    ax.set_xlabel(f"Posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
         draw_legend(
             ax,
@@ -175,7 +175,7 @@ def _draw_ranks(ax: Axes, draws: np.ndarray) -> None:
     # 0 is the least
     ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)
     edges = np.linspace(0, chains * n, BINS + 1)
-    # share of the chain's ranks in each bin; 1 is an even share
+    # the proportion of the chain's ranks in each bin, relative to a uniform distribution
     for k, chain_ranks in enumerate(ranks):
         counts = np.histogram(chain_ranks, edges)[0]
         ax.stairs(

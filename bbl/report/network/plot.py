@@ -56,7 +56,7 @@ def plot_structure(
                 (k + 0.5) / len(row),
                 -depth - 0.3 * (k % 2) * (len(row) > STAGGER_ABOVE),
             )
-    fontsize = float(np.clip(90 / width, 5.0, 9.0))
+    fontsize = float(np.clip(90 / width, 5.0, 11.0))
     for parent, child in arcs:
         is_pale = parent == class_var
         ax.annotate(
@@ -66,8 +66,8 @@ def plot_structure(
             zorder=1 if is_pale else 2,
             arrowprops={
                 "arrowstyle": "-|>",
-                "color": "0.85" if is_pale else "#0072B2",
-                "linewidth": 0.7 if is_pale else 1.3,
+                "color": "0.65" if is_pale else "#0072B2",
+                "linewidth": 1.0 if is_pale else 1.6,
                 "shrinkA": 9,  # points between the centre of the parent and the arrow
                 "shrinkB": 9,  # points between the arrow and the centre of the child
                 "connectionstyle": "arc3" if is_pale else "arc3,rad=0.1",
@@ -159,7 +159,12 @@ def plot_probabilities(
     )
     ax.set_ylim(0.0, None)
     draw_legend(
-        ax, handles, [short_name(c, length=16) for c in table.columns], title=short_name(name)
+        ax,
+        handles,
+        [short_name(c, length=16) for c in table.columns],
+        title=short_name(name),
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),  # inside it would hide bars
     )
     ax.spines[["top", "right"]].set_visible(False)
     return ax

@@ -50,10 +50,10 @@ def plot_terms(
     ax.set_yticks(np.arange(len(names)), wrap_names(names, room=2.6, size=9), fontsize=9)
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)  # the strongest on top
     count_note = f" (strongest {len(names)} of {n_terms} terms)" if n_terms > len(names) else ""
-    ax.set_xlabel(f"strength, in log odds{count_note}")
+    ax.set_xlabel(f"Strength (log-odds){count_note}")
     if not len(names):
         ax.text(0.5, 0.5, "no terms", ha="center", va="center", transform=ax.transAxes)
-    elif len(handles) > 1:
+    else:
         draw_legend(ax, list(handles.values()), list(handles), loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -91,7 +91,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     right = ax.twinx()  # axes with an axis of its own for the number of terms
     handles.append(right.plot(x, rows["terms"], ".-", lw=1, color=orange)[0])
     names.append("terms (right)")
-    right.set_ylabel("terms")
+    right.set_ylabel("Number of terms")
     right.set_ylim(0.0, None)
     right.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     right.spines["top"].set_visible(False)
@@ -107,6 +107,6 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     else:
         ax.set_xticks(sorted(set(x)))
     use_plain_numbers(right)
-    ax.set(xlabel="penalty" if has_path else "order", ylabel="mean of -ln p")
+    ax.set(xlabel="Penalty" if has_path else "Order", ylabel="Log-loss")
     draw_legend(ax, handles, names, loc="center left", bbox_to_anchor=(1.14, 0.5))
     return ax

@@ -472,15 +472,16 @@ class BiclusterResults(BlockTables):
         reached = None
         if self.posterior is not None:
             history = self.posterior.draws.log_posterior
-            axis_names = ("draw", "log posterior")
+            axis_names = ("Draw", "Log posterior")
         elif self.method.name == "genetic":
-            axis_names = ("generation", "best fitness")
+            axis_names = ("Generation", "Best fitness")
             # single moves after the last generation may have lowered it
             if self.criterion < self.history.min():
                 reached = self.criterion
         else:
-            steps = "iteration" if self.method.metric == "pearson" else "half-step"
-            axis_names = (steps, report.OBJECTIVES[self.method.metric])
+            steps = "Iteration" if self.method.metric == "pearson" else "Half-step"
+            objective = report.OBJECTIVES[self.method.metric]
+            axis_names = (steps, objective[0].upper() + objective[1:])
         return plot_history(history, axis_names, reached, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:

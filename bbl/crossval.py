@@ -24,8 +24,7 @@ from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.folds import Fold
 from bbl.rows.sample import Rows
 from bbl.stats.calibration import fit_calibration
-from bbl.stats.loss_record import log_share
-from bbl.stats.metrics import SCORES, auc, link, log_probabilities, mean_loss
+from bbl.stats.metrics import SCORES, auc, link, log_probabilities, log_share, mean_loss
 
 __all__ = [
     "Classifier",

@@ -41,7 +41,7 @@ from bbl.rows.sample import Sample
 from bbl.sparse.choice import Choice, choose
 from bbl.sparse.orders import SCREENS, largest_penalty
 from bbl.sparse.products import Problem, feature_values
-from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
+from bbl.stats.metrics import HELD_OUT, LossRecord, shares_loss
 
 __all__ = ["shooter"]
 

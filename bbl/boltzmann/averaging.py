@@ -55,8 +55,7 @@ from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.calibration import Calibration
-from bbl.stats.loss_record import LossRecord
-from bbl.stats.metrics import log_probabilities
+from bbl.stats.metrics import LossRecord, log_probabilities
 
 __all__ = [
     "Averaged",

@@ -31,7 +31,7 @@ from bbl.rows.folds import (
     shuffled_folds,
 )
 from bbl.stats.calibration import fit_calibration
-from bbl.stats.loss_record import LossRecord
+from bbl.stats.metrics import LossRecord
 
 __all__ = [
     "CrossFit",

@@ -11,7 +11,7 @@ import numpy as np
 
 from bbl.crossval import Scored
 from bbl.stats.averaging import convex_weights
-from bbl.stats.loss_record import HELD_OUT, LossRecord
+from bbl.stats.metrics import HELD_OUT, LossRecord
 
 __all__ = [
     "CLEARLY_WORSE",

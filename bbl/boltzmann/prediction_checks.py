@@ -33,8 +33,15 @@ from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.sample import Rows, Sample
-from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, log_share
-from bbl.stats.metrics import log_loss, log_probabilities, row_loss
+from bbl.stats.metrics import (
+    HELD_OUT,
+    TRAINING,
+    LossRecord,
+    log_loss,
+    log_probabilities,
+    log_share,
+    row_loss,
+)
 
 __all__ = [
     "check_training",

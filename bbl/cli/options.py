@@ -17,11 +17,11 @@ from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
 from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
-from bbl.results.effects.rows import GRIDS
+from bbl.results.effect_contrasts import CONTRASTS, TRANSFORMS
+from bbl.results.effect_values import GRIDS
 from bbl.results.evaluation import FIGURES
 from bbl.results.predictions import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
-from bbl.stats.contrasts import CONTRASTS, TRANSFORMS
 from bbl.stats.cuts import CUTS
 
 __all__ = ["engine_options", "option_names", "parse"]

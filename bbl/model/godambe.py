@@ -146,7 +146,9 @@ class Influence(RowInfluence):
             if zero_sum
             else column_penalties
         )
-        self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
+        self._flat_positions = []
+        for i in range(layout.m):
+            self._flat_positions.append(_locate_site_parameters(layout, i))
         self._penalty_gradient = []
         self._inverse = []
         self.determined = np.ones(layout.size, dtype=bool)
@@ -276,8 +278,9 @@ class Influence(RowInfluence):
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the Godambe covariance (layout.size, layout.size) of all parameters."""
         out = np.zeros((self.layout.size, self.layout.size))
-        for psi, w in self.blocks(rows):
-            out += (psi.T * w) @ psi
+        for chunk in rows.blocks(ROWS):
+            psi = self(chunk) / self.total
+            out += (psi.T * chunk.weights) @ psi
         return out
 
     def site_coupling_covariance(

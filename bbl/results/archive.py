@@ -22,7 +22,7 @@ from bbl.results.array_table import NON_NEGATIVE, ArraySpec, check_arrays, check
 from bbl.results.classifier import ClassifierResults
 from bbl.results.model import ModelResults, Training
 from bbl.rows.sample import Sample, code_dtype
-from bbl.stats.loss_record import LossRecord
+from bbl.stats.metrics import LossRecord
 
 __all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "unpack_model"]
 

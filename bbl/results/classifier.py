@@ -28,7 +28,7 @@ from bbl.parallel import n_workers
 from bbl.report.page import Part
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
 from bbl.results.comparison import compare_fits
-from bbl.results.effects.mixin import EffectsMixin
+from bbl.results.effects import EffectsMixin
 from bbl.results.evaluation import Evaluation, evaluate_rows, evaluation_rows
 from bbl.results.explanation import (
     Attribution,

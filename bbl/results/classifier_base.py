@@ -21,12 +21,11 @@ from bbl.design.decisions import Priors, check_priors
 from bbl.errors import OptionError
 from bbl.results.classifier_facts import scored_rows
 from bbl.results.deprecated import Deprecated
-from bbl.results.effects.error_source import ErrorSource
+from bbl.results.error_source import ErrorSource
 from bbl.results.model import ModelResults
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.stats.loss_record import LossRecord
-from bbl.stats.metrics import with_priors
+from bbl.stats.metrics import LossRecord, with_priors
 
 __all__ = ["ClassifierBase"]
 

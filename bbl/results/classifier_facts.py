@@ -17,7 +17,7 @@ from bbl.design.design import Design
 from bbl.report.text import WIDTH
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.stats.loss_record import HELD_OUT, LossRecord
+from bbl.stats.metrics import HELD_OUT, LossRecord
 
 __all__ = ["loss_facts", "loss_text", "priors_facts", "remedy", "scored_rows", "verdict"]
 

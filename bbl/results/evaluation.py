@@ -27,8 +27,15 @@ from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.report.text import distinct_names
 from bbl.rows.sample import Sample
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
-from bbl.stats.loss_record import LossRecord
-from bbl.stats.metrics import FLOOR, LEAST, first_largest, least_cost, link, log_probabilities
+from bbl.stats.metrics import (
+    FLOOR,
+    LEAST,
+    LossRecord,
+    first_largest,
+    least_cost,
+    link,
+    log_probabilities,
+)
 
 __all__ = ["FIGURES", "Evaluation", "evaluate_rows", "evaluation_rows"]
 

@@ -25,8 +25,7 @@ from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import WIDTH, distinct_names, label_index, label_text, table_text
-from bbl.stats.loss_record import LossRecord, shares_loss
-from bbl.stats.metrics import first_largest
+from bbl.stats.metrics import LossRecord, first_largest, shares_loss
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

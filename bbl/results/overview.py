@@ -17,8 +17,7 @@ from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.evaluation import Evaluation
 from bbl.rows.sample import Sample
-from bbl.stats.loss_record import log_share
-from bbl.stats.metrics import calibration_error, log_loss, log_probabilities, mean_loss
+from bbl.stats.metrics import calibration_error, log_loss, log_probabilities, log_share, mean_loss
 
 __all__ = ["overview_part"]
 

@@ -81,11 +81,9 @@ EFFECTS = {
     ),
     "too many quantities": case(
         "Name fewer predictors, or pairs of levels",
+        patched("bbl.results.effect_contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons()),
         patched(
-            "bbl.results.effects.contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons()
-        ),
-        patched(
-            "bbl.results.effects.contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons("a")
+            "bbl.results.effect_contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons("a")
         ),
     ),
     "a grid and rows": case(
@@ -109,7 +107,7 @@ EFFECTS = {
     "a large grid": case(
         "Give grid='mode', or a dict of levels of some predictors",
         patched(
-            "bbl.results.effects.rows.MAX_GRID",
+            "bbl.results.effect_values.MAX_GRID",
             1,
             lambda: FITTED.avg_comparisons("a", grid="balanced"),
         ),

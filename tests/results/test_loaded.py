@@ -18,7 +18,7 @@ import bbl
 from bbl import networks
 from bbl.design.formula import FormulaTerms
 from bbl.errors import BBLError, ClassError
-from bbl.results.effects.table import Effects
+from bbl.results.effect_table import Effects
 from bbl.results.network.structure import SingleGraph
 from bbl.rows.sample import Sample
 

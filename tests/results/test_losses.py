@@ -12,7 +12,7 @@ import bbl
 from bbl import networks
 from bbl.__main__ import main
 from bbl.errors import DataWarning, ModelFileError
-from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, shares_loss
+from bbl.stats.metrics import HELD_OUT, TRAINING, LossRecord, shares_loss
 from bbl.storage import read_model, write_model
 
 WORSE = "predicting them for every row is better than these probabilities"

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import bbl
-from bbl.results.effects.table import Effects
+from bbl.results.effect_table import Effects
 from seams.advice import follow
 from seams.case import Case, Fall, expect
 from seams.introspection import COSTLY, answer, difference, public_names

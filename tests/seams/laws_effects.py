@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.results.effects.table import Effects
+from bbl.results.effect_table import Effects
 from seams.build import Table, impossible, kept_rows
 from seams.case import Case, expect, expect_close
 from seams.laws import law

@@ -61,7 +61,7 @@ from bbl.results.model import Training
 from bbl.rows.fold_assignment import FoldAssignment
 from bbl.rows.sample import level_counts
 from bbl.stats.calibration import CALIBRATE
-from bbl.stats.loss_record import LossRecord
+from bbl.stats.metrics import LossRecord
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -46,7 +46,7 @@ from bbl.results.machine.machine import MachineResults
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
-from bbl.stats.loss_record import LossRecord
+from bbl.stats.metrics import LossRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

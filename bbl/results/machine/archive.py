@@ -49,7 +49,7 @@ from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_pr
 from bbl.results.machine.survey_archive import SURVEY_TABLE, pack_survey, unpack_survey
 from bbl.results.model import ModelResults
 from bbl.stats.calibration import Calibration
-from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
+from bbl.stats.metrics import HELD_OUT, LossRecord, shares_loss
 from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["pack", "unpack"]

@@ -34,7 +34,7 @@ from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
-from bbl.results.effects.error_source import DeltaMethod, ErrorSource, Scores
+from bbl.results.error_source import DeltaMethod, ErrorSource, Scores
 from bbl.results.explanation import Attribution
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text

@@ -1,0 +1,730 @@
+"""Effects as numbers: averages of probabilities in scenarios, their contrasts, standard errors and
+intervals.
+
+A *scenario* sets some predictors of every row to a level each; a *quantity* is a contrast of the
+averages of some scenarios; a *unit* is a set of rows that are averaged, or a single row. S
+scenarios, Q quantities, U units, K groups, n rows of m predictors, R replicates (refits, or draws
+from a posterior). `Scores` are functions of codes and missing cells (n, m) with class scores (n, K)
+as values; `level` is the coverage of intervals.
+
+A `Quantity` has ``scenarios``, the positions of s of the S scenarios, and ``signs`` (s,), 1 or -1.
+`EffectRows` are sorted by unit: unit u has the rows ``starts[u]:starts[u + 1]``.
+``contrast_values(transform, averages, signs)`` returns the contrast of averages (s, U, K), shape
+(U, K), and its derivatives by them, shape (s, U, K).
+
+With coefficients b of covariance V, a quantity q of averages A_s has by the delta method the
+variance ``g' V g`` with ``g = sum_s (dq / dA_s) (dA_s / db)``. The statistic is (q - null) / se,
+where ``null`` is the value of q without an effect: 0, or 1 for ratios.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.structural_zeros import ImpossibleRowsError
+from bbl.checks import choice, near_match
+from bbl.design.frames import to_frame
+from bbl.design.weights import name_new_rows, refuse_weights
+from bbl.errors import BBLTypeError, DataError, Hint, OptionError
+from bbl.memory import check_memory
+from bbl.results.classifier_base import ClassifierBase
+from bbl.results.effect_contrasts import (
+    TRANSFORMS,
+    Contrasts,
+    Scenario,
+    contrast_values,
+    find_level_codes,
+    find_predictors,
+)
+from bbl.results.error_source import DeltaMethod, Scores
+from bbl.rows.sample import Sample, code_dtype
+from bbl.stats.metrics import log_probabilities
+from bbl.stats.student import t_quantile, two_sided_p
+from bbl.stats.survey.sample import SurveySample
+
+__all__ = [
+    "GRIDS",
+    "EffectRows",
+    "EffectValues",
+    "estimate_by_delta_method",
+    "estimate_by_design_replicates",
+    "estimate_by_replicates",
+    "estimate_effects",
+    "make_effect_rows",
+]
+
+
+MAX_GRID = 1_000_000  # rows of a balanced grid
+GRIDS = ("balanced", "mode")  # values of the argument `grid` besides a dict
+
+
+@dataclass(frozen=True)
+class EffectRows:
+    """Rows in U units: the values of `by`, or single rows.
+
+    Attributes
+    ----------
+    codes : ndarray, shape (n, m)
+        Level codes, unit after unit.
+    missing : ndarray of bool, shape (n, m), or None
+        Missing cells; None if there are none.
+    weights : ndarray, shape (n,)
+        Weights of the rows in the average of their unit; they sum to 1 in every unit.
+    starts : ndarray of int, shape (U + 1,)
+        Unit u has the rows ``starts[u]:starts[u + 1]``; no unit is empty.
+    keys : DataFrame
+        A row for each unit: the values of the columns that `by` names, or the label of the row in
+        the column ``row``.
+    text : str
+        Description of the rows in titles, such as "training rows".
+    is_rowwise : bool
+        Whether units are single rows.
+    """
+
+    codes: np.ndarray
+    missing: np.ndarray | None
+    weights: np.ndarray
+    starts: np.ndarray
+    keys: pd.DataFrame
+    text: str
+    is_rowwise: bool
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.starts) - 1
+
+    def units(self, first: int, stop: int) -> EffectRows:
+        """Return the rows of the units ``first:stop``, as units 0, 1, ..."""
+        rows = slice(int(self.starts[first]), int(self.starts[stop]))
+        return EffectRows(
+            self.codes[rows],
+            None if self.missing is None else self.missing[rows],
+            self.weights[rows],
+            self.starts[first : stop + 1] - self.starts[first],
+            self.keys.iloc[first:stop],
+            self.text,
+            self.is_rowwise,
+        )
+
+
+@dataclass(frozen=True)
+class _EncodedRows:
+    """Encoded rows, not yet in units.
+
+    Attributes
+    ----------
+    codes : ndarray, shape (n, m)
+        Level codes.
+    missing : ndarray of bool, shape (n, m), or None
+        Missing cells; None if there are none.
+    weights : ndarray, shape (n,)
+    index : pandas.Index
+        Labels of the rows.
+    text : str
+        Description of the rows in titles.
+    table_and_kept : (Frame, ndarray of bool) or None
+        Of new rows: the table that they come from, and which of its rows are kept. None for other
+        rows.
+    """
+
+    codes: np.ndarray
+    missing: np.ndarray | None
+    weights: np.ndarray
+    index: pd.Index
+    text: str
+    table_and_kept: tuple[Any, np.ndarray] | None = None
+
+
+def make_effect_rows(
+    fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
+) -> EffectRows:
+    """Return the rows of a call in units, over each of which effects are averaged separately.
+
+    A unit is all rows with equal values of `by`; if `is_rowwise`, each row is a unit, and `by` is
+    not used. `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
+    """
+    if grid is not None and newdata is not None:
+        raise OptionError(
+            "newdata and grid exclude each other: a grid makes its own rows.",
+            argument="grid",
+            hint="Give newdata or grid.",
+        )
+    if newdata is None:
+        if weights is not None:
+            refuse_weights(
+                weights
+            )  # raises an error if there are any: weights are those of new rows
+    else:
+        newdata = to_frame(newdata, "newdata")
+        if is_rowwise and weights is None:
+            weights = np.ones(newdata.n)  # single rows are not weighted; none is left out
+    rows = (
+        _make_grid(fit, grid)
+        if grid is not None
+        else _get_training_rows(fit)
+        if newdata is None
+        else _encode_new_rows(fit, newdata, weights)
+    )
+    if is_rowwise:
+        starts = np.arange(len(rows.codes) + 1)  # one row in each unit, with weight 1
+        keys = pd.DataFrame({"row": rows.index.to_numpy()})
+        return EffectRows(
+            rows.codes,
+            rows.missing,
+            np.ones(len(rows.codes)),
+            starts,
+            keys,
+            rows.text,
+            is_rowwise=True,
+        )
+    return _merge_units(fit, rows, by)
+
+
+def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
+    """Return the training rows; a DataError if the model has none."""
+    if fit.training is None:
+        raise DataError(
+            "This model has no training rows to average over: it was saved without them, or "
+            "fitted to data that were read in batches.",
+            hint=Hint(
+                "Give newdata= or grid=; or save it with store_data=True.",
+                command_line="Give a table after the model, or --grid; or save the model with "
+                "--store-data.",
+            ),
+        )
+    rows = fit.training
+    return _EncodedRows(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
+
+
+def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _EncodedRows:
+    """Return new rows without those of weight 0 and those that the fit would have dropped for
+    missing values.
+
+    `weights` is an array, the name of a column of `newdata`, or None for weights of 1. A DataError
+    if no row remains.
+    """
+    frame = to_frame(newdata, "newdata")
+    codes, missing = fit.design.encode(frame)
+    row_weights, weights_column = fit.design.weigh(frame, weights)
+    dropped = fit.design.dropped(frame)  # (n,), or None if the fit drops no rows
+    is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
+    if not is_kept.any():
+        raise DataError(
+            "newdata has no row with a prediction.",
+            argument="newdata",
+            hint="Give rows without missing values.",
+        )
+    missing = None if missing is None else missing[is_kept]
+    return _EncodedRows(
+        codes[is_kept],
+        missing,
+        row_weights[is_kept],
+        frame.index[is_kept],
+        name_new_rows(weights_column),
+        (frame, is_kept),
+    )
+
+
+def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
+    """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of
+    each predictor.
+
+    If `grid` is "balanced" these are all levels of a predictor, if it is "mode" the most frequent
+    one. A dict names the levels of some predictors; the others have their most frequent level.
+    """
+    labels = fit.labels
+    # the most frequent level: `_counts` has the weighted counts (K, L_i) of its L_i levels for each
+    # predictor
+    code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
+    if isinstance(grid, Mapping):
+        for name, levels in grid.items():
+            (i,) = find_predictors(labels, [name], "grid")
+            code_lists[i] = find_level_codes(labels, i, levels, "grid")
+        text = "a grid"
+    elif not isinstance(grid, str):
+        raise BBLTypeError(
+            f"grid must be 'balanced', 'mode' or a dict of levels by predictor; got {grid!r}.",
+            argument="grid",
+            value=grid,
+        )
+    elif choice("grid", grid, GRIDS) == "balanced":
+        code_lists = [list(range(len(levels))) for levels in labels.levels]
+        text = "a balanced grid"
+    else:
+        text = "the row of the modes"
+    n = math.prod(len(code_list) for code_list in code_lists)
+    if n > MAX_GRID:
+        raise OptionError(
+            f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}.",
+            argument="grid",
+            hint="Give grid='mode', or a dict of levels of some predictors.",
+        )
+    codes = (
+        # without predictors it is (1, 0): one row of no cells
+        np.array(list(itertools.product(*code_lists)))
+        .reshape(n, len(code_lists))
+        .astype(code_dtype(fit.design.n_levels))
+    )
+    codes = _drop_impossible(fit, codes)
+    return _EncodedRows(codes, None, np.ones(len(codes)), pd.RangeIndex(len(codes)), text)
+
+
+def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
+    """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
+
+    The fit refuses to score such rows by an error whose ``rows`` (n,) says which they are. An
+    OptionError if no row remains.
+    """
+    # a loop: each member of an average has its own zeros, and the first that refuses rows raises
+    while len(codes):
+        try:
+            fit._encoded_scores(codes, missing=None, dropped=None, priors=None)
+        except ImpossibleRowsError as error:
+            codes = codes[~error.rows]
+        else:
+            return codes
+    raise OptionError(
+        "The grid has no row that can occur: all are in cells of structural_zeros.",
+        argument="grid",
+        hint="Give other levels.",
+    )
+
+
+def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectRows:
+    """Return rows in units of equal values of `by`, a single unit of all rows if it is None.
+
+    Within a unit equal rows are merged, and ordered by their codes, so that sums do not depend on
+    the order of `rows`.
+    """
+    names, unit_numbers, keys = _number_units(fit, rows, by)
+    merged_units = []
+    for unit in range(len(keys)):
+        is_in_unit = unit_numbers == unit
+        missing = None if rows.missing is None else rows.missing[is_in_unit]
+        unit_sample = Sample(
+            np.ascontiguousarray(rows.codes[is_in_unit]),
+            rows.weights[is_in_unit],
+            y=None,
+            missing=missing,
+        )
+        # equal rows merged, with summed weights
+        merged_units.append(unit_sample.collapsed(fit.design.n_levels))
+    missing = None
+    if rows.missing is not None:  # then each `merged` has a mask too; its declared type allows None
+        missing = np.concatenate(
+            [
+                np.zeros(merged.codes.shape, bool) if merged.missing is None else merged.missing
+                for merged in merged_units
+            ]
+        )
+    return EffectRows(
+        np.concatenate([merged.codes for merged in merged_units]),
+        missing if missing is not None and missing.any() else None,
+        np.concatenate([merged.weights / merged.weights.sum() for merged in merged_units]),
+        np.cumsum([0, *(merged.n for merged in merged_units)]),  # starts
+        pd.DataFrame(
+            keys, columns=pd.Index(names, dtype=object, tupleize_cols=False), dtype=object
+        ),
+        rows.text,
+        is_rowwise=False,
+    )
+
+
+def _number_units(
+    fit: ClassifierBase, rows: _EncodedRows, by: object
+) -> tuple[list[Hashable], np.ndarray, list[list]]:
+    """Return (the names of `by`, the unit number of each row (n,), the values of these names in
+    each unit).
+    """
+    if by is None:
+        return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
+    predictors = list(fit.labels.names)
+    # a tuple may be the name of a predictor; lists, which are not hashable, never are
+    names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in predictors) else None
+    if names is None:
+        if not isinstance(by, list | tuple | np.ndarray):
+            raise BBLTypeError(
+                f"by must be a name or a list of names; got {by!r}.", argument="by", value=by
+            )
+        names = list(by)
+    if not names:
+        return _number_units(fit, rows, by=None)
+    codes_by_name = []
+    levels_by_name = []
+    for name in names:
+        if name in predictors:
+            i = predictors.index(name)
+            column_codes = rows.codes[:, i].astype(np.intp)
+            levels = list(fit.labels.levels[i])
+            if rows.missing is not None:  # missing cells have a further code, for None
+                column_codes = np.where(rows.missing[:, i], len(levels), column_codes)
+                levels.append(None)
+        else:
+            column_codes, levels = _encode_by_column(rows, name, predictors)
+        codes_by_name.append(column_codes)
+        levels_by_name.append(levels)
+    if len(set(names)) < len(names):
+        raise OptionError(f"by names a column twice: {names!r}.", argument="by")
+    # the distinct rows of codes are the units, in the order of these codes
+    combinations, unit_numbers = np.unique(
+        np.column_stack(codes_by_name), axis=0, return_inverse=True
+    )
+    keys = [
+        [levels[code] for levels, code in zip(levels_by_name, row, strict=True)]
+        for row in combinations.tolist()
+    ]
+    return names, unit_numbers.ravel(), keys  # ravel: (n, 1) in some versions of numpy
+
+
+def _encode_by_column(
+    rows: _EncodedRows, name: Hashable, predictors: list
+) -> tuple[np.ndarray, list]:
+    """Return (codes (n,), values) of the column `name` of new rows, which is no predictor; code k
+    is ``values[k]``.
+
+    Values are sorted, if they have an order; the last value, None, stands for missing cells.
+    `predictors` are the names of the predictors, for the error if there is no such column.
+    """
+    frame, is_kept = rows.table_and_kept or (None, None)
+    if frame is None or not frame.has(name):
+        candidates = predictors if frame is None else [*predictors, *frame.columns]
+        raise OptionError(
+            f"by={name!r} is not a predictor.",
+            argument="by",
+            hint=f"{near_match(name, candidates)}Name predictors, or columns of newdata.",
+            value=name,
+        )
+    cells = pd.Series(np.asarray(frame.column(name), dtype=object)[is_kept])
+    codes, first_seen_values = pd.factorize(cells, use_na_sentinel=True)
+    distinct_values: list[Any] = list(first_seen_values)
+    try:
+        order = sorted(range(len(distinct_values)), key=lambda k: distinct_values[k])
+    except TypeError:  # values without a common order stay in the order of their first rows
+        order = list(range(len(distinct_values)))
+    rank = np.empty(len(distinct_values) + 1, dtype=np.intp)
+    rank[order] = np.arange(len(distinct_values))
+    rank[-1] = len(distinct_values)  # missing values have the code -1, which takes the last rank
+    return rank[codes], [*(distinct_values[k] for k in order), None]
+
+
+BLOCK = 2**22  # numbers in the derivatives that are in memory at a time: 32 MiB
+
+
+@dataclass(frozen=True)
+class EffectValues:
+    """Estimates of all quantities with standard errors, limits and tests.
+
+    Attributes
+    ----------
+    estimate : ndarray, shape (Q, U, K)
+    std_error, low, high, statistic, p : ndarray, shape (Q, U, K)
+        Standard errors, limits of the intervals, test statistics and p-values; nan where there are
+        none.
+    has_errors : bool
+        Whether standard errors were computed.
+    is_partial : ndarray of bool, shape (Q, U, K), or None
+        Whether the estimate is not finite in some replicates of a survey, which the standard error
+        then leaves out; None for other sources of standard errors.
+    is_impossible : ndarray of bool, shape (Q, U), or None
+        Whether a scenario of the quantity sets rows to levels that cannot occur together
+        (structural zeros).
+    """
+
+    estimate: np.ndarray
+    std_error: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    statistic: np.ndarray
+    p: np.ndarray
+    has_errors: bool = True
+    is_partial: np.ndarray | None = None
+    is_impossible: np.ndarray | None = None
+
+
+def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return codes (n, m) and missing cells (n, m) or None of rows set to the levels of a
+    scenario.
+    """
+    codes = rows.codes.copy()
+    missing = None if rows.missing is None else rows.missing.copy()
+    for i, code in scenario:
+        codes[:, i] = code
+        if missing is not None:
+            missing[:, i] = False
+    return codes, missing if missing is not None and missing.any() else None
+
+
+def average_probabilities(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> np.ndarray:
+    """Return the average probabilities (S, U, K) of the groups in each scenario and unit."""
+    # `_row_probabilities` returns codes, missing cells and, at [2], the probabilities
+    return np.array(
+        [
+            _average_by_unit(_row_probabilities(scores, rows, scenario)[2], rows)
+            for scenario in contrasts.scenarios
+        ]
+    )
+
+
+def _row_probabilities(
+    scores: Scores, rows: EffectRows, scenario: Scenario
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """Return codes (n, m), missing cells (n, m) or None, and probabilities (n, K) of rows in a
+    scenario.
+
+    Probabilities are nan where the scenario moves a row to a cell that cannot occur. `scores`
+    reports such rows in one of two ways: a fit raises an `ImpossibleRowsError`, its refits return
+    the scores -inf for all groups.
+    """
+    codes, missing = _set_levels(rows, scenario)
+    try:
+        with np.errstate(invalid="ignore"):  # -inf - -inf is nan
+            return codes, missing, np.exp(log_probabilities(scores(codes, missing)))
+    except ImpossibleRowsError as error:
+        if not scenario:  # the rows themselves cannot occur
+            raise
+        # (n,): the rows whose scores are refused are those that cannot occur
+        possible = ~error.rows
+        K = error.n_groups
+    # a second call scores the other rows, if there are any; it does not use weights and units of
+    # `possible_rows`
+    possible_rows = replace(
+        rows, codes=codes[possible], missing=None if missing is None else missing[possible]
+    )
+    p = np.full((len(codes), K), np.nan)
+    if possible.any():
+        p[possible] = _row_probabilities(scores, possible_rows, scenario)[2]
+    return codes, missing, p
+
+
+def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
+    """Return the averages (U, K) of probabilities (n, K) over the rows of each unit, whose weights
+    sum to 1.
+    """
+    # sums from each start to the next one, or to the end
+    return np.add.reduceat(p * rows.weights[:, None], rows.starts[:-1], axis=0)
+
+
+def compute_contrasts(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
+    """Return the quantities (Q, U, K) from the averages (S, U, K)."""
+    transform = contrasts.transform
+    return np.array(  # [0]: without derivatives
+        [
+            contrast_values(transform, average_by_scenario[q.scenarios], q.signs)[0]
+            for q in contrasts.quantities
+        ]
+    )
+
+
+def estimate_effects(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> EffectValues:
+    """Return estimates; standard errors, limits and tests are nan."""
+    average_by_scenario = average_probabilities(contrasts, rows, scores)
+    estimates = compute_contrasts(contrasts, average_by_scenario)
+    no_values = np.full(estimates.shape, np.nan)
+    return EffectValues(
+        estimates,
+        *(no_values,) * 5,  # std_error, low, high, statistic, p
+        has_errors=False,
+        is_impossible=_find_impossible(contrasts, average_by_scenario),
+    )
+
+
+def _find_impossible(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
+    """Return whether quantities (Q, U) have a scenario whose average is nan, from averages (S, U,
+    K).
+    """
+    return np.array(
+        [np.isnan(average_by_scenario[q.scenarios]).any(axis=(0, 2)) for q in contrasts.quantities]
+    )
+
+
+def estimate_by_delta_method(
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
+) -> EffectValues:
+    """Return estimates with standard errors by the delta method, and limits of a normal or t
+    distribution.
+
+    ``delta.covariance.df`` are the degrees of freedom of the t distribution, infinite without a
+    sampling design. The units are taken in blocks, because the derivatives of all units may not fit
+    into memory.
+    """
+    # ``delta.gradient.theta`` (K, size) are the parameters of each group
+    # the intercept, then parameters
+    K = len(delta.gradient.theta)
+    n_coefficients = 1 + delta.gradient.layout.size
+    # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities by the coefficients of K
+    # groups
+    block_units = max(1, BLOCK // (len(contrasts.scenarios) * K * K * n_coefficients))
+    blocks = []
+    for first_unit in range(0, rows.n_units, block_units):
+        units = rows.units(first_unit, min(first_unit + block_units, rows.n_units))
+        blocks.append(_delta_block(contrasts, units, scores, delta))
+    estimates, variance, is_impossible = (
+        np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True)
+    )
+    effect_values = _add_t_limits(
+        contrasts, estimates, np.sqrt(variance), delta.covariance.df, level
+    )
+    return replace(effect_values, is_impossible=is_impossible)
+
+
+def _delta_block(
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U))
+    of a block of units.
+
+    The gradient g of the module's docstring comes from the derivatives (s, U, K) of a quantity by
+    its averages, and the derivatives (U, K, K, 1 + size) of each of the S scenarios: of its K
+    averages by the intercept and the `size` parameters of each of K groups.
+    """
+    scenario_averages = []
+    derivatives_by_scenario = []
+    for scenario in contrasts.scenarios:
+        codes, missing, p = _row_probabilities(scores, rows, scenario)
+        scenario_averages.append(_average_by_unit(p, rows))
+        derivatives_by_scenario.append(
+            delta.gradient.sums(codes, missing, p, rows.weights, rows.starts)
+        )
+    # the first is (S, U, K)
+    average_by_scenario = np.array(scenario_averages)
+    estimates = []
+    variances = []
+    for quantity in contrasts.quantities:
+        contrast, derivatives_by_average = contrast_values(
+            contrasts.transform, average_by_scenario[quantity.scenarios], quantity.signs
+        )
+        # 0 / 0 and x / 0, where probabilities are 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            contrast_gradient = sum(  # (U, K, K, 1 + size)
+                derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
+                for derivative_by_average, s in zip(
+                    derivatives_by_average, quantity.scenarios, strict=True
+                )
+            )
+            variances.append(delta.covariance.variances(contrast_gradient))  # (U, K)
+        estimates.append(contrast)
+    return (
+        np.array(estimates),
+        np.array(variances),
+        _find_impossible(contrasts, average_by_scenario),
+    )
+
+
+def estimate_by_replicates(
+    contrasts: Contrasts,
+    rows: EffectRows,
+    scores: Scores,
+    replicates: Sequence[Scores],
+    level: float,
+    has_tests: bool,
+) -> EffectValues:
+    """Return estimates with the standard deviations and percentiles of `replicates`, R functions
+    for class scores.
+
+    They are nan for a quantity that some replicate leaves undefined. With `has_tests` there are z
+    statistics and p-values of a normal distribution, else these are nan.
+    """
+    estimates, replicate_estimates, is_impossible = _estimate_replicates(
+        contrasts, rows, scores, replicates
+    )
+    # `null` is the value without any effect; no warning where a replicate is undefined or a
+    # standard error is 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        se = replicate_estimates.std(axis=0, ddof=1)
+        low, high = np.quantile(replicate_estimates, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        z = (
+            (estimates - TRANSFORMS[contrasts.transform].null) / se
+            if has_tests
+            else np.full(estimates.shape, np.nan)
+        )
+    # infinite degrees of freedom: p-values of a normal distribution
+    return EffectValues(
+        estimates, se, low, high, z, two_sided_p(z, np.inf), is_impossible=is_impossible
+    )
+
+
+def estimate_by_design_replicates(
+    contrasts: Contrasts,
+    rows: EffectRows,
+    scores: Scores,
+    replicates: Sequence[Scores],
+    survey: SurveySample,
+    level: float,
+) -> EffectValues:
+    """Return estimates with errors from refits to the replicate weights of a survey, and limits of
+    a t distribution.
+
+    `replicates` are R functions for class scores, one for each refit;
+    ``survey.replicates.deviations(estimates, full)`` returns scaled deviations (R, p) of p
+    estimates in the replicates (R, p) from those of all rows, `full` (p,).
+    """
+    assert survey.replicates is not None  # noqa: S101  # checked by its caller
+    estimates, replicate_values, is_impossible = _estimate_replicates(
+        contrasts, rows, scores, replicates
+    )
+    # (R, Q U K); and (Q U K, 1), so that ``flat_estimates[k]`` is a vector (1,), as `deviations`
+    # needs it
+    flat_replicates = replicate_values.reshape(len(replicate_values), -1)
+    flat_estimates = estimates.reshape(-1, 1)
+    is_partial = ~np.isfinite(flat_replicates).all(axis=0)  # (Q U K,)
+    # (R, Q U K): their squares sum to the variances. Zeros stand in for the partial quantities
+    deviations = survey.replicates.deviations(
+        np.where(is_partial, 0.0, flat_replicates), np.where(is_partial, 0.0, flat_estimates[:, 0])
+    )
+    # `deviations` leaves out replicates that are not finite in all of its columns, so each partial
+    # quantity has a call of its own, which replaces its zeros
+    for k in np.flatnonzero(is_partial & np.isfinite(flat_estimates[:, 0])):
+        deviations[:, [k]] = survey.replicates.deviations(
+            flat_replicates[:, [k]], flat_estimates[k]
+        )
+    se = np.sqrt((deviations**2).sum(axis=0)).reshape(estimates.shape)
+    effect_values = _add_t_limits(contrasts, estimates, se, survey.df, level)
+    return replace(
+        effect_values, is_partial=is_partial.reshape(estimates.shape), is_impossible=is_impossible
+    )
+
+
+def _estimate_replicates(
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (quantities (Q, U, K), those of each replicate (R, Q, U, K), whether they are
+    impossible (Q, U)).
+    """
+    average_by_scenario = average_probabilities(contrasts, rows, scores)
+    estimates = compute_contrasts(contrasts, average_by_scenario)
+    check_memory(
+        8.0 * estimates.size * len(replicates),
+        f"{len(replicates)} replicates of {estimates.size:,} effects",
+        "Name fewer predictors in variables, or average over rows.",
+    )
+    replicate_estimates = np.array(
+        [
+            compute_contrasts(contrasts, average_probabilities(contrasts, rows, replicate))
+            for replicate in replicates
+        ]
+    )
+    return estimates, replicate_estimates, _find_impossible(contrasts, average_by_scenario)
+
+
+def _add_t_limits(
+    contrasts: Contrasts, estimates: np.ndarray, se: np.ndarray, df: float, level: float
+) -> EffectValues:
+    """Return estimates (Q, U, K) with limits and tests by a t distribution; a normal one if `df` is
+    infinite.
+
+    `se` (Q, U, K) are their standard errors.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half_width = t_quantile(0.5 + level / 2, df) * se
+        t = (estimates - TRANSFORMS[contrasts.transform].null) / se
+    return EffectValues(
+        estimates, se, estimates - half_width, estimates + half_width, t, two_sided_p(t, df)
+    )

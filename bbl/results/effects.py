@@ -1,0 +1,783 @@
+"""EffectsMixin: effects of predictors on the scale of probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from bbl.boltzmann.averaging import average_members
+from bbl.boltzmann.inference.significance import CELL
+from bbl.boltzmann.structural_zeros import ImpossibleRowsError
+from bbl.checks import check_keywords, choice, flag, generator, integer, share
+from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
+from bbl.model.moments import level_counts
+from bbl.parallel import n_workers, progress_bar, run_tasks
+from bbl.report.page import Part, figure_html
+from bbl.report.text import distinct_names
+from bbl.results.classifier_base import ClassifierBase
+from bbl.results.effect_contrasts import (
+    TRANSFORMS,
+    Contrasts,
+    make_comparison_contrasts,
+    make_prediction_contrasts,
+)
+from bbl.results.effect_table import Effects
+from bbl.results.effect_values import (
+    EffectRows,
+    EffectValues,
+    estimate_by_delta_method,
+    estimate_by_design_replicates,
+    estimate_by_replicates,
+    estimate_effects,
+    make_effect_rows,
+)
+from bbl.results.error_source import Scores
+from bbl.rows.sample import Sample
+from bbl.stats.metrics import with_priors
+from bbl.stats.survey.sample import SurveySample, check_single_rows
+
+__all__ = ["EffectsMixin", "ErrorOptions", "find_effects", "refit_bootstrap", "refit_replicates"]
+
+
+SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` besides False
+
+
+@dataclass(frozen=True)
+class ErrorOptions:
+    """Arguments on standard errors of ``fit.avg_comparisons`` and its like, which `__post_init__`
+    checks.
+
+    Attributes
+    ----------
+    se : {"auto", "bootstrap", False}
+    level : float
+        Coverage of the intervals.
+    nboot : int
+        Number of refits or draws of the bootstrap.
+    seed : int, numpy.random.Generator or None
+    n_jobs : int or None
+        Threads of refits.
+    verbose : int
+        0 for no progress bar.
+    """
+
+    se: object
+    level: float
+    nboot: int
+    seed: object
+    n_jobs: int | None
+    verbose: int
+
+    def __post_init__(self) -> None:
+        """Raise an OptionError or a BBLTypeError for an option that does not exist, or is out of
+        range.
+        """
+        if self.se is not False:
+            if self.se is True:
+                raise BBLTypeError(
+                    "se must be 'auto', 'bootstrap' or False; got True.", argument="se"
+                )
+            choice("se", self.se, SE_OPTIONS)
+        share("level", self.level)
+        integer("nboot", self.nboot, 2)
+
+
+def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Scores], str]:
+    """Return (functions for the class scores, one for each bootstrap refit; what was drawn, as
+    text).
+
+    Models are refitted to rows drawn with replacement. Networks, which have posteriors of their
+    tables, draw tables.
+    """
+    rows = fit._rows()  # the training rows
+    # without rows of an unknown group, whose code is -1; `response` is `y`, or zeros if that is
+    # None for lack of one
+    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
+    # raises a DataError under a sampling design
+    check_single_rows(getattr(fit, "survey", None), "The bootstrap")
+    # raises a DataError for weights that are no counts
+    rows.check_whole("The bootstrap draws rows")
+    members = fit._bootstrap_members  # pairs (fit, weight)
+    if not members:
+        reason = fit._refusals.get("effects_bootstrap", "A member of this average is not refitted")
+        raise OptionError(f"{reason}.", argument="se", hint="Give se=False.")
+    # whether the model draws its tables itself; this first draw is not used
+    is_redrawn = (
+        len(members) == 1 and members[0][0]._redraw(rows, generator(errors.seed)) is not None
+    )
+
+    def refit_drawn_rows(rng: np.random.Generator) -> Scores:
+        """Return the function for the class scores under one refit, or one draw of the tables."""
+        drawn_model_and_shares = members[0][0]._redraw(rows, rng) if is_redrawn else None
+        if drawn_model_and_shares is not None:
+            drawn_model, drawn_shares = drawn_model_and_shares
+            return _replace_shares(drawn_model.class_scores, fit.priors, drawn_shares)
+        # how often each row is drawn: `rows.total`, the sum of the weights, is the number of draws
+        drawn_weights = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
+        return _refit_scores(fit, rows.weighted(drawn_weights), rng)
+
+    # a generator for each refit
+    tasks = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
+    with progress_bar(len(tasks), "bootstrap", errors.verbose) as step:
+        # shared: in threads, because nested functions cannot be sent to other processes
+        scores_by_refit = run_tasks(
+            refit_drawn_rows, tasks, n_workers(errors.n_jobs), step, shared=True
+        )
+    description = (
+        "Dirichlet draws of the tables" if is_redrawn else "refits to rows drawn with replacement"
+    )
+    return scores_by_refit, f"{errors.nboot} {description}"
+
+
+def refit_replicates(
+    fit: ClassifierBase, survey: SurveySample, errors: ErrorOptions
+) -> list[Scores]:
+    """Return functions for the class scores, one for the refit to each set of replicate weights of
+    a sampling design.
+
+    Scores are nan in rows at a level that is in the data, but in no row of the replicate.
+    """
+    assert survey.replicates is not None  # noqa: S101  # checked by its caller
+    # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in the
+    # whole sample
+    rows = fit._rows()
+    replicate_weights = survey.replicates.weights[survey.rows]
+    n_levels = fit.design.n_levels
+    # for each predictor a mask (L_i,) of the levels that some row has; `level_counts` returns m
+    # arrays (L_i,)
+    occurring_levels = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]
+
+    def refit_replicate(r: int, rng: np.random.Generator) -> Scores:
+        """Return the function for the class scores under the refit to replicate number `r`."""
+        replicate = rows.weighted(replicate_weights[:, r])  # without rows of weight 0
+        refit_scores = _refit_scores(fit, replicate, rng)
+        levels_and_counts = zip(
+            occurring_levels, level_counts(replicate.pooled, n_levels), strict=True
+        )
+        absent_levels = [occurs & (counts == 0.0) for occurs, counts in levels_and_counts]
+        return (
+            _hide_absent_levels(refit_scores, absent_levels)
+            if any(is_absent.any() for is_absent in absent_levels)
+            else refit_scores
+        )
+
+    # (number of the replicate, its generator)
+    tasks = list(enumerate(generator(errors.seed).spawn(replicate_weights.shape[1])))
+    # shared: threads, as in `refit_bootstrap`
+    with progress_bar(len(tasks), "replicates", errors.verbose) as step:
+        return run_tasks(refit_replicate, tasks, n_workers(errors.n_jobs), step, shared=True)
+
+
+def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scores:
+    """Return the function `scores` with nan in rows at an absent level.
+
+    `absent_levels` has for each predictor a mask (L_i,) of its levels.
+    """
+
+    def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        """Return the class scores (n, K), nan in rows where some cell has an absent level and is
+        not missing.
+        """
+        row_scores = scores(codes, missing)
+        for i, is_absent_level in enumerate(absent_levels):
+            is_hidden_row = is_absent_level[codes[:, i]]
+            row_scores[is_hidden_row if missing is None else is_hidden_row & ~missing[:, i]] = (
+                np.nan
+            )
+        return row_scores
+
+    return scores_or_nan
+
+
+def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) -> Scores:
+    """Return a function for the class scores of `fit` with its members refitted to `train`.
+
+    With several members they are the members' probabilities averaged by weight, as
+    log-probabilities.
+    """
+    members = fit._bootstrap_members
+    # warm: each refit starts at the solution of its member
+    refits = [member._refit(train, rng, warm=True) for member, _ in members]
+    # (K,): class proportions in the rows `train`
+    train_shares = train.group_totals(len(fit.labels.groups)) / train.total
+    if len(refits) == 1:
+        return _replace_shares(refits[0].class_scores, fit.priors, train_shares)
+
+    weights = np.array([weight for _, weight in members])
+    needed = [refit.needed for refit in refits]
+    return _replace_shares(
+        lambda codes, missing: average_members(refits, needed, weights, codes, missing),
+        fit.priors,
+        train_shares,
+    )
+
+
+def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
+    """Return the function `scores` with the class shares `priors` (K,) in place of `shares` (K,),
+    those of its model.
+
+    If `priors` is None, `scores` is returned as it is.
+    """
+    if priors is None:
+        return scores
+    return lambda codes, missing: with_priors(scores(codes, missing), shares, priors)
+
+
+BOUND = 1e-9  # a standard error below this is rounding: the probability is 0 or 1
+# texts below the table, with places for numbers or a description
+BOOTSTRAP_NOTE = "Standard errors and percentile intervals from {}."
+DESIGN_NOTE = (
+    "Standard errors from refits to {} replicates of the sampling design; t distribution with {} "
+    "degrees of freedom."
+)
+DRAWS_NOTE = (
+    "Standard deviations and central intervals from {} posterior draws; there are no tests."
+)
+# texts of the column ``note``
+UNDETERMINED = "a parameter is not estimable: no interval"
+FEW_CLUSTERS = "too few clusters or replicates: no interval"
+PARTIAL = "some replicates have no rows at these levels and are left out"
+AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
+CENSUS = "the whole population was drawn: no sampling error"
+UNDEFINED = "undefined: a probability is 0 or 1"
+IMPOSSIBLE = "undefined: some rows would be structural zeros"
+# the last level is that of confidence
+RARE = "few rows at these levels: the interval may be too narrow"
+UNBOUNDED = "a parameter of this predictor has no finite estimate or did not converge"
+TITLES = {
+    "difference": "Difference in probability",
+    "ratio": "Ratio of probabilities",
+    "lift": "Lift: relative difference of probabilities",
+    "lnoddsratio": "Log odds ratio",
+}
+
+
+def find_effects(
+    fit: ClassifierBase, contrasts: Contrasts, rows: EffectRows, errors: ErrorOptions
+) -> Effects:
+    """Return the table of the quantities of `contrasts` in each unit of `rows`, with errors as
+    `errors` asks.
+    """
+    if not contrasts.quantities:  # no predictor has two levels
+        raise OptionError(
+            "There is nothing to compare: no predictor in the model has two levels.",
+            argument="variables",
+        )
+
+    # class scores (n, K) of rows, with the class proportions of the fit
+    scores = partial(fit._encoded_scores, dropped=None, priors=None)
+    # levels of parameters without a finite optimum, if known
+    unbounded: frozenset[tuple[int, int]] = frozenset()
+
+    # 1. Estimates, and their standard errors: from survey replicates, posterior draws or the delta
+    # method, whichever the fit has
+    if errors.se is False:
+        effect_values = estimate_effects(contrasts, rows, scores)
+        note = "No standard errors (se=False)."
+    elif errors.se == "bootstrap":
+        # a function for class scores for each refit
+        replicates, description = refit_bootstrap(fit, errors)
+        effect_values = estimate_by_replicates(
+            contrasts, rows, scores, replicates, errors.level, has_tests=True
+        )
+        note = BOOTSTRAP_NOTE.format(description)
+    else:
+        try:
+            source = fit._error_source(generator(errors.seed))
+            if source.survey is not None:
+                replicates = refit_replicates(fit, source.survey, errors)
+                effect_values = estimate_by_design_replicates(
+                    contrasts, rows, scores, replicates, source.survey, errors.level
+                )
+                note = DESIGN_NOTE.format(f"{len(replicates):,}", f"{source.survey.df:,}")
+            elif source.delta is None:
+                effect_values = estimate_by_replicates(
+                    contrasts, rows, scores, source.draws, errors.level, has_tests=False
+                )
+                note = DRAWS_NOTE.format(len(source.draws))
+            else:
+                effect_values = estimate_by_delta_method(
+                    contrasts, rows, scores, source.delta, errors.level
+                )
+                note = f"Delta method. {source.delta.covariance.note}"
+            unbounded = source.unbounded
+        except ImpossibleRowsError:  # the rows cannot occur, so they have no estimates either
+            raise
+        except (DataError, OptionError) as error:
+            effect_values = estimate_effects(contrasts, rows, scores)
+            note = f"No standard errors: {error}"
+
+    # 2. The table, with a note on each effect that needs one
+    kind = TITLES[contrasts.transform] if contrasts.is_comparison else "Probability"
+    # `rows.text` describes the rows, such as "training rows"
+    title = f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
+    notes = _make_notes(fit, contrasts, effect_values, unbounded)
+    frame, columns = _make_frame(fit, contrasts, rows, effect_values, notes)
+    # the value without any effect (0, or 1 for ratios); None for probabilities, which are not
+    # compared with a value
+    null = TRANSFORMS[contrasts.transform].null if contrasts.is_comparison else None
+    # only machines have `survey`
+    statistic = "z" if getattr(fit, "survey", None) is None else "t"
+    return Effects(frame, columns, title, note, fit.labels, errors.level, null, statistic)
+
+
+def _make_notes(
+    fit: ClassifierBase,
+    contrasts: Contrasts,
+    values: EffectValues,
+    unbounded: frozenset[tuple[int, int]],
+) -> np.ndarray:
+    """Return the note on each effect, shape (Q, U, K), "" where there is nothing to say.
+
+    Writes in place: errors, limits and tests of `values` become nan where an effect is constant or
+    undefined. `unbounded` are the levels, as (predictor, code), of parameters without a finite
+    optimum.
+    """
+    notes = np.full(values.estimate.shape, "", dtype=object)
+    is_undefined = ~np.isfinite(values.estimate)
+    if values.has_errors:
+        # a single group has the probability 1 everywhere, which needs no note
+        is_constant = (values.std_error < BOUND) & (len(fit.labels.groups) > 1)
+        for array in (values.std_error, values.low, values.high, values.statistic, values.p):
+            array[is_constant | is_undefined] = np.nan
+        notes[is_constant] = AT_BOUND
+        # only machines have `survey`
+        survey = getattr(fit, "survey", None)
+        if survey is not None and survey.plan.is_census:
+            is_known = is_constant & ~is_undefined
+            values.std_error[is_known] = 0.0
+            values.low[is_known] = values.estimate[is_known]
+            values.high[is_known] = values.estimate[is_known]
+            notes[is_known] = CENSUS
+        # errors of constant effects are nan since the lines above, which is no sign of an
+        # undetermined parameter
+        notes[np.isnan(values.std_error) & ~is_constant] = UNDETERMINED
+        # limits are nan if a t distribution has less than one degree of freedom
+        notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
+        if values.is_partial is not None:  # effects that are undefined in some survey replicates
+            # replaces UNDETERMINED: the replicates that are left are too few
+            notes[values.is_partial & np.isnan(values.std_error) & ~is_constant] = FEW_CLUSTERS
+            notes[values.is_partial & (notes == "")] = PARTIAL
+        effective_share = _effective_share(fit)
+        # an interval is trusted if each level has an effective number of `CELL` rows; `_counts[i]`
+        # (K, L_i) are the weighted counts of the levels of predictor i, `quantity.levels` pairs (i,
+        # code)
+        for q, quantity in enumerate(contrasts.quantities):
+            # notes[q] (U, K) is a view: it is written in place
+            if unbounded.intersection(quantity.levels):
+                notes[q][notes[q] == ""] = UNBOUNDED
+            if contrasts.is_comparison:
+                least_weight = min(
+                    float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels
+                )
+                if least_weight * effective_share < CELL:
+                    notes[q][notes[q] == ""] = RARE
+    notes[is_undefined] = UNDEFINED  # after the others, which these notes replace
+    if values.is_impossible is not None:
+        notes[values.is_impossible] = IMPOSSIBLE
+    return notes
+
+
+def _effective_share(fit: ClassifierBase) -> float:
+    """Return Kish's (1965) effective number of rows of a sampling design per unit of weight; 1
+    without a design.
+
+    It is ``(sum w)^2 / sum w^2`` over ``sum w``.
+    """
+    if getattr(fit, "survey", None) is None or fit.training is None:  # only machines have `survey`
+        return 1.0
+    weights = fit.training.weights
+    return float(weights.sum() / (weights @ weights))
+
+
+def _make_frame(
+    fit: ClassifierBase,
+    contrasts: Contrasts,
+    rows: EffectRows,
+    values: EffectValues,
+    notes: np.ndarray,
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return (the frame of effects, a row for each (quantity, unit, group); the names of the
+    package's columns in it).
+
+    The names are a dict by plain name, such as ``"estimate"``: beside a user's column of that name
+    the package's column has a trailing underscore.
+    """
+    # groups change fastest from row to row, quantities slowest, as in the arrays (Q, U, K)
+    Q = len(contrasts.quantities)
+    U = values.estimate.shape[1]
+    K = len(fit.labels.groups)
+    # `rows.keys` has a row for each unit: its values of the columns of `by`, or its label in the
+    # column "row"
+    user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
+    package_columns = [
+        "group",
+        "term",
+        "contrast",
+        *(["row"] if rows.is_rowwise else []),
+        "estimate",
+        "std_error",
+        "statistic",
+        "p_value",
+        "conf_low",
+        "conf_high",
+        "note",
+    ]
+    # the user's columns keep their names; the package's, which come after them, are made distinct
+    # from these
+    columns = dict(
+        zip(
+            package_columns,
+            distinct_names([*user_columns, *package_columns])[len(user_columns) :],
+            strict=True,
+        )
+    )
+
+    def repeat_each(items: list, times: int) -> pd.Series:
+        """Return a column with each item `times` times in succession."""
+        column = pd.Series([item for item in items for _ in range(times)], dtype=object)
+        # 1 beside a missing value would become 1.0
+        return column if column.isna().any() else column.infer_objects()
+
+    frame_columns: dict[Any, Any] = {
+        columns["group"]: pd.Series(
+            list(fit.labels.groups) * (Q * U), dtype=object
+        ).infer_objects(),
+        columns["term"]: repeat_each([q.term for q in contrasts.quantities], U * K),
+        columns["contrast"]: repeat_each([q.contrast for q in contrasts.quantities], U * K),
+    }
+    for name in rows.keys.columns:
+        frame_columns[columns["row"] if rows.is_rowwise else name] = repeat_each(
+            rows.keys[name].tolist() * Q, K
+        )
+    estimate_arrays = (
+        values.estimate,
+        values.std_error,
+        values.statistic,
+        values.p,
+        values.low,
+        values.high,
+    )
+    estimate_columns = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+    frame_columns |= {
+        columns[name]: array.ravel()
+        for name, array in zip(estimate_columns, estimate_arrays, strict=True)
+    }
+    frame_columns[columns["note"]] = notes.ravel()
+    index = pd.Index(list(frame_columns), dtype=object, tupleize_cols=False)
+    return pd.concat(list(map(pd.Series, frame_columns.values())), axis=1).set_axis(
+        index, axis=1
+    ), columns
+
+
+# cells of training rows up to which a report computes effects: rows times predictors
+MAX_REPORTED = 20_000_000
+MAX_COMPARED = 60  # predictors whose effects a report computes
+
+
+class EffectsMixin(ClassifierBase):
+    """Predictions and comparisons of levels on the scale of probabilities, with standard errors."""
+
+    @check_keywords
+    def predictions(
+        self,
+        newdata: object = None,
+        variables: object = None,
+        *,
+        weights: Hashable | ArrayLike = None,
+        grid: object = None,
+        se: str | bool = "auto",
+        level: float = 0.95,
+        nboot: int = 200,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> Effects:
+        """Return the probability of each group in each row, with standard errors.
+
+        Parameters
+        ----------
+        newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
+            As in `avg_predictions`, but equal rows are not merged, and weights only leave out the
+            rows of weight 0.
+
+        Returns
+        -------
+        Effects
+            The frame has a column ``row``, the label of the row.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+        >>> fit.predictions(grid="mode").frame[["group", "estimate", "std_error"]].round(3)
+          group  estimate  std_error
+        0    No     0.785      0.014
+        1   Yes     0.215      0.014
+        """
+        contrasts = make_prediction_contrasts(self.labels, variables)
+        rows = make_effect_rows(self, newdata, weights, grid, by=None, is_rowwise=True)
+        return find_effects(
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+        )
+
+    @check_keywords
+    def avg_predictions(
+        self,
+        by: object = None,
+        variables: object = None,
+        newdata: object = None,
+        grid: object = None,
+        *,
+        weights: Hashable | ArrayLike = None,
+        se: str | bool = "auto",
+        level: float = 0.95,
+        nboot: int = 200,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> Effects:
+        """Return the average probability of each group, with standard errors.
+
+        Parameters
+        ----------
+        by : name or list of names, optional
+            Predictors, or columns of `newdata`, by whose values rows are averaged separately.
+        variables : name, list of names, or dict of name to list of levels, optional
+            Predictors that are set, in every row, to each of their levels (or of the given ones) in
+            turn.
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors' columns. None for the training rows, with their weights.
+        grid : {"balanced", "mode"} or dict of name to levels, optional
+            Constructed rows in place of `newdata`. "balanced": all combinations of levels. "mode":
+            one row, with the most frequent level of every predictor. A dict: all combinations of
+            the given levels of some predictors, others at their most frequent level. Cells of
+            `structural_zeros` are left out.
+        weights : column name or array_like of shape (n,), optional
+            Weights of the new rows in the average. By default those in the column that has the
+            weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
+            all rows count alike.
+        se : {"auto", "bootstrap", False}, default "auto"
+            Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to
+            the replicates of a survey, whichever the fit has; if it has none, the note says why.
+            ``"bootstrap"``: refits to rows drawn with replacement, or for networks draws of their
+            tables from Dirichlet posteriors. False: no standard errors.
+        level : float, default 0.95
+            Coverage of the intervals.
+        nboot : int, default 200
+            Refits or draws of ``se="bootstrap"``.
+        seed : int or numpy.random.Generator, default 0
+            For the bootstrap, and the draws of class shares of a posterior.
+        n_jobs : int, optional
+            Threads of refits; results do not depend on it.
+        verbose : int, default 1
+            0 for no progress bar.
+
+        Returns
+        -------
+        Effects
+            Standard errors take the distribution of the predictors as fixed. Missing cells are
+            summed out as in ``predict``.
+
+        Raises
+        ------
+        OptionError
+            If a predictor, level, or the bootstrap of this kind of model, does not exist.
+        DataError
+            If the model has no training rows and neither `newdata` nor `grid` is given.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+        >>> fit.avg_predictions(by="Sex").frame[["group", "Sex", "estimate", "std_error"]].round(3)
+          group     Sex  estimate  std_error
+        0    No  Female     0.259      0.017
+        1   Yes  Female     0.741      0.017
+        2    No    Male     0.790      0.010
+        3   Yes    Male     0.210      0.010
+        """
+        contrasts = make_prediction_contrasts(self.labels, variables)
+        rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
+        return find_effects(
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+        )
+
+    @check_keywords
+    def comparisons(
+        self,
+        variables: object = None,
+        contrast: object = "reference",
+        transform: str = "difference",
+        newdata: object = None,
+        grid: object = None,
+        *,
+        cross: bool = False,
+        se: str | bool = "auto",
+        level: float = 0.95,
+        nboot: int = 200,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> Effects:
+        """Return comparisons of levels of predictors in each row, with standard errors.
+
+        Parameters
+        ----------
+        variables, contrast, transform, newdata, grid, cross, se, level, nboot, seed, n_jobs,
+        verbose
+            As in `avg_comparisons`.
+
+        Returns
+        -------
+        Effects
+            The frame has a column ``row``, the label of the row.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+        >>> effects = fit.comparisons("Sex", grid={"Class": ["1st", "3rd"]})
+        >>> effects.frame[["group", "row", "estimate", "std_error"]].round(3)
+          group  row  estimate  std_error
+        0    No    0     0.637      0.038
+        1   Yes    0    -0.637      0.038
+        2    No    1     0.281      0.039
+        3   Yes    1    -0.281      0.039
+        """
+        contrasts = make_comparison_contrasts(
+            self.labels, variables, contrast, transform, flag("cross", cross)
+        )
+        rows = make_effect_rows(self, newdata, None, grid, by=None, is_rowwise=True)
+        return find_effects(
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+        )
+
+    @check_keywords
+    def avg_comparisons(
+        self,
+        variables: object = None,
+        contrast: object = "reference",
+        transform: str = "difference",
+        by: object = None,
+        newdata: object = None,
+        grid: object = None,
+        *,
+        cross: bool = False,
+        weights: Hashable | ArrayLike = None,
+        se: str | bool = "auto",
+        level: float = 0.95,
+        nboot: int = 200,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> Effects:
+        """Return comparisons of levels of predictors, on the scale of average probabilities, with
+        standard errors.
+
+        Every row is set to the one level and to the other, all else being as it is; the two average
+        probabilities of each group are compared.
+
+        Parameters
+        ----------
+        variables : name, list of names, or dict of name to pairs or contrast, optional
+            Predictors whose levels are compared; all by default. In a dict the value of a predictor
+            is a pair (high, low) of its levels, a list of such pairs, or a name that `contrast`
+            takes.
+        contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
+            "reference": each level against the first one. "pairwise": all pairs of levels.
+            "sequential": each level against the one before. (high, low): one pair of levels.
+        transform : {"difference", "ratio", "lift", "lnoddsratio"}, default "difference"
+            Comparison of the average probabilities; "lift" is (high - low) / low, the ratio less 1.
+        by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
+            As in `avg_predictions`.
+        cross : bool, default False
+            Whether contrasts of the predictors are contrasted with each other: differences of
+            differences, ratios of ratios.
+
+        Returns
+        -------
+        Effects
+            Standard errors take the distribution of the predictors as fixed. Intervals and tests
+            are Wald's, on the scale of the estimate; with draws and bootstrap refits intervals are
+            percentiles. The column ``note`` says where an interval cannot be given, or may not hold
+            its level.
+
+        Raises
+        ------
+        OptionError
+            If a predictor, level, or the bootstrap of this kind of model, does not exist.
+        DataError
+            If the model has no training rows and neither `newdata` nor `grid` is given.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+        >>> effects = fit.avg_comparisons({"Class": ("3rd", "1st")}, by="Sex")
+        >>> effects.frame[["group", "contrast", "Sex", "estimate"]].round(3)
+          group   contrast     Sex  estimate
+        0    No  3rd - 1st  Female     0.505
+        1   Yes  3rd - 1st  Female    -0.505
+        2    No  3rd - 1st    Male     0.170
+        3   Yes  3rd - 1st    Male    -0.170
+        """
+        contrasts = make_comparison_contrasts(
+            self.labels, variables, contrast, transform, flag("cross", cross)
+        )
+        rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
+        return find_effects(
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+        )
+
+    def _effects_part(self, newdata: object, weights: Any) -> Part:
+        """Return the report's section on effects: a table and a figure, or why there are none.
+
+        `newdata` are the rows to average over, None for the training rows; `weights` are theirs.
+        """
+        predictors = list(self.labels.names)
+        # only training rows are limited; without them and without newdata, avg_comparisons raises
+        # the error that is shown
+        n_rows = self.training.n if newdata is None and self.training is not None else 0
+        if n_rows * len(predictors) > MAX_REPORTED:
+            return Part(
+                "Effects",
+                ["Too many rows to compute effects for the report; call avg_comparisons()."],
+            )
+        try:
+            # None for a model without predictors, which the error then names; [] would be refused
+            # as an empty list
+            effects = self.avg_comparisons(
+                predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights
+            )
+        except BBLError as error:
+            return Part("Effects", [f"Not available: {error}"])
+        texts = [
+            "The probability that each group would have if every row had the given level of a "
+            "predictor, compared with its first level, all else unchanged. Largest differences "
+            "come first."
+        ]
+        if len(predictors) > MAX_COMPARED:
+            texts.append(
+                f"Only the first {MAX_COMPARED} of {len(predictors)} predictors are compared."
+            )
+        effects = effects.strongest_first()
+        alt_text = (
+            "Differences in probability with their intervals. The numbers are in the table above."
+        )
+        figure = figure_html(
+            effects.plot()[0].figure,
+            alt_text,
+            "Differences in probability, with intervals where available.",
+        )
+        return Part("Effects", texts, [effects.as_html(), figure])

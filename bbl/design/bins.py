@@ -18,8 +18,7 @@ import pandas as pd
 from bbl.checks import check_keywords, choice, integer, near_match
 from bbl.design.frames import Frame, to_frame
 from bbl.design.intervals import RARE_LEVEL
-from bbl.design.problems import ColumnProblems
-from bbl.design.values import factorise, is_missing
+from bbl.design.values import ColumnProblems, factorise, is_missing
 from bbl.design.weights import named_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.stats.cuts import CUTS, mdl_cuts, quantile_cuts, width_cuts

@@ -25,9 +25,9 @@ from bbl.checks import near_match
 from bbl.design.factors import Factor, check_discrete, refuse_identifier
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
-from bbl.design.problems import ColumnProblems
 from bbl.design.values import (
     Column,
+    ColumnProblems,
     Counted,
     factorise,
     frame_column,

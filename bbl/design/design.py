@@ -50,8 +50,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor, read_numbers
-from bbl.design.problems import ColumnProblems
-from bbl.design.values import Column, frame_column
+from bbl.design.values import Column, ColumnProblems, frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, OptionError
 from bbl.rows.sample import Sample, code_dtype

@@ -23,7 +23,7 @@ import numpy as np
 from formulaic.parser import DefaultOperatorResolver
 from formulaic.parser.types import ASTNode, Factor, Operator, OrderedSet, Term, Token
 
-from bbl.design.formula import key_of, number_of
+from bbl.design.grammar import key_of, number_of
 from bbl.design.interactions import Cube, Interactions
 
 __all__ = ["Expansion"]

@@ -13,8 +13,9 @@ from bbl.api.machine.fit import bbl
 from bbl.checks import integer
 from bbl.choices import LogZ, Method, MissingPolicy, Unseen
 from bbl.design.columns import missing_rows
-from bbl.design.formula import parse, quoted
+from bbl.design.formula import parse
 from bbl.design.frames import Frame
+from bbl.design.grammar import quoted
 from bbl.design.values import factorise
 from bbl.engines import Engine, engine_class
 from bbl.errors import BBLTypeError, OptionError

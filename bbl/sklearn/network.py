@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.api.network.fit import bnc
 from bbl.choices import MissingPolicy, NetworkLearner, Unseen
-from bbl.design.formula import quoted
+from bbl.design.grammar import quoted
 from bbl.results.network.network import NetworkResults
 from bbl.sklearn.base import TableClassifier, TrainingTable
 

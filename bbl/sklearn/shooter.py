@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bbl.api.shooter import shooter
 from bbl.choices import MissingPolicy, Unseen
-from bbl.design.formula import quoted
+from bbl.design.grammar import quoted
 from bbl.report.text import distinct_names, label_text
 from bbl.results.shooter.shooter import ShooterResults
 from bbl.sklearn.base import TableClassifier, TableEstimator, TrainingTable

@@ -13,7 +13,7 @@ import pytest
 
 import bbl
 from bbl import networks
-from bbl.design.formula import quoted
+from bbl.design.grammar import quoted
 from bbl.report.text import distinct_names
 
 pytestmark = [

@@ -20,8 +20,9 @@ from bbl.api.training_data import encode_data, refuse_batches, user_folds
 from bbl.boltzmann.job import FitData
 from bbl.checks import integer, near_match
 from bbl.design.design import EncodingRules
-from bbl.design.formula import check_formula, quoted
+from bbl.design.formula import check_formula
 from bbl.design.frames import Frame, to_frame
+from bbl.design.grammar import quoted
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.source import Source

@@ -43,10 +43,10 @@ from bbl.design.columns import (
 from bbl.design.design import MAX_UNCHECKED, MISSING, Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
-from bbl.design.problems import ColumnProblems
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
 from bbl.design.streams.source import Source
+from bbl.design.values import ColumnProblems
 from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.fold_assignment import FoldAssigner, FoldAssignment, StoredFolds, make_sink

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl.design.formula import FormulaTerms
-from bbl.design.problems import ColumnProblems
 from bbl.design.streams.source import Batch, Source
-from bbl.design.values import Column, frame_column
+from bbl.design.values import Column, ColumnProblems, frame_column
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError
 from bbl.parallel import read_ahead

@@ -19,8 +19,8 @@ VIGNETTES = Path(__file__).resolve().parents[1] / "vignettes"
 HEAD = """\
 # Notebooks
 
-The vignettes of the [gallery](gallery.md) as notebooks for Jupyter, VS Code or Colab. The first
-cell installs the package where it is absent, so nothing else is needed.
+Download any page of the [gallery](gallery.md) as a notebook for Jupyter, VS Code or Colab. The
+first cell installs the package if necessary.
 """
 
 

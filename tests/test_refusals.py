@@ -110,7 +110,7 @@ STATEMENTS = [
     ),
     (
         "docs/matches_r.md",
-        'an error with `method="mf"`, which knows pairs',
+        'an error with `method="mf"`, which supports pairs',
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
@@ -131,7 +131,7 @@ STATEMENTS = [
     ),
     (
         "docs/matches_r.md",
-        "an error where the formula has pairs alone",
+        "an error if the formula has pairs only",
         OptionError,
         "lambda_",
         [lambda: fit("Survived ~ .^2", lambda_=(0.1, 5))],

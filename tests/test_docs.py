@@ -64,16 +64,17 @@ def test_code_of_pages_runs(page, tmp_path, monkeypatch, capsys):
             exec(expecting(code, f"{page.name}, cell {number}"), names)  # noqa: S102
 
 
-def test_example_of_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_first_example_prints_the_output_that_is_shown(page, tmp_path, monkeypatch):
     import matplotlib.pyplot as plt
 
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
-    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL).groups()
+    text = (DOCS.parent / page).read_text(encoding="utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(code, {"__name__": "readme"})  # noqa: S102
+        exec(code, {"__name__": "page"})  # noqa: S102
     plt.close("all")
     assert printed.getvalue().rstrip() == shown.rstrip()
     assert (tmp_path / "titanic.png").stat().st_size > 10_000

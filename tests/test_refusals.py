@@ -15,6 +15,7 @@ from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, LevelE
 ROOT = Path(__file__).resolve().parents[1]
 SENTENCE = re.compile(
     r"\ban error\b(?! (?:of|in|below|bar)\b)|\bare errors\b|\brefus\w+|\braises\b"
+    r"|\brejects? (?:it|such|them|this)\b"
 )
 PAGES = [
     ROOT / "README.md",
@@ -413,28 +414,28 @@ STATEMENTS = [
     ),
     (
         "vignettes/from_csv.py",
-        "`bbl` refuses such a column",
+        "`bbl` rejects such a column",
         DataError,
         "'id'",
         [lambda: fit("y ~ id", numbers())],
     ),
     (
         "vignettes/r_users.py",
-        "is an error that tells its name",
+        "If an argument has a different name here, the error message",
         BBLTypeError,
         "verbose",
         [lambda: fit("Survived ~ .", progress_bar=True)],
     ),
     (
         "vignettes/r_users.py",
-        "is an error that says which",
+        "raises an error that names it",
         LevelError,
         "'Class'.*'4th'",
         [lambda: fitted().predict(titanic().assign(Class="4th"))],
     ),
     (
         "vignettes/r_users.py",
-        "which knows pairs alone, refuses it",
+        "Mean field supports only pairs and rejects it",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
@@ -474,7 +475,7 @@ ELSEWHERE = [
     ),
     (
         "vignettes/survey.py",
-        "A design that cannot hold is refused",
+        "An inconsistent design raises an error",
         "results/test_survey.py::test_bad_designs_are_answered",
     ),
     (

@@ -15,7 +15,7 @@
 #
 # A 90-minute lesson, with exercises at the end.
 #
-# A table of counts raises a series of questions. Are two variables independent? Are they still
+# A table of counts suggests a series of questions. Are two variables independent? Are they still
 # independent given a third? Why does the association reverse? And how is this related to logistic
 # regression? Each answer is a *log-linear model*, a Boltzmann machine with few variables, which
 # `method="ml"` fits by exact maximum likelihood.

@@ -115,7 +115,7 @@ print(bfit.predict(newdata, type="prob"))
 print(bfit.predict(newdata, type="class"))
 
 # %% [markdown]
-# Extra columns, such as *Name*, are ignored; R raises an error. Column names are the group names,
+# Extra columns, such as *Name*, are ignored; R's `predict` fails. Column names are the group names,
 # even where R would change them (`Non-binding` to `Non.binding`). An unknown level raises an error
 # that names it:
 

@@ -165,8 +165,8 @@ print(fit.survey.text)
 
 # %% [markdown]
 # An inconsistent design raises an error, and the message suggests a solution. Here the numbering of
-# sampling points restarts in each region, which is the default assumption; declaring otherwise
-# raises an error:
+# sampling points restarts in each region, which is the default assumption, so `nested=False` is
+# inconsistent:
 
 # %%
 try:

@@ -60,7 +60,7 @@ print(sites.head())
 print(sites.shape)
 
 # %% [markdown]
-# ## Sites that do not bind
+# ## Non-binding sites
 #
 # The paper mutates three positions of each site at random, after `set.seed(561)`. To obtain exactly
 # the same rows, this cell implements R's random numbers in Python: `sample` takes 16 bits of a
@@ -81,7 +81,7 @@ class RRandom:
         self.twister.state = {"bit_generator": "MT19937", "state": state}
 
     def integers(self, n):
-        """Return a whole number from 0 to n - 1."""
+        """Return an integer from 0 to n - 1."""
         bits = (n - 1).bit_length()
         while True:
             value = 0
@@ -125,7 +125,7 @@ print(data.head())
 # ## Cross-validation (Figure 8)
 
 # %%
-# the warnings are of the log-loss, which the paper does not look at
+# the warnings concern the log-loss, which the paper does not report
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
     ps = bbl.crossVal(
         "y ~ .^2",
@@ -162,7 +162,7 @@ if is_paper:
     table["R 1.0.0"] = released
     print(table.to_string(index=False, float_format="%.7f"))
 else:
-    print("Without MA0014.3 there is nothing to compare with the paper.")
+    print("Without MA0014.3, no comparison with the paper is possible.")
 
 # %% [markdown]
 # Naive Bayes, $\epsilon = 0$, is equivalent to a position frequency matrix. Couplings between
@@ -207,7 +207,7 @@ plt.show()
 
 # %%
 class NumpyRandom:
-    """The same two draws from a numpy generator, for what need not be R's."""
+    """The same two methods with a numpy generator, where R's random numbers are not needed."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -217,7 +217,7 @@ class NumpyRandom:
 
 
 def simulated_motif(rng):
-    """Return sites from random fields, and random couplings of neighbouring positions."""
+    """Return sites drawn from random fields and random couplings of neighbouring positions."""
     m = int(rng.integers(6, 21))
     n = int(10 ** rng.uniform(np.log10(30), 3))
     predictors = {str(j + 1): list("ACGT") for j in range(m)}
@@ -329,10 +329,10 @@ for ax, suffix, title in zip(
             label=name,
             zorder=3,
         )
-    ax.set(xlabel="AUC of naive Bayes", ylabel="AUC of mean field at its best", title=title)
+    ax.set(xlabel="AUC of naive Bayes", ylabel="Best AUC of mean field", title=title)
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].legend(frameon=False)
-fig.colorbar(points, ax=axes, label="Length of the site")
+fig.colorbar(points, ax=axes, label="Length of the site (positions)")
 plt.show()
 
 # %% [markdown]

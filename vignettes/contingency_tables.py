@@ -86,7 +86,7 @@ berkeley = pd.DataFrame(itertools.product(*LEVELS.values()), columns=list(LEVELS
 by_gender = berkeley.pivot_table("Freq", "Gender", "Admit", "sum")[LEVELS["Admit"]].loc[
     LEVELS["Gender"]
 ]
-print(by_gender.assign(share=by_gender["Admitted"] / by_gender.sum(axis=1)).round(3))
+print(by_gender.assign(rate=by_gender["Admitted"] / by_gender.sum(axis=1)).round(3))
 
 
 def fit(formula):

@@ -114,7 +114,7 @@ train_scores = {}
 test_scores = {}
 for name, options in MACHINES.items():
     fitted[name] = bbl.ScoreFeatures("conjugate", signed_log=True, **options)
-    # scores of the rows by their own model, as in the thesis, would be too good: these are out of
+    # scores of training rows under their own model, as in the thesis, are too good: these are out of
     # fold
     train_scores[name] = fitted[name].fit_transform(train, y_train)
     test_scores[name] = fitted[name].transform(test)
@@ -207,7 +207,7 @@ for ax, title, pair in zip(axes, titles, inputs, strict=True):
 plt.show()
 
 # %% [markdown]
-# ## Shares of test images classified correctly
+# ## Proportion of test images classified correctly
 #
 # The thesis reports 87.6 % accuracy for a forest on ten scores of the full machine, and 94.2 % for
 # one on the pixels. With the same digits in `BBL_DATA`, this page obtains 88.2 % and 94.1 %, and

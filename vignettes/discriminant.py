@@ -19,13 +19,13 @@
 # estimate $P(y|x)$. They differ in their assumptions. This page states these assumptions and
 # simulates data for which they matter.
 #
-# | classifier | describes | takes for granted | log-odds of two groups |
+# | classifier | models | assumption | log-odds of two groups |
 # | --- | --- | --- | --- |
 # | naive Bayes | $P(x \mid y)$ | predictors independent within each group | sum over predictors |
 # | Boltzmann Bayes | $P(x \mid y)$ | only pairs of predictors interact within groups | sum over predictors and pairs |
 # | LDA on 0/1 columns | $P(x \mid y)$ | normal predictors, the same covariance in all groups | sum over predictors |
-# | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | that sum, fitted directly |
-# | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | that sum, fitted directly |
+# | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | the same sum, fitted directly |
+# | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | the same sum, fitted directly |
 #
 # The last column is the key difference. Three of the five methods can only weight predictors one at
 # a time. If two groups differ only in *how predictors are associated*, these methods cannot tell
@@ -117,7 +117,7 @@ def normal(model):
 
 def intervals(formula, **options):
     fit = bbl.bbl(formula, binned, testNull=False, **options)
-    # numbers go into the intervals that the model knows
+    # numbers are assigned to the model's intervals
     return fit.predict(grid, type="prob")["B"].to_numpy()
 
 
@@ -220,7 +220,7 @@ plt.show()
 # cross-validated weights.
 
 # %% [markdown]
-# ## Three worlds
+# ## Three scenarios
 #
 # Each scenario has two groups and six predictors with three levels each.
 #
@@ -242,7 +242,7 @@ def neighbours(strength):
     h = [np.zeros(L - 1) for _ in NAMES]
     J = {}
     for i in range(len(NAMES) - 1):
-        # of the Kronecker delta, less the terms of the reference level
+        # of the Kronecker delta, minus the terms of the reference level
         J[i, i + 1] = strength * (np.eye(L - 1) + 1)
         J[i + 1, i] = J[i, i + 1].T
         h[i] -= strength
@@ -256,16 +256,16 @@ def shifted(par, seed, size):
     return bbl.GroupParameters([h + rng.uniform(-size, size, L - 1) for h in par.h], par.J)
 
 
-WORLDS = {
+SCENARIOS = {
     "independent": [shifted(neighbours(0.0), seed, 0.6) for seed in (1, 2)],
     "same couplings": [shifted(neighbours(1.6), seed, 0.3) for seed in (3, 4)],
     "opposite couplings": [neighbours(0.9), neighbours(-0.9)],
 }
 
 
-def draw(world, n, seed):
-    """Return n rows of a world."""
-    return bbl.randomsamp(PREDICTORS, GROUPS, par=WORLDS[world], nsample=n, seed=seed)
+def draw(scenario, n, seed):
+    """Return n rows from a scenario."""
+    return bbl.randomsamp(PREDICTORS, GROUPS, par=SCENARIOS[scenario], nsample=n, seed=seed)
 
 
 example = draw("opposite couplings", 20_000, seed=1)
@@ -275,7 +275,7 @@ for group, part in example.groupby("y"):
     print(pd.crosstab(part["x1"], part["x2"], normalize="all").mul(100).round(1).to_string())
 
 # %% [markdown]
-# ## The contestants
+# ## The classifiers
 #
 # Each classifier is a function that takes training and test rows and returns probabilities of group
 # B. The true distributions, which are unknown in practice, give the upper limit.
@@ -283,7 +283,7 @@ for group, part in example.groupby("y"):
 
 # %%
 def dummies(data, pairs=False):
-    """Return a 0/1 column for each level but the first, and the products of those of two
+    """Return a 0/1 column for each level but the first, and the products of the columns of two
     predictors.
     """
     codes = data[NAMES].map("rst".index).to_numpy()
@@ -296,7 +296,7 @@ def dummies(data, pairs=False):
 
 
 def naive(train, test):
-    # where it knows less than the shares of the classes, it says so
+    # it warns where it predicts worse than the class proportions
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bbl.DataWarning)
         return bbl.bbl("y ~ .", train, method="naive", testNull=False).predict(test, type="prob")[
@@ -324,7 +324,7 @@ def logistic_pairs(train, test):
     return logistic(train, test, pairs=True)
 
 
-CONTESTANTS = {
+CLASSIFIERS = {
     "naive Bayes": naive,
     "LDA": lda,
     "logistic": logistic,
@@ -333,11 +333,11 @@ CONTESTANTS = {
 }
 
 
-def truth(world, test):
-    """Return the probabilities by the true distributions."""
+def truth(scenario, test):
+    """Return the probabilities under the true distributions."""
     states = np.indices((L,) * len(NAMES)).reshape(len(NAMES), -1).T
     log_p = []
-    for par in WORLDS[world]:
+    for par in SCENARIOS[scenario]:
         energy = np.zeros(len(states))
         for i, h in enumerate(par.h):
             energy += np.append(0, h)[states[:, i]]
@@ -350,7 +350,7 @@ def truth(world, test):
 
 
 # %% [markdown]
-# ## Four hundred rows
+# ## Results with 400 rows
 #
 # We compute two scores on 10,000 new rows, averaged over five training sets: the AUC measures
 # ranking, and the log-loss measures the quality of the probabilities (smaller is better; always
@@ -358,31 +358,34 @@ def truth(world, test):
 
 # %%
 rows = []
-for world in WORLDS:
-    test = draw(world, 10_000, seed=0)
+for scenario in SCENARIOS:
+    test = draw(scenario, 10_000, seed=0)
     is_b = test["y"] == "B"
     for seed in range(1, 6):
-        train = draw(world, 400, seed)
-        for name, contestant in CONTESTANTS.items():
-            p = contestant(train, test)
-            rows.append((world, name, roc_auc_score(is_b, p), log_loss(is_b, p)))
-    p = truth(world, test)
-    rows.append((world, "(true)", roc_auc_score(is_b, p), log_loss(is_b, p)))
-scores = pd.DataFrame(rows, columns=["world", "classifier", "AUC", "log-loss"])
+        train = draw(scenario, 400, seed)
+        for name, classify in CLASSIFIERS.items():
+            p = classify(train, test)
+            rows.append((scenario, name, roc_auc_score(is_b, p), log_loss(is_b, p)))
+    p = truth(scenario, test)
+    rows.append((scenario, "(true)", roc_auc_score(is_b, p), log_loss(is_b, p)))
+scores = pd.DataFrame(rows, columns=["scenario", "classifier", "AUC", "log-loss"])
 table = (
-    scores.groupby(["classifier", "world"], sort=False).mean().unstack(sort=False).swaplevel(axis=1)
+    scores.groupby(["classifier", "scenario"], sort=False)
+    .mean()
+    .unstack(sort=False)
+    .swaplevel(axis=1)
 )
-print(table[list(WORLDS)].round(3).to_string())
+print(table[list(SCENARIOS)].round(3).to_string())
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.4), layout="constrained", sharex=True, sharey=True)
 COLOURS = ["#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "0.6"]
-colours = dict(zip([*CONTESTANTS, "(true)"], COLOURS, strict=True))
-for ax, world in zip(axes, WORLDS, strict=True):
-    loss = table[world]["log-loss"]
+colours = dict(zip([*CLASSIFIERS, "(true)"], COLOURS, strict=True))
+for ax, scenario in zip(axes, SCENARIOS, strict=True):
+    loss = table[scenario]["log-loss"]
     ax.barh(loss.index, loss, color=[colours[name] for name in loss.index])
     ax.axvline(np.log(2), color="0.3", linestyle=":")
-    ax.set(title=world, xlabel="Log-loss")
+    ax.set(title=scenario, xlabel="Log-loss")
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].invert_yaxis()
 plt.show()
@@ -404,7 +407,7 @@ plt.show()
 # interactions.
 
 # %% [markdown]
-# ## How many rows does it take?
+# ## How many rows are needed?
 #
 # More rows do not correct a wrong assumption; a correct assumption reduces the number of rows
 # needed.
@@ -412,14 +415,14 @@ plt.show()
 # %%
 sizes = [50, 150, 400, 1200]
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained", sharex=True)
-for ax, world in zip(axes, WORLDS, strict=True):
-    test = draw(world, 4_000, seed=0)
+for ax, scenario in zip(axes, SCENARIOS, strict=True):
+    test = draw(scenario, 4_000, seed=0)
     is_b = test["y"] == "B"
-    for name, contestant in CONTESTANTS.items():
+    for name, classify in CLASSIFIERS.items():
         curve = [
             np.mean(
                 [
-                    log_loss(is_b, contestant(draw(world, n, 100 * n + seed), test))
+                    log_loss(is_b, classify(draw(scenario, n, 100 * n + seed), test))
                     for seed in range(2)
                 ]
             )
@@ -427,10 +430,15 @@ for ax, world in zip(axes, WORLDS, strict=True):
         ]
         ax.plot(sizes, curve, "o-", markersize=4, color=colours[name], label=name)
     ax.axhline(
-        log_loss(is_b, truth(world, test)), color=colours["(true)"], linestyle="--", label="(true)"
+        log_loss(is_b, truth(scenario, test)),
+        color=colours["(true)"],
+        linestyle="--",
+        label="(true)",
     )
     ax.axhline(np.log(2), color="0.3", linestyle=":")
-    ax.set(xscale="log", title=world, xlabel="Training rows", ylabel="Log-loss", ylim=(None, 1.0))
+    ax.set(
+        xscale="log", title=scenario, xlabel="Training rows", ylabel="Log-loss", ylim=(None, 1.0)
+    )
     ax.set_xticks(sizes, sizes, fontsize="small")
     ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)
@@ -438,7 +446,7 @@ axes[0].legend(frameon=False, fontsize="small")
 plt.show()
 
 # %% [markdown]
-# ## What the model says besides
+# ## The distribution of each group
 #
 # Logistic regression with pairs predicts as well as Boltzmann Bayes in the last scenario, but it
 # only estimates *differences* between groups. `bbl` estimates the distribution of each group. With
@@ -454,7 +462,7 @@ plt.show()
 print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 
 # %% [markdown]
-# ## Which one to take
+# ## Which method to use
 #
 # * Few rows, many predictors, an exploratory analysis: naive Bayes; do not trust its probabilities
 #   if predictors are associated.

@@ -35,7 +35,7 @@ import bbl
 pd.options.display.width = 120
 
 # %% [markdown]
-# ## A file
+# ## The data file
 #
 # The passengers' class, sex and survival are real Titanic data. Ages in years, fares, ports and
 # dates are simulated for this page, so they carry no information about the ship.
@@ -63,7 +63,7 @@ people.to_csv(folder / "people.csv", index=False)
 print((folder / "people.csv").read_text()[:430])
 
 # %% [markdown]
-# ## Read
+# ## Read the file
 #
 # Only you know which strings stand for missing values, and which columns are dates or codes. The
 # ticket `000042` is not a number, so read it as text. First check how `read_csv` parsed the file.
@@ -92,7 +92,7 @@ except bbl.BBLError as error:
 table = table.drop(columns=["booked", "ticket"])
 
 # %% [markdown]
-# ## Put test rows aside
+# ## Hold out test rows
 #
 # From here on, everything, including the cut points, is chosen from the training rows only. Using
 # the responses of the test rows would make the evaluation too optimistic.
@@ -103,7 +103,7 @@ train = table[~test]
 held_out = table[test]
 
 # %% [markdown]
-# ## Numbers to intervals, rare levels to one
+# ## Bin numbers and merge rare levels
 #
 # `bin` cuts at quantiles (the default), into equal widths, or, with `"mdl"`, where a cut reduces
 # the description length of the response (Fayyad and Irani 1993). `lump` merges levels that occur
@@ -176,7 +176,7 @@ ax = found.plot("calibration")
 plt.show()
 
 # %% [markdown]
-# ## What matters, and why this row
+# ## Importance of predictors, and explanation of a prediction
 #
 # The importance of a predictor is the increase in loss when it is unknown. The simulated columns
 # should have an importance near zero.
@@ -190,7 +190,7 @@ ax = fit.explain(held_out.head(1)).plot()
 plt.show()
 
 # %% [markdown]
-# ## Decide
+# ## Make decisions
 #
 # A historian searches family archives for survivors. A fruitless search costs one day; missing a
 # survivor costs four. `costs` is `{true: {predicted: cost}}`, and each row is assigned to the class
@@ -203,10 +203,10 @@ decided = fit.evaluate(held_out, costs=costs)
 print(decided.confusion, "\n")
 print(decided.scores.loc[["accuracy", "cost"]].round(3), "\n")
 plain = (found.confusion.loc["Yes", "No"] * 4 + found.confusion.loc["No", "Yes"]) / len(held_out)
-print(f"Cost of a row if the likelier group is taken: {plain:.3f}")
+print(f"Cost per row when predicting the more probable class: {plain:.3f}")
 
 # %% [markdown]
-# ## Keep, and tell others
+# ## Save and report
 #
 # A model file includes the intervals, and loading it does not execute code. The report is a single
 # HTML page with the summary, evaluation and figures, which opens in any browser.

@@ -108,7 +108,7 @@ right = cv.predict(code, type="class").astype(str) == code["aa"]
 print(f"codons translated correctly: {right.sum()} of {len(code)} (paper: all)")
 
 # %% [markdown]
-# ## What the exact partition function changes
+# ## Effect of the exact partition function
 #
 # In the table above the score *falls* for small penalties. This is not overfitting but the effect
 # of the approximation of $\ln Z$ in eq. (31), which counts each interaction twice, with a different
@@ -132,7 +132,7 @@ exact.plot(ax=axes[1]).set_title("exact ln Z")
 plt.show()
 
 # %% [markdown]
-# ## What do the interactions add?
+# ## What do interactions contribute?
 #
 # Naive Bayes multiplies the frequencies of the three bases. This is correct for amino acids whose
 # codons form a block, such as the four codons `gg.` of glycine, but not for others: serine has

@@ -81,7 +81,7 @@ print(table_1.round(4).to_string(index=False))
 # predictors*; for 200,000 predictors, time, memory and errors were measured once:
 # `benchmarks/results/shooter_large.md`.
 #
-# ## Data with interactions of three
+# ## Data with three-way interactions
 #
 # Instead of the paper's 116 transcription factors (TF), we simulate 24 features in six groups of
 # four, each with one three-way and one two-way interaction, sampled exactly. To use your own table
@@ -144,7 +144,7 @@ fits = {
 }
 
 # %% [markdown]
-# ## Table 2 and Figures 1 to 3: known interactions among the first
+# ## Table 2 and Figures 1 to 3: known interactions among the top pairs
 #
 # `n_universe=` gives the paper's expected number, based on the proportion of known pairs in a
 # larger universe. The paper's Bayesian network (BN) comes from other software; here it is the

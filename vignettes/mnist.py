@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Handwritten digits: many predictors, and pictures of what was learnt
+# # Handwritten digits: models with many predictors
 #
 # This page follows section 3.5 of Woo & Wang (2022, doi:10.18637/jss.v101.i05): black-and-white
 # images of digits, up to 784 predictors and about 230,000 couplings per group, fitted by mean field
@@ -53,7 +53,7 @@ axes = plot_configurations(digits.iloc[:10, 1:], titles=digits["y"].iloc[:10].to
 plt.show()
 
 # %% [markdown]
-# ## How much interaction? (Figure 6)
+# ## Choosing the coupling weight (Figure 6)
 #
 # `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000
 # images and some 600 pixels the sample covariance alone is far too noisy; at 0 there are no
@@ -139,9 +139,9 @@ def error_rate(fit):
     return 100 * np.mean(fit.predict(everything_test, type="class") != everything_test["y"])
 
 
-# Naive Bayes takes neighbouring pixels for independent, and mean field couples too many: both are
-# far too certain of a row, and warnings say so, as the shares of the digits have the smaller
-# log-loss. The predicted digits count here.
+# Naive Bayes treats neighbouring pixels as independent, and mean field couples too many: both are
+# overconfident and issue warnings, because their log-loss is above that of the class proportions.
+# Only the predicted digits matter here.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", bbl.DataWarning)
     naive = float(error_rate(bbl.bbl("y ~ .", full, method="naive", testNull=False)))
@@ -188,7 +188,7 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # 8.5 % is thus the error at the best $\epsilon$ for the full data, whereas the 0.05 next to it in
 # the paper's table is the best value for the subsample.
 #
-# ## What a digit looks like to the model (Figure 7)
+# ## The most probable digits (Figure 7)
 #
 # `mcSample` finds the most probable image under the model of each digit. First we use the model
 # fitted to the subsample, as in the paper:
@@ -196,7 +196,7 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 
 # %%
 def show_digits(fit):
-    """Draw the most likely image of each digit."""
+    """Draw the most probable image of each digit."""
     found = bbl.mcSample(fit, nsteps=200, seed=1, verbose=0)
     positions = [int(name[1:]) - 1 for name in found.xmax.index]
     plot_configurations(

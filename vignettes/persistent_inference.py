@@ -56,7 +56,7 @@ node_weights = node_weights / node_weights.sum()
 
 
 def log_scale_density(u):
-    """Log density of the logarithm of a half-Cauchy number, up to a constant."""
+    """Log density of the logarithm of a half-Cauchy variable, up to a constant."""
     w = u - np.log(GLOBAL_SCALE)
     return w - np.logaddexp(0, 2 * w)
 
@@ -191,7 +191,7 @@ class Ising:
         return to_simplex(self.layout, fit.estimate.parameters.theta[0])[self.layout.m :]
 
     def scores(self, found):
-        """The rms error of couplings, and the share of edges among as many strongest pairs."""
+        """The rms error of couplings, and the proportion of edges among equally many top pairs."""
         edges = self.truth != 0
         strongest = np.argsort(-np.abs(found), kind="stable")[: edges.sum()]
         return np.sqrt(np.mean((found - self.truth) ** 2)), edges[strongest].mean()

@@ -70,7 +70,7 @@ print(exact.posterior.summary().drop(columns=["mcse", "ess_tail"]).round(3).to_s
 
 # %%
 def couplings(fit, group="Yes"):
-    """Return the couplings of a group: estimate and limits."""
+    """Return the couplings of a group, with confidence limits."""
     try:
         table = fit.inference().table()
     except bbl.errors.OptionError:  # mean field has no intervals
@@ -88,17 +88,17 @@ widths = {
 print(pd.DataFrame(widths).round(2).to_string())
 
 # %%
-fig, ax = plt.subplots(figsize=(7, 4.6), layout="constrained")
+fig, ax = plt.subplots(figsize=(7.6, 5.4), layout="constrained")
 at = np.arange(len(tables))
 for k, (name, shift) in enumerate(zip(fits, np.linspace(-0.33, 0.33, len(fits)), strict=True)):
     own = tables[name]
     ax.hlines(at + shift, own["lower"], own["upper"], color=f"C{k}", linewidth=1.5)
-    ax.plot(own["estimate"], at + shift, "o", color=f"C{k}", markersize=4, label=name)
+    ax.plot(own["estimate"], at + shift, "o", color=f"C{k}", markersize=5, label=name)
 ax.set_yticks(at, tables.index)
 ax.invert_yaxis()
 ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
 ax.set_xlabel("Coupling among survivors, with 95 % interval")
-ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]

@@ -74,7 +74,7 @@ alignment = bbl.readFasta(simulated if is_simulated else own)
 print(alignment.shape, "sequences and sites;", "simulated" if is_simulated else own.name)
 
 # %% [markdown]
-# ## How many independent sequences are there?
+# ## Effective number of sequences
 #
 # Each sequence is weighted by 1 / (number of sequences that agree with it at more than 80 % of the
 # sites). The sum of the weights is the effective number of sequences, which here is much closer to
@@ -82,7 +82,7 @@ print(alignment.shape, "sequences and sites;", "simulated" if is_simulated else 
 
 # %%
 weights = bbl.effective_weights(alignment, identity=0.8)
-print(f"{len(alignment)} sequences count as {weights.sum():.0f}")
+print(f"{len(alignment)} sequences, effective number {weights.sum():.0f}")
 fig, ax = plt.subplots(figsize=(5.6, 3.0), layout="constrained")
 ax.hist(1.0 / weights, bins=30, color="0.45")
 ax.set(xlabel="Number of similar sequences (itself included)", ylabel="Sequences")
@@ -174,7 +174,7 @@ fig.colorbar(image, label="Strength (APC)")
 plt.show()
 
 # %% [markdown]
-# ## Are the model's sequences like those of the family?
+# ## Does the model reproduce the family's statistics?
 #
 # We draw sequences from the model by Gibbs sampling and compare their statistics with the weighted
 # statistics of the alignment: the frequency of each letter at each site, and the covariance of each
@@ -190,7 +190,7 @@ print(f"{len(draws):,} sequences from the model, such as {''.join(draws.iloc[-1]
 
 
 def statistics(rows, row_weights):
-    """Return shares (D,) of letters at sites, and covariances (pairs) of letters at different
+    """Return frequencies (D,) of letters at sites, and covariances (pairs) of letters at different
     sites.
     """
     indicators = np.hstack(

@@ -126,7 +126,7 @@ except bbl.errors.LevelError as error:
     print(error)
 
 # %% [markdown]
-# ## The same data give the same numbers, counted or row by row
+# ## Counts and raw rows give the same results
 #
 # In R, a weighted table and the corresponding raw rows give different predictions, because $\ln Z$
 # is summed over rows without their weights. For a first-class man, with the formula `.^2` and
@@ -148,7 +148,7 @@ print(table.round(4))
 first = titanic.query("Class == '1st' and Sex == 'Male' and Age == 'Adult'").set_index("Survived")[
     "Freq"
 ]
-print(f"share of them who survived: {first['Yes'] / first.sum():.4f}")
+print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 
 # %% [markdown]
 # R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. Hence the default
@@ -255,7 +255,7 @@ print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0
 # counts predictors from 0. If you need the same rows, the page on binding sites implements R's
 # `sample` in Python.
 #
-# ## And beyond
+# ## More features
 #
 # * `lambda_="cv"` or `eps="cv"` chooses the penalty during the fit.
 # * `fit.save("model.bbl")` and `bbl.load("model.bbl")` save and load a model; loading does not

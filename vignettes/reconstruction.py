@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Masked pixels: models of rows without a response
+# # Reconstructing masked pixels: models without a response
 #
 # A formula without a response fits one Boltzmann machine to all rows. Here we mask pixels of digits
 # and reconstruct them from the others, with three models: independent pixels, all pairs of pixels,
@@ -135,7 +135,7 @@ figure.tight_layout(pad=0.4)
 plt.show()
 
 # %% [markdown]
-# ## The lower half unknown
+# ## The lower half masked
 #
 # Masked pixels are reconstructed jointly: given the upper half, the pixels of the lower half follow
 # a Boltzmann machine of their own, whose probabilities are estimated by Gibbs sampling.

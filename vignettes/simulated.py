@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Simulated data: are the true parameters found again?
+# # Simulated data: recovering the true parameters
 #
 # This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It starts with one
 # group, large enough for pseudo-likelihood to recover every parameter (figure 4), and continues

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Which couplings are there? A spin glass and a protein
+# # Finding sparse couplings: a spin glass and a protein
 #
 # Most correlated variables are not coupled directly but correlated through others. This page
 # simulates data with few, known couplings and recovers them in two ways: by penalised
@@ -121,7 +121,7 @@ print(ranking.groupby(parts, observed=False)["true"].agg(["size", "sum"]))
 table = posterior.inference().table().query("term == 'J'")
 inside = (4 * truth >= table["lower"]) & (4 * truth <= table["upper"])
 print(
-    f"95% intervals with the truth: all pairs {inside.mean():.1%}, coupled pairs "
+    f"coverage of 95% intervals: all pairs {inside.mean():.1%}, coupled pairs "
     f"{inside[truth != 0].mean():.1%}"
 )
 
@@ -138,7 +138,7 @@ kinds = 8
 touching = 48
 steps = rng.normal(size=(beads, 3))
 place = np.cumsum(steps / np.linalg.norm(steps, axis=1, keepdims=True), axis=0)
-for _ in range(300):  # towards the middle, at a distance of each other
+for _ in range(300):  # towards the centre, at a distance from each other
     away = place[:, None] - place[None]
     apart = np.linalg.norm(away, axis=2) + np.eye(beads)
     push = (away / apart[..., None] ** 4).sum(axis=1)

@@ -150,7 +150,7 @@ plt.show()
 # has an error of 1.16 % (as has scikit-learn's L1 logistic regression), and orders 2 and 3 have
 # 0.47 %, at penalties chosen on held-out training images: see `benchmarks/results/shooter.md`.
 #
-# ## What it cannot find
+# ## Limitations
 #
 # The parity of two predictors without main effects cannot be detected at first order. It is found
 # only if the penalty is small enough for one of the two to be selected by chance, along with many

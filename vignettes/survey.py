@@ -35,7 +35,7 @@ import bbl
 pd.options.display.width = 120
 
 # %% [markdown]
-# ## A file
+# ## The data file
 #
 # The data are simulated, so the truth is known: tenants are more likely to move, in some places
 # more than in others; satisfied and older people are less likely to; and loneliness matters only
@@ -54,7 +54,7 @@ regions = {
 }
 # of each sampling point
 region = np.repeat(list(regions), [points for points, _ in regions.values()])
-asked = 15  # people at each of them
+asked = 15  # respondents at each of them
 point = np.repeat(np.arange(len(region)), asked)
 n = len(point)
 scale = ["Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree"]
@@ -66,7 +66,7 @@ def yes(log_odds):
 
 
 def of_point(spread):
-    """Draw what people of a sampling point share."""
+    """Draw the random effects of sampling points."""
     return rng.normal(0, spread, len(region))[point]
 
 
@@ -79,7 +79,7 @@ of_rent = 1.2 + of_point(0.9)
 
 
 def log_odds(rent):
-    """Return the log odds of moving of all people, if they rent or not."""
+    """Return everyone's log-odds of moving, as tenants or as owners."""
     return -1.4 + place + of_rent * rent - 0.9 * content + 0.8 * (age < 35) + 1.2 * (lonely & ~rent)
 
 
@@ -87,7 +87,7 @@ people = pd.DataFrame(
     {
         "id": np.arange(100_000, 100_000 + n),
         "region": region[point],
-        "point": point % 40,  # numbers start anew in each region
+        "point": point % 40,  # numbering restarts in each region
         "weight": [regions[name][1] for name in region[point]] * rng.lognormal(0, 0.3, n),
         "Q1. How old are you?": age,
         "Q7. Do you own or rent your home?": np.where(rent, "Rent", "Own"),
@@ -113,7 +113,7 @@ people.to_csv(folder / "survey.csv", index=False)
 print((folder / "survey.csv").read_text()[:620])
 
 # %% [markdown]
-# ## Read
+# ## Read the file
 #
 # List the strings that stand for missing values; `read_csv` already recognises `""` and `NA`. The
 # full questions are too long as names in a formula, so we give the columns short names and keep the
@@ -128,7 +128,7 @@ table = table.rename(columns=short).rename(
 print(table.isna().sum().to_string())
 
 # %% [markdown]
-# ## Items
+# ## Build a scale from items
 #
 # Four statements form one scale; one of them is reverse-coded. We average the answered items and
 # cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains equally many
@@ -259,13 +259,13 @@ print(f"{100 * np.average(chances[0] - chances[1], weights=people['weight']):.1f
 # %%
 alone = single.avg_comparisons("home").frame.query("group == 'Yes'").iloc[0]
 print(
-    f"as if rows were drawn one by one: {100 * alone['conf_low']:.1f} to "
+    f"ignoring the sampling points: {100 * alone['conf_low']:.1f} to "
     f"{100 * alone['conf_high']:.1f} points"
 )
-print(f"by sampling points: {low:.1f} to {high:.1f} points")
+print(f"with sampling points: {low:.1f} to {high:.1f} points")
 
 # %% [markdown]
-# ## Keep, and tell others
+# ## Save and report
 #
 # The report is a single page with the summary, tests and effects. A model saved with its data can
 # compute the same effects later, also on the command line:

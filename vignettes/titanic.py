@@ -445,7 +445,7 @@ nan = np.nan
 beside(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.7711043], here=ours)
 
 # %% [markdown]
-# ### The most likely people of each group
+# ### The most probable configuration of each group
 #
 # $P(x|y)$ can be sampled. `mcSample` runs Gibbs chains and reports the configuration of highest
 # energy, that is, of highest probability, in each group.

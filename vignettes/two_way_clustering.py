@@ -75,7 +75,7 @@ truth = (user_kind[fit.row_groups.index], film_kind[fit.column_groups.index])
 print(fit.rand_index(truth).round(3))
 
 # %% [markdown]
-# ## The picture
+# ## The blocks
 #
 # The table is shown in its new order; missing cells are grey. With so many missing cells, the block
 # means are easier to read.
@@ -118,7 +118,7 @@ print(fit.assign(new))
 print(fit.predict(pd.concat([new, wanted], ignore_index=True)).tail(5).round(2).to_list())
 
 # %% [markdown]
-# ## A small table, as ratings
+# ## Small tables of ratings
 #
 # `method="genetic"` models ratings as rounded and truncated to their scale. It also estimates the
 # number of groups, in tables of about ten rows and columns. Here it is applied to the complete
@@ -131,7 +131,7 @@ print(best)
 print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 
 # %% [markdown]
-# ## Rated or not
+# ## Which films were rated
 #
 # Which films a user has rated is informative too. `method="mcmc"` samples the posterior of the
 # groups of users and films from this information alone: each group of users has a ranking of the

@@ -333,9 +333,10 @@ released += [
 beside(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
-# Figure 2 shows the same numbers. Among those who died, men are over-represented (top, *Male*), but
-# third-class men less so than the main effects of sex and class suggest (left map). Among the
-# survivors, boys are more frequent than expected (right map, *Child* with *Male*).
+# Figure 2 shows the same numbers. Fields are conditional on the reference levels: among first-class
+# adults who died, men are over-represented (top, *Male*). Third-class men are less so than the main
+# effects of sex and class suggest (left map). Among the survivors, boys are more frequent than
+# expected (right map, *Child* with *Male*).
 
 # %%
 bfit.plot()

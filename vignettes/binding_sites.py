@@ -107,7 +107,7 @@ class RRandom:
 
 def with_controls(sites, rng):
     """Return the sites and a copy with three random mutations each, in random order; the index
-    tells where each was.
+    gives the original position of each.
     """
     control = sites.to_numpy().copy()
     for row in control:

@@ -44,7 +44,7 @@ import bbl
 pd.options.display.width = 120
 
 
-def beside(rows, digits=7, **columns):
+def compare(rows, digits=7, **columns):
     """Print the numbers of the paper and of R next to ours."""
     print(
         pd.DataFrame(columns, index=rows)
@@ -192,7 +192,7 @@ interacting = "Class * Sex + Sex * Age"
 gfit2 = logistic(interacting, train[train["Freq"] > 0])
 p_alive = gfit2.predict(pd.DataFrame(formulaic.model_matrix(interacting, test)))
 ours = [accuracy(np.where(p_alive > 0.5, "Yes", "No")), auc(p_alive)]
-beside(["glm accuracy", "glm AUC"], 4, paper=[np.nan, 0.7699], R=[0.7718182, 0.7698911], here=ours)
+compare(["glm accuracy", "glm AUC"], 4, paper=[np.nan, 0.7699], R=[0.7718182, 0.7698911], here=ours)
 
 # %% [markdown]
 # ### Penalised logistic regression (Figure 1)
@@ -260,7 +260,7 @@ paper = [0.4451514, 0.6891838, 0.7058579, 1.078173, -0.3651582]  # not survived
 paper += [-0.4112553, -0.9072555, -0.9584859, -1.238999, 0.5145496]  # survived
 released = [0.4453027, 0.6893738, 0.7062034, 1.0781901, -0.3647851]
 released += [-0.4114330, -0.9075005, -0.9584320, -1.2390130, 0.5148763]
-beside(names, paper=paper, R=released, here=ours["difference"].to_numpy())
+compare(names, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
 # The printed `dh` is the group's field minus the field of the pooled data. The first number has the
@@ -330,7 +330,7 @@ released += [
     -0.3073286,
     1.1656078,
 ]
-beside(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
+compare(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
 # Figure 2 shows the same numbers. Fields are conditional on the reference levels: among first-class
@@ -355,7 +355,7 @@ plt.show()
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
 exact = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="exact")
 boy_third = titanic.index[2]
-beside(
+compare(
     ["P(No), third-class boy", "AUC", "accuracy"],
     paper=[0.8155651, 0.7707, np.nan],
     R=[0.8092692, 0.7707230, 0.79],
@@ -406,7 +406,7 @@ paper += [0.7260199, 0.7092299, 0.7333824, 0.7376235, 0.6840430, 0.7229799, 0.68
 released = [0.7184460, 0.7162328, 0.7275954, 0.7289819, 0.7280662, 0.7303795, 0.7257752, 0.7369487]
 released += [0.7271394, 0.7279105, 0.7336048, 0.7169557, 0.7153134, 0.7227723, 0.6734404, 0.6509710]
 print(cv)
-beside([f"{x:.3g}" for x in grid], 4, paper=paper, R=released, here=cv.cvframe["AUC"].to_numpy())
+compare([f"{x:.3g}" for x in grid], 4, paper=paper, R=released, here=cv.cvframe["AUC"].to_numpy())
 
 # %%
 cv.plot()
@@ -443,7 +443,7 @@ for penalty in (0.001584893, 0.0002511886):
     rows += [f"accuracy at lambda = {penalty:.3g}", f"AUC at lambda = {penalty:.3g}"]
     ours += [accuracy(model.predict(test, type="class")), auc(model.predict(test)["Yes"])]
 nan = np.nan
-beside(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.7711043], here=ours)
+compare(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.7711043], here=ours)
 
 # %% [markdown]
 # ### The most probable configuration of each group

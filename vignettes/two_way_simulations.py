@@ -328,17 +328,17 @@ print(perfect.round(1))
 # visited, so more missing cells mean less work per iteration, but more iterations.
 
 # %%
-shares = [*range(0, 90, 10), 85, 90]
+missing = [*range(0, 90, 10), 85, 90]
 seconds = []
 rng = np.random.default_rng(1)
-for percent in shares:
+for percent in missing:
     tables = [simulate_table(percent, True, rng)[0] for _ in range(15)]
     began = time.process_time()
     for table in tables:
         bbl.bicluster(None, table, (5, 5), n_init=1, n_jobs=1, verbose=0)
     seconds.append((time.process_time() - began) / len(tables))
 figure, ax = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
-ax.plot(shares, 1000 * np.array(seconds), marker="o", color="#0072B2")
+ax.plot(missing, 1000 * np.array(seconds), marker="o", color="#0072B2")
 ax.set(xlabel="Missing cells (%)", ylabel="Milliseconds per table", ylim=(0, None))
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

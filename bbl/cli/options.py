@@ -168,8 +168,8 @@ def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
         choices=PREDICTIONS,
         default="prob",
         help=(
-            "prob: a probability per group, and the likeliest group (default); link: log-odds; "
-            "class: the group alone"
+            "prob: a probability per group, and the most probable group (default); link: log-odds; "
+            "class: the group only"
         ),
     )
     _add_unseen_option(group)
@@ -482,8 +482,8 @@ def _make_explain_parser() -> argparse.ArgumentParser:
         "--of",
         nargs=2,
         metavar=("GROUP", "AGAINST"),
-        help="log-odds of a group against another. Default: of two groups the second against the "
-        "first, of more the likeliest of each row against the next",
+        help="log-odds of a group against another. By default, the second of two groups against "
+        "the first; of three or more, each row's most probable group against the next",
     )
     group.add_argument(
         "--plot", type=Path, metavar="FILE", help="write the figure of one row to it"

@@ -1,4 +1,4 @@
-"""Printed forms, in R's layout, of calls, fits, cross-validations and modes (the likeliest
+"""Printed forms, in R's layout, of calls, fits, cross-validations and modes (the most probable
 configurations).
 
 *Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets,

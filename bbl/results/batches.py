@@ -35,7 +35,7 @@ def prediction_frame(
     """Return predictions from class scores (n, K): a column for each group and ``yhat``, or
     ``yhat`` for type "class".
 
-    ``yhat`` is the most likely group or, with `costs` (K, K; observed by predicted), the group of
+    ``yhat`` is the most probable group or, with `costs` (K, K; observed by predicted), the group of
     least expected cost; it is missing where scores are nan. The other columns are, by `type`,
     probabilities or links: for each group its score less the log-sum-exp of the other scores.
     """

@@ -183,7 +183,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
             Log-odds of the first group against the second. By default, of two groups the second
-            against the first, and of three or more the most likely group of a row against the next
+            against the first, and of three or more a row's most probable group against the next
             likely.
         unseen, priors
             As in `predict`.

@@ -239,7 +239,7 @@ def explain_rows(
     cells (n, m).
 
     `of` is a pair (group, reference); None for the second of two groups against the first, or for
-    the likeliest of more groups against the next likely, row by row. `index` labels the rows;
+    the most probable of three or more groups against the next, row by row. `index` labels the rows;
     `verdict` as in `Explanation`.
     """
     n, K = scores.shape
@@ -319,7 +319,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (most likely groups (n,), second most likely groups (n,)) from class scores (n, K), K
+    """Return (most probable (n,), second most probable groups (n,)) from class scores (n, K), K
     > 2.
     """
     likeliest = first_largest(scores)

@@ -77,7 +77,7 @@ class PredictionsMixin(ClassifierBase):
             `predict_batches`.
         type : {"link", "prob", "class"}, default "link"
             ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the class scores; the probabilities of eq.
-            (28); or the most likely group alone.
+            (28); or the most probable group only.
         unseen : {"raise", "ignore"}, default "raise"
             Whether an unknown level is an error, or its predictor is summed out in that row.
         priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
@@ -87,8 +87,8 @@ class PredictionsMixin(ClassifierBase):
             groups that are text need names.
         costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
             Cost of predicting a group (column) where another (row) is true; ``yhat`` is then the
-            group of least expected cost, not the most likely one. In ``{true: {predicted: cost}}``
-            absent entries are 0.
+            group of least expected cost instead of the most probable one. In
+            ``{true: {predicted: cost}}`` absent entries are 0.
 
         Returns
         -------

@@ -241,7 +241,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         return self.result_._new_scores(self._read_features(X, reset=False), self.unseen)
 
     def predict(self, X) -> np.ndarray:
-        """Return the most likely class of each row, shape (n,).
+        """Return the most probable class of each row, shape (n,).
 
         Parameters
         ----------

@@ -455,7 +455,7 @@ def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
 def filled_frame(
     labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool
 ) -> pd.DataFrame:
-    """Return the rows with their missing cells filled in: probabilities of levels, or the likeliest
+    """Return the rows with missing cells filled in: probabilities of levels, or the most probable
     levels if `best`.
 
     `table` has the probabilities (n, L_i) of the levels of each predictor; those of a known cell

@@ -365,7 +365,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         newdata, unseen, priors, costs
             As in `ClassifierResults.predict`; a level that is ignored counts as a missing value.
         type : {"prob", "class", "link"}, default "prob"
-            Probabilities of the classes, the most likely class, or the log-odds of each class.
+            Probabilities of the classes, the most probable class, or the log-odds of each class.
 
         Returns
         -------

@@ -199,7 +199,14 @@ TRIALS = {
 }
 STORED: dict[str, str] = {}
 # what errors say of it
-ABSENCE = ("no attribute", "no argument", "is not an option", "is unknown", "must be")
+ABSENCE = (
+    "no attribute",
+    "no argument",
+    "is not an option",
+    "is unknown",
+    "must be",
+    "is for a single",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

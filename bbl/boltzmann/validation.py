@@ -74,7 +74,8 @@ def validate(
     check_annealing(spec.log_z, fitted_layout, n_models, spec.workers)
     n_parallel = min(spec.workers, nfold)
     guard_memory(data.sample, fitted_layout, data.K, spec.engine, values, n_parallel, folds=nfold)
-    fit = partial(_fit_fold, data, spec, values)
+    # without the table that the rows come from: the job is sent to other processes
+    fit = partial(_fit_fold, data.with_sample(data.sample), spec, values)
     fold_tasks = list(  # last arguments of `_fit_fold`
         zip(
             spec.rng.spawn(nfold),

@@ -453,7 +453,7 @@ def refuse_identifier(
         remedy = _numbers_remedy(name, in_batches)
     elif not in_batches:
         remedy = Hint(
-            "Group its values (bbl.lump); if each value is a level, make it a category, "
+            "Group its values; if each value is a level, make it a category, "
             f'data[{name!r}].astype("category").',
             command_line="Group its rare values (--lump).",
         )

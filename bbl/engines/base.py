@@ -340,9 +340,9 @@ class Engine:
             )
             reasons |= dict.fromkeys(need_density, only_conditional)
             reasons["missing_marginal"] = (
-                f"{method} does not model the predictors, so missing values cannot be summed out"
+                f"{method} does not model the predictors, so missing values cannot be averaged over"
             )
-            reasons["importance"] = "missing or unseen values cannot be summed out"
+            reasons["importance"] = "missing or unseen values cannot be averaged over"
         if cls.chooses or cls.posterior:
             why_not = (
                 "chooses its terms itself"

@@ -413,7 +413,7 @@ COLUMNS = {
         lambda: fit(data=DATA.assign(y=pd.Categorical(DATA["y"])), xlevels={"y": ["s", "t"]}),
     ),
     "rare levels": case(
-        "Group the rare levels, or leave the predictor out",
+        "Group the rare levels, or leave the column out",
         lambda: fit("y ~ a + q", RARE, method="naive"),
         lambda: fit("y ~ a + q", bbl.lump(RARE, columns=["q"], min_count=3), method="naive"),
         lambda: fit("y ~ a", RARE, method="naive"),

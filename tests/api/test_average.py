@@ -292,13 +292,20 @@ def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, 
 
 
 @pytest.mark.long
-def test_many_rows_are_predicted_about_as_well_as_few(auto, data, monkeypatch):
+def test_many_rows_are_predicted_about_as_well_as_few(data, monkeypatch):
+    rows = make_frame(1000)
+    new = make_frame(2000, seed=5)
+
+    def loss(seed=None):
+        fit = bbl.bbl("y ~ .^2", rows, method="auto", seed=seed, verbose=0)
+        return fit.evaluate(new).scores.loc["log-loss", "estimate"]
+
+    expected = loss()
     few_are_many(monkeypatch)
+    # one set of 30 rows is validated, so that a single choice of settings varies much
+    assert np.mean([loss(seed) for seed in range(3)]) < expected + 0.05
     counted = data.value_counts(sort=False).rename("n").reset_index()
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
-    new = make_frame(2000, seed=5)
-    losses = [own.evaluate(new).scores.loc["log-loss", "estimate"] for own in (fit, auto)]
-    assert losses[0] < losses[1] + 0.05 and losses[0] < np.log(2)
     weighed = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
     pd.testing.assert_frame_equal(fit.tuning, weighed.tuning)
     unknown = data.copy()

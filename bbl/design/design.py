@@ -1,11 +1,5 @@
 """`Design`: formula, response and predictors of a fit with their levels; encodes training data and
 new data alike.
-
-A `Frame` is a table. A `Factor` has the name, the `levels` and their `kinds` of a column;
-``encode(column)`` returns the codes (n,) of a `Column`, numbers of levels, and a mask of unknown
-levels or None; with `skip_missing`, missing values have the code 0 and are not in the mask.
-``column.missing()`` is a mask (n,) of missing values or None. A `Sample` has encoded rows. *Groups*
-are the K levels of the response.
 """
 
 from __future__ import annotations

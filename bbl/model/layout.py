@@ -1,11 +1,4 @@
-"""Layout: where each table of fields h and couplings J lies in the flat parameter vector of a
-group.
-
-A *term* is a set of k >= 2 interacting predictors, k its *order*; its *table* holds a coupling for
-each combination of their non-reference levels (codes 1, 2, ...; code 0 is the reference level). D
-counts the non-reference levels of all predictors, which are the columns of the indicator matrix of
-the rows.
-"""
+"""Layout: the positions of fields and couplings in the flat parameter vector of a group."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """`Rows`, the interface of encoded samples in memory, in a file or on a cluster, and `Sample`, the
 one in memory.
-
-A *code* is the number of a level. A *state* is a row of codes, one for each of m predictors.
-Predictor i has L_i levels, the response K groups.
 """
 
 from __future__ import annotations

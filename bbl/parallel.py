@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +39,7 @@ __all__ = [
     "stop_flag",
 ]
 
+SHOWS_BARS: ContextVar[bool] = ContextVar("SHOWS_BARS", default=True)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -289,11 +291,12 @@ def progress_bar(total: int | None, title: str, verbose: int):
     note="")``.
 
     `total` is the number of steps, None if unknown; `share` is the share of a step that was done
-    since the last call, `note` a text behind the bar.
+    since the last call, `note` a text behind the bar. Bars within a hidden bar are hidden too.
     """
     from tqdm import tqdm
 
-    is_shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
+    is_asked_for = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
+    is_shown = is_asked_for and SHOWS_BARS.get()
     # disable=None: no bar if stderr is no terminal; delay: no bar in the first second
     # steps advance by shares, and are shown as whole numbers
     counts = "{n:.0f}" if total is None else "{percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f}"
@@ -305,7 +308,11 @@ def progress_bar(total: int | None, title: str, verbose: int):
         leave=False,
         bar_format=f"{{desc}}: {counts} [{{elapsed}}{{postfix}}]",
     ) as bar:
-        yield _Steps(bar)
+        token = SHOWS_BARS.set(is_shown)
+        try:
+            yield _Steps(bar)
+        finally:
+            SHOWS_BARS.reset(token)
 
 
 @functools.cache

@@ -306,8 +306,8 @@ BROWSER = next(
 
 
 MEASURE = """<iframe width="{width}" height="2000" style="border:0" srcdoc="{page}"
-onload="const d = this.contentDocument.documentElement, w = this.contentWindow; document.title += "
-"['/', {width},
+onload="const d = this.contentDocument.documentElement, w = this.contentWindow; document.title +=
+['/', {width},
 d.scrollWidth, d.clientWidth,
 w.performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length].join(' ')">
 </iframe>"""  # noqa: E501

@@ -383,7 +383,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", bbl.DataWarning)  # letters that do not occur at a site
     l2 = [bbl.bbl("~ .^2", train, lambda_=value, **common) for value in (0.01, 0.03)]
     group = [
-        bbl.bbl("~ .^2", train, penalty="group", lambda_=value, tolerance=1e-3, **common)
+        bbl.bbl("~ .^2", train, penalty="group", lambda_=value, **common)
         for value in (0.01, 0.02, 0.04)
     ]
     fits["PL, L2"] = min(l2, key=lambda fit: fit.pnll(test))

@@ -211,7 +211,7 @@ class Descent:
         )
         return float(lambdas @ norm)
 
-    def _evaluate(self, link: np.ndarray) -> float:
+    def evaluate(self, link: np.ndarray) -> float:
         """Return the loss at a link (q, n), and set `slope` and `curve` to those at this link."""
         problem = self.problem
         # writes slope and curve
@@ -226,7 +226,7 @@ class Descent:
         products = self.products
         group = self.penalty.group
         link = products.link(self.theta, self.intercept)
-        self.loss = self._evaluate(link)
+        self.loss = self.evaluate(link)
         objective = self.loss + self.penalties(self.theta)
         least_penalty = float(self.lambdas.min(initial=math.inf))
         if math.isinf(least_penalty):  # no terms: only the intercept is fitted
@@ -364,7 +364,7 @@ class Descent:
         while step > 1e-10:
             trial_theta = self.theta + step * (theta - self.theta) if step < 1 else theta
             trial_link = link + step * (target_link - link) if step < 1 else target_link
-            loss = self._evaluate(trial_link)
+            loss = self.evaluate(trial_link)
             trial_objective = loss + self.penalties(trial_theta)
             # a sufficient decrease (Armijo), but for rounding
             if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(
@@ -375,7 +375,7 @@ class Descent:
                 self.loss = loss
                 return trial_link, trial_objective
             step *= 0.5
-        self.loss = self._evaluate(link)  # slope and curvature are again those at `theta`
+        self.loss = self.evaluate(link)  # slope and curvature are again those at `theta`
         return None
 
     def weights(self) -> Weights:

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import bbl
 from bbl.engines import PseudoLikelihood
+from bbl.engines.pseudo import sparse_sites
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
@@ -66,7 +67,10 @@ def test_l1_couplings_are_means_of_both_sites_and_some_are_zero():
     assert (fit.theta[layout.D :] == 0.0).sum() >= 5
 
 
-def test_group_meets_its_conditions_of_optimality():
+@pytest.mark.parametrize("gram_size", [sparse_sites.GRAM_SIZE, 0])
+def test_group_meets_its_conditions_of_optimality(monkeypatch, gram_size):
+    # 0: by the solver of many weights, for sites of more than two levels
+    monkeypatch.setattr(sparse_sites, "GRAM_SIZE", gram_size)
     n_levels = [2, 3, 4, 3]
     lambda_, codes = 0.04, draw([2, 3, 4, 3])
     layout, (fit,) = fitted(codes, n_levels, "group", [lambda_])
@@ -98,6 +102,39 @@ def test_group_meets_its_conditions_of_optimality():
         else:
             assert np.linalg.norm(gradient) <= lambda_ + 1e-8
     assert 0 < n_zero < 12
+
+
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("lambda_", [0.004, 0.02, 0.1, 1.0])
+def test_both_solvers_have_one_minimum(monkeypatch, lambda_, absent):
+    n_levels = [4, 5, 3, 4, 3]
+    codes = draw(n_levels, 150, seed=3)
+    codes[:, 3] = np.where(codes[:, 0] == 1, codes[:, 2], codes[:, 3])
+    if absent:
+        codes[codes[:, 1] == 2, 1] = 0
+    found = []
+    for gram_size in (10**6, 0):
+        monkeypatch.setattr(sparse_sites, "GRAM_SIZE", gram_size)
+        layout, (fit,) = fitted(codes, n_levels, "group", [lambda_], tolerance=1e-9)
+        assert fit.converged.all() and fit.grad_norm.max() < 1e-8
+        found.append(fit)
+    assert_allclose(found[0].lkh, found[1].lkh, rtol=1e-9)
+    couplings = slice(layout.D, None)
+    assert_allclose(found[0].theta[couplings], found[1].theta[couplings], atol=1e-5)
+    assert ((found[0].theta == 0) == (found[1].theta == 0)).all()
+    if lambda_ == 1.0:
+        assert not found[0].theta[couplings].any()
+
+
+def test_a_site_of_many_levels_converges_to_rounding():
+    n_levels = [20] * 8
+    codes = draw(n_levels, 200, seed=4)
+    sample = Sample(codes.astype(np.uint8), np.ones(len(codes)))
+    fits = PseudoLikelihood(0.02, penalty="group").path(sample, Layout(n_levels), [0.05, 0.02])
+    assert fits[1].converged.all() and fits[1].grad_norm.max() < 1e-8
+    assert fits[0].n_iter.max() < 100 and fits[1].n_iter.max() < 300
+    J = [fits[1].site_theta[:19, 1 + 19 * j : 1 + 19 * (j + 1)] for j in (1, 2)]
+    assert np.abs(J[0]).max() > 0.1
 
 
 def test_strengths_are_norms_of_the_averaged_tables():

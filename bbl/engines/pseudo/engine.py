@@ -327,9 +327,8 @@ class PseudoLikelihood(Engine):
         times the Frobenius norm of each table ``J_ij`` in the zero-sum gauge, so that whole tables
         are zero; for two levels that norm is half of ``J_ij``. With both, fields are free,
         `lambdah` and `prior_count` stay 0, and there are no standard errors; ``lambda_="cv"`` tries
-        nine values from 0.003 to 0.3. With many levels, such
-        as 20, a `tolerance` of 1e-4 saves most of the time. A symmetrised coupling is zero only if
-        both predictors have it so.
+        nine values from 0.003 to 0.3. A symmetrised coupling is zero only if both predictors have
+        it so.
     gauge : {"reference", "zero-sum"}, default "reference"
         Whether the penalty is on fields and couplings of the non-reference levels, as in the paper,
         or, in a model of pairs, on those of all levels in the zero-sum gauge, in which both

@@ -275,7 +275,7 @@ def _row(entry, null: bool) -> list[str]:
     rejected = [
         f"{100 * n / entry.made:.2f}" if null else "" for n in (entry.rejected_5, entry.rejected_01)
     ]
-    held = f"{100 * entry.validation_weights / entry.limits:.2f}" if entry.limits else ""
+    held = f"{100 * entry.held / entry.limits:.2f}" if entry.limits else ""
     return [f"{entry.replicates:,}", f"{entry.made:,}", *rejected, held]
 
 

@@ -1,4 +1,4 @@
-"""Effects where a parameter has no finite optimum: errors of what is determined all the same, and
+"""Effects where a parameter has no finite estimate: errors of what is determined all the same, and
 marks.
 """
 
@@ -33,7 +33,7 @@ def test_levels_that_a_class_never_has_leave_the_errors_of_shares(method, design
     np.testing.assert_allclose(
         frame["std_error"], np.sqrt(variance.loc["t"] + variance.loc["r"]), rtol=1e-6
     )
-    assert frame["note"].str.contains("no finite optimum").all()
+    assert frame["note"].str.contains("no finite estimate").all()
     model.save(tmp_path / "fit.bbl", store_data=True)
     loaded = (
         bbl.load(tmp_path / "fit.bbl").avg_comparisons({"b": ("t", "r")}).frame.set_index("group")
@@ -59,7 +59,7 @@ def test_rows_between_separated_ones_have_the_errors_of_their_shares():
     np.testing.assert_allclose(frame["estimate"], [0, *p, 1], atol=1e-8)
     np.testing.assert_allclose(frame["std_error"].iloc[1:3], np.sqrt(p * (1 - p) / n), rtol=1e-6)
     assert frame["note"].iloc[[0, 3]].str.contains("no variation").all()
-    assert model.avg_comparisons("a").frame["note"].str.contains("no finite optimum").all()
+    assert model.avg_comparisons("a").frame["note"].str.contains("no finite estimate").all()
 
 
 def test_combinations_of_levels_that_no_row_has_have_no_interval():

@@ -46,10 +46,10 @@ CAPABILITIES: dict[str, Capability] = {
     "pairs": Capability(DATA, "interactions of pairs in the formula, `y ~ a*b`"),
     "third_order": Capability(DATA, "terms of three predictors and more, `y ~ a*b*c`"),
     "no_response": Capability(DATA, "no response, `~ a + b`: the distribution of rows"),
-    "batches": Capability(DATA, "data that are read in batches (Parquet, DuckDB, Dask, ...)"),
-    "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are summed out'),
-    "missing_marginal_batches": Capability(DATA, "the same, of data that are read in batches"),
-    "real_weights": Capability(DATA, "weights that are not whole numbers"),
+    "batches": Capability(DATA, "data read in batches (Parquet, DuckDB, Dask, ...)"),
+    "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are averaged over'),
+    "missing_marginal_batches": Capability(DATA, "the same, of data read in batches"),
+    "real_weights": Capability(DATA, "weights that are not integers"),
     "survey": Capability(DATA, "sampling designs of surveys, `design=bbl.survey(...)`"),
     "priors": Capability(FIT, "`priors=` of the classes in the call"),
     "tuning": Capability(
@@ -57,7 +57,8 @@ CAPABILITIES: dict[str, Capability] = {
     ),
     "calibrate": Capability(FIT, "`calibrate=` of the class scores"),
     "relevance": Capability(
-        FIT, "`relevance=`: only predictors that tell groups apart differ between them"
+        FIT,
+        "`relevance=`: only predictors that are informative about the groups differ between them",
     ),
     "structural_zeros": Capability(FIT, "`structural_zeros=`: cells that cannot occur"),
     "gauge": Capability(FIT, '`gauge="zero-sum"`: no level is the reference of a penalty'),
@@ -121,14 +122,14 @@ MACHINE_ONLY = (
 )
 # from what a fit with structural zeros lacks, in Markdown, to the reason
 WITH_ZEROS: dict[str, str] = {
-    "data that are read in batches": "structural zeros are compared with all rows in memory",
+    "data read in batches": "structural zeros are compared with all rows in memory",
     "a choice of `log_z`": (
         "with structural zeros ln Z is the exact sum over the cells that can occur"
     ),
     "`mcSample`": (
         "with structural zeros, chains that change one predictor at a time may not reach every cell"
     ),
-    "`explain()`": "with structural zeros of single groups, class scores are no sums of terms",
+    "`explain()`": "with structural zeros in single groups, class scores are not sums of terms",
     '`reconstruct(method="gibbs")` and `"mf"`': (
         "with structural zeros, missing values have exact probabilities"
     ),

@@ -171,8 +171,7 @@ def real(
         left_bracket = "(" if open_low or math.isinf(low) else "["
         right_bracket = ")" if finite and math.isinf(high) else "]"
         raise OptionError(
-            f"{argument} must lie in {left_bracket}{low:g}, {high:g}{right_bracket}; got "
-            f"{value!r}.",
+            f"{argument} must be in {left_bracket}{low:g}, {high:g}{right_bracket}; got {value!r}.",
             argument=argument,
             value=value,
         )
@@ -184,7 +183,7 @@ def share(argument: str, value: object) -> float:
     number = any_real(argument, value)
     if not 0.0 < number < 1.0:
         raise OptionError(
-            f"{argument} must lie strictly between 0 and 1; got {value!r}.",
+            f"{argument} must be strictly between 0 and 1; got {value!r}.",
             argument=argument,
             value=value,
         )

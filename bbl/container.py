@@ -143,22 +143,22 @@ def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
     entries, stored_directory = _read_directory(file, size)
     # also: gaps, overlaps, comments, compression, encryption, links
     if directory(entries) != stored_directory:
-        raise ValueError("its directory is not as written")
+        raise ValueError("its directory is corrupt")
     members: dict[str, bytes] = {}
     file.seek(0)
     for name, crc, length in entries:
         header = local_header(name, crc, length)
         if file.read(len(header)) != header:
-            raise ValueError(f"the header of {name!r} is not as written")
+            raise ValueError(f"the header of {name!r} is corrupt")
         members[name] = file.read(length)
         if len(members[name]) != length or zlib.crc32(members[name]) != crc:
-            raise ValueError(f"{name!r} does not have its checksum")
+            raise ValueError(f"{name!r} does not match its checksum")
     stored_digest = members.pop("sha256", b"")
     # all names differ, and one was "sha256"
     if len(members) != len(entries) - 1 or stored_digest != digest(
         [(n, [data]) for n, data in members.items()]
     ):
-        raise ValueError("the content does not have its digest")
+        raise ValueError("the content does not match its digest")
     return members
 
 

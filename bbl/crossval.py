@@ -120,11 +120,11 @@ def check_trained(n: float) -> None:
     """
     if not n:
         raise DataError(
-            "A fold leaves no rows to train on.",
+            "A fold has no training rows.",
             argument="nfold",
             hint=(
-                "Give more rows. crossVal takes fewer folds (nfold); a fit whose options are "
-                "numbers, without calibrate, needs none."
+                "Give more rows. crossVal takes fewer folds (nfold); a fit with numeric options "
+                "and without calibrate needs no folds."
             ),
         )
 

@@ -271,7 +271,7 @@ def _fetch(name: str) -> bytes:
         content = gzip.decompress(content) if name.endswith(".gz") else content
     except (OSError, EOFError) as error:
         raise DataError(
-            f"{path} cannot be read ({error}).", hint="Replace it by the original."
+            f"{path} cannot be read ({error}).", hint="Replace it with the original."
         ) from error
     if hashlib.sha256(content).hexdigest() != _REMOTE[name].content_sha256:
         raise DataError(
@@ -310,7 +310,7 @@ def _download(name: str) -> Path:
         import pooch
     except ImportError as error:
         raise DataError(
-            f"{name} is not shipped, and downloading it needs pooch.",
+            f"{name} is not included, and downloading it requires pooch.",
             hint=(
                 f"Run: pip install 'boltzmann-bayes[data]'. Or: {remedy[0].lower()}{remedy[1:]}."
             ),

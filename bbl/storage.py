@@ -199,7 +199,8 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     plain_arrays = {name: _plain_array(name, array) for name, array in arrays.items()}
     if len(plain_arrays) > MAX_ARRAYS:
         raise OptionError(
-            f"arrays has {len(plain_arrays)} entries; at most {MAX_ARRAYS} fit.", argument="arrays"
+            f"arrays has {len(plain_arrays)} entries; at most {MAX_ARRAYS} are allowed.",
+            argument="arrays",
         )
     plain_arrays = {name: plain_arrays[name] for name in sorted(plain_arrays)}
     members: list[tuple[str, list[Any]]] = [("meta.json", [_encode_meta(meta, plain_arrays, kind)])]
@@ -278,7 +279,7 @@ def _check_plain(value: object, place: str, depth: int) -> None:
     # than in `_check_json`, so that this error, which names the place, comes first
     if depth > _MAX_DEPTH - 2:
         raise OptionError(
-            f"{place[:200]} is nested too deep.", argument="meta", hint="Make it flatter."
+            f"{place[:200]} is nested too deeply.", argument="meta", hint="Make it flatter."
         )
     if type(value) is dict:
         for key, item in value.items():
@@ -350,7 +351,7 @@ def _unpack(
         text, object_pairs_hook=_build_dict, parse_float=_parse_finite, parse_constant=_parse_finite
     )
     if type(document) is not dict or document.get("format") != FORMAT:
-        raise ValueError("meta.json is not a model's")
+        raise ValueError("meta.json does not describe a model")
     version = document.get("format_version")
     if type(version) is not int or version < 1:
         raise ValueError("the format version is not a positive integer")
@@ -363,18 +364,18 @@ def _unpack(
     if type(kind) is not str or kind not in kinds:
         wanted = " or ".join(map(repr, kinds))
         raise ValueError(
-            f"it holds {str(kind)[:80]!r}, not {wanted}: use the function that loads those"
+            f"it contains {str(kind)[:80]!r}, not {wanted}: use the function that loads such files"
         )
     # table: one row for each array
     meta = document.get("meta")
     table = document.get("arrays")
     if type(meta) is not dict or type(table) is not list:
-        raise ValueError("meta.json lacks a part")
+        raise ValueError("meta.json is incomplete")
     arrays = dict(_read_array(row, members) for row in table)
     if ["meta.json", *(f"{name}.npy" for name in sorted(arrays))] != list(members) or len(
         table
     ) != len(arrays):
-        raise ValueError("its members are not those that meta.json names")
+        raise ValueError("its members do not match meta.json")
     return kind, meta, arrays
 
 
@@ -405,10 +406,10 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
         or len(data) != len(header) + size
         or not data.startswith(header)
     ):
-        raise ValueError(f"{name!r} is not as declared")
+        raise ValueError(f"{name!r} does not match its declaration")
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
     if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):  # deletes all bytes 0 and 1
-        raise ValueError(f"{name!r} has a bool that is neither 0 nor 1")
+        raise ValueError(f"{name!r} has a boolean that is neither 0 nor 1")
     return name, array.astype(dtype.newbyteorder("="), copy=False)  # "=": native byte order
 
 
@@ -433,7 +434,7 @@ def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a key stands twice in meta.json")
+        raise ValueError("meta.json has a duplicate key")
     return result
 
 
@@ -441,5 +442,5 @@ def _parse_finite(text: str) -> float:
     """Return the float of a JSON number; raise a ValueError for NaN, infinity and overflow."""
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"meta.json holds {text[:20]}")
+        raise ValueError(f"meta.json contains {text[:20]}")
     return value

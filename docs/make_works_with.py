@@ -54,7 +54,7 @@ refuses, and a test asks each kind of model for each of its rows.
 
 What is not in the tables works everywhere: `missing="drop"` and `"level"`, counts as weights,
 `predict`, `evaluate`, `summary()`, `plot()`, `report`, `save` and `load`, `with_priors`, and
-predictions of data that are read in batches.
+predictions of data read in batches.
 """
 REMARKS = """\
 ## Remarks
@@ -67,7 +67,7 @@ REMARKS = """\
   values are left to those that sum them out.
 - `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that
   search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
-- Standard errors, tests and the bootstrap are of counts: with weights that are not whole numbers
+- Standard errors, tests and the bootstrap are of counts: with weights that are not integers
   they are refused, and a sampling design ({{doc}}`survey`) gives the first two.
 - A fit with `structural_zeros=` refuses a few things more: {zeros}.
 - The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors,

@@ -157,7 +157,7 @@ def test_the_range_that_an_error_tells_is_the_one_that_is_tested(option):
         low, high, with_low, with_high = 0.0, 1.0, False, False
     else:
         left, low, high, right = re.search(
-            r"must lie in ([\[(])(\S+), (\S+?)([\])]); got", text
+            r"must be in ([\[(])(\S+), (\S+?)([\])]); got", text
         ).groups()
         low, high, with_low, with_high = float(low), float(high), left == "[", right == "]"
     assert takes(make, low) == with_low and takes(make, high) == with_high

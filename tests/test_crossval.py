@@ -245,14 +245,14 @@ def test_a_splitter_sees_the_rows_of_the_data():
 @pytest.mark.parametrize(
     ("cv", "match"),
     [
-        ([(np.arange(30), [])] * 2, "validates no row"),
-        ([([], np.arange(30)), (np.arange(30), [31])], "Fold 1 of cv leaves no rows to train on"),
+        ([(np.arange(30), [])] * 2, "has no validation rows"),
+        ([([], np.arange(30)), (np.arange(30), [31])], "Fold 1 of cv has no training rows"),
         ([(np.arange(30), [60]), (np.arange(30), [31])], "60"),
         ([(np.arange(30), [0.5]), (np.arange(30), [31])], "integer"),
         ([(np.arange(30), [31])], "fewer than 2"),
-        ([np.arange(30)] * 2, "no folds"),
+        ([np.arange(30)] * 2, "not give folds"),
         (5, "nfold"),
-        ("x", "no folds"),
+        ("x", "not give folds"),
     ],
 )
 def test_folds_that_are_none_are_refused(cv, match):

@@ -77,7 +77,7 @@ def test_a_users_file(titanic, tmp_path, run):
     model, new = tmp_path / "model.bbl", tmp_path / "new.csv"
     bbl.datasets.load_titanic().head(5)[["Class", "Sex", "Age"]].to_csv(new, index=False)
     status, out, err = run(FORMULA, titanic, "--weights", "Freq", "--newdata", new, "--save", model)
-    assert status == 0 and err == f"The model is in {model}\n"
+    assert status == 0 and err == f"Model saved to {model}\n"
     expected = bbl.load(model).predict(pd.read_csv(new), type="prob")
     np.testing.assert_allclose(frame(out)[["No", "Yes"]], expected[["No", "Yes"]], rtol=1e-12)
     assert (frame(out)["yhat"] == expected["yhat"]).all()
@@ -231,7 +231,11 @@ def test_codes_with_leading_zeros_stay_text(zips, table, tmp_path, run):
     status, out, _ = run("predict", model, table("zip\n10\n10\n", "new.csv"))
     assert status == 0 and len(frame(out)) == 2
     status, _, err = run("predict", model, table("zip\n1\n", "new.csv"))
-    assert status == 1 and "'1'; it knows '01', '02', '10'" in err and "--unseen ignore" in err
+    assert (
+        status == 1
+        and "'1'; the model was fitted with '01', '02', '10'" in err
+        and "--unseen ignore" in err
+    )
     assert run("predict", model, table("zip\n1\n10\n", "new.csv"), "--unseen", "ignore")[0] == 0
 
 
@@ -341,9 +345,9 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["Survived ~ .", "{data}", "--newdata", "missing.csv"], ["'missing.csv': No such file"]),
         (["predict", "missing.bbl", "{data}"], ["missing.bbl"]),
         (["predict", "{data}", "{data}"], ["not a model file"]),
-        (["Survived ~ .", "{data}", "--lambda", "-1"], ["--lambda must lie in [0, inf)"]),
+        (["Survived ~ .", "{data}", "--lambda", "-1"], ["--lambda must be in [0, inf)"]),
         (["Survived ~ .", "{data}", "--eps", "0.5"], ["--eps is not an option of --method pseudo"]),
-        (["Survived ~ .", "{data}", "--prior-count", "-1"], ["--prior-count must lie in [0, inf)"]),
+        (["Survived ~ .", "{data}", "--prior-count", "-1"], ["--prior-count must be in [0, inf)"]),
         (["Survived ~ .", "{data}", "--jobs", "0"], ["--jobs must not be 0"]),
         (
             ["Survived ~ .", "{data}", "--weights", "Freq", "--cv", "--nfold", "1"],
@@ -357,11 +361,11 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["Survived ~ .", "{data}", "--plot", "fit.xyz"], ["--plot: no figure", ".png"]),
         (
             ["Survived ~ .", "{data}", "--plot", "nowhere/fit.png"],
-            ["--plot: there is no directory 'nowhere'"],
+            ["--plot: the directory 'nowhere' does not exist"],
         ),
         (
             ["Survived ~ .", "{data}", "--save", "nowhere/fit.bbl"],
-            ["--save: there is no directory 'nowhere'"],
+            ["--save: the directory 'nowhere' does not exist"],
         ),
         (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a directory"]),
         (["--plot", "fit.xyz"], ["--plot: no figure"]),
@@ -385,7 +389,7 @@ def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
         ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than its header has names"),
         ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
         ("y,a\n", "table.csv has no rows"),
-        ("y,a\n,1\n,2\n,2\n", "missing values, and the response"),
+        ("y,a\n,1\n,2\n,2\n", "missing values, but the response"),
         ("y,a\nu,1\nv,1\n", "or pass --novar-ok"),
         ("y,a\n" + "".join(f"u,{k}.5\nv,{k}.25\n" for k in range(30)), "pass --dtype 'a=text'"),
     ],
@@ -413,7 +417,7 @@ def test_figures_are_refused_before_the_fit(titanic, run, name, monkeypatch):
         ([FORMULA, "d.csv", "--shuffle"], "--cv"),
         ([FORMULA, "d.csv", "--dtype", "zip"], "zip=text"),
         (["predict", "model.bbl"], "NEWDATA"),
-        (["predict", "model.bbl", "d.csv", "--sep", ";;"], "no single character"),
+        (["predict", "model.bbl", "d.csv", "--sep", ";;"], "not a single character"),
         ([FORMULA, "d.csv", "--keep", "id"], "--newdata"),
         ([FORMULA, "d.csv", "--store-data"], "--save"),
         ([FORMULA, "d.csv", "--cluster", "place"], "--weights"),
@@ -511,8 +515,8 @@ def test_a_network_is_fitted_predicted_from_and_cross_validated(titanic, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--learner", "nb", "--eps", "1"], "--eps is of Boltzmann machines"),
-        (["--learner", "nb", "--method", "mf"], "--method is of Boltzmann machines"),
+        (["--learner", "nb", "--eps", "1"], "--eps is for Boltzmann machines"),
+        (["--learner", "nb", "--method", "mf"], "--method is for Boltzmann machines"),
         (["--smooth", "1"], "--smooth needs --learner"),
     ],
 )
@@ -559,7 +563,7 @@ def test_numbers_are_binned_and_rare_levels_lumped_as_new_data_are(table, run, t
 def test_a_report_is_written(titanic, tmp_path, run):
     page = tmp_path / "fit.html"
     status, out, err = run(FORMULA, titanic, "--weights", "Freq", "--report", page)
-    assert status == 0 and err == f"The report is in {page}\n" and "Call:" in out
+    assert status == 0 and err == f"Report saved to {page}\n" and "Call:" in out
     assert "<h1>Model of Survived</h1>" in (text := page.read_text(encoding="utf-8"))
     assert "Survived ~ Class * Sex + Sex * Age" in text
     status, _, err = run(FORMULA, titanic, "--report", tmp_path / "absent" / "fit.html")
@@ -620,7 +624,7 @@ def test_rows_without_a_response_are_left_out_and_counted(survey, run, tmp_path)
         tmp_path / "m.bbl",
     )
     assert status == 0 and err.startswith(
-        "10 of 70 rows without a value of 'moving, soon?' are left out\n"
+        "10 of 70 rows without a value of 'moving, soon?' were left out\n"
     )
     assert bbl.load(tmp_path / "m.bbl").nobs() == 60
 
@@ -658,7 +662,10 @@ def test_levels_are_in_the_order_that_is_given(survey, run, tmp_path):
     )
     both = [*options, "--levels", "mood=never,some,often", "--levels", "never,some"]
     status, _, err = run(MOVING[0], survey, *both)
-    assert status == 1 and "column 'mood' has the level 'often' beside those of --levels" in err
+    assert (
+        status == 1
+        and "column 'mood' has the level 'often' in addition to those of --levels" in err
+    )
 
 
 @pytest.mark.filterwarnings("default")
@@ -674,13 +681,13 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     assert run(MOVING[0], survey, *options, "--dtype", "age=text", "--lump", "11")[0] == 0
     status, out, err = run("predict", model, survey, "--sep", ";")
     assert status == 0 and err.startswith(
-        "warning: column 'age' has cells '-', which are not a level of the model."
+        "warning: column 'age' has cells '-', which is not a level of the model."
     )
     assert "give --na NA --na -" in err
     _, _, err = run(MOVING[0], survey, *MOVING[1:])
     assert (
-        "column 'age' has cells '-' among numbers, and is read as text. Hint: If they are missing "
-        "values, add --na NA" in err
+        "column 'age' has cells '-' among numbers, so it is read as text. Hint: If they are "
+        "missing values, add --na NA" in err
     )
 
 
@@ -724,7 +731,7 @@ def test_identifiers_are_kept_beside_predictions_and_explanations(survey, run, t
         explained["log_odds"].astype(float), fit.explain(newdata, ("no", "yes")).frame["log_odds"]
     )
     assert (
-        "--row must lie in 1, ..., 70"
+        "--row must be in 1, ..., 70"
         in run("explain", *new[1:7], "--plot", tmp_path / "r.png", "--row", "0")[2]
     )
 
@@ -854,7 +861,7 @@ def test_a_file_of_another_separator(table, run, character, option):
     data = table(("y,a\n" + "u,p\nv,q\nv,p\n" * 5).replace(",", character), "other.csv")
     status, _, err = run("y ~ a", data)
     assert status == 1
-    assert f"Say what separates its cells: --sep {option}." in err
+    assert f"Give the separator of its cells: --sep {option}." in err
     assert "Did you mean" not in err
     status, _, err = run("y ~ a", data, "--sep", option.strip("'"), "--method", "mf")
     assert status == 0, err

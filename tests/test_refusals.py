@@ -146,7 +146,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "because each number would be a level of its own",
+        "because each would be a separate level",
         DataError,
         "'x'",
         [lambda: fit("y ~ x", numbers())],
@@ -540,7 +540,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/survey.md",
-        "What counts rows that were drawn one by one",
+        "Procedures that assume independently sampled rows",
         "results/test_survey.py::test_what_counts_single_rows_is_refused",
     ),
     (

@@ -330,14 +330,18 @@ def with_meta(small, old, new):
 
 
 HOSTILE = {
-    "not a model's": [('"format":"bbl model"', '"format":"other"')],
+    "does not describe a model": [('"format":"bbl model"', '"format":"other"')],
     "format version is not": [
         ('"format_version":1', '"format_version":0'),
         ('"format_version":1', '"format_version":true'),
         ('"format_version":1', '"format_version":"1"'),
         ('"format_version":1,', ""),
     ],
-    "json holds": [("[1,0.5", "[NaN,0.5"), ("[1,0.5", "[-Infinity,0.5"), ("[1,0.5", "[1e999,0.5")],
+    "json contains": [
+        ("[1,0.5", "[NaN,0.5"),
+        ("[1,0.5", "[-Infinity,0.5"),
+        ("[1,0.5", "[1e999,0.5"),
+    ],
     "digits": [("[1,0.5", "[" + "9" * 5000 + ",0.5")],
     "delimiter": [("[1,0.5", "[01,0.5")],
     "Expecting value": [('"x"', "'x'")],
@@ -349,7 +353,7 @@ HOSTILE = {
         ('"x"', '{"":' * 10_000 + "0" + "}" * 10_000),
         ('"x"', "[],\n" * 260_000 + "[]"),
     ],
-    "lacks a part": [
+    "is incomplete": [
         ('"meta":{', '"meta":0,"other":{'),
         ('"meta":', '"Meta":'),
         ('"arrays":', '"Arrays":'),
@@ -374,7 +378,7 @@ HOSTILE = {
         ('"shape":[2]', '"shape":2'),
         ('"shape":[2]', '"shape":[0,9223372036854775808]'),
     ],
-    "'[bcd]' is not as declared": [
+    "'[bcd]' does not match its declaration": [
         ('"dtype":"<f8"', '"dtype":"<i8"'),
         ('"shape":[2]', '"shape":[3]'),
         ('"shape":[2]', '"shape":[2,1]'),

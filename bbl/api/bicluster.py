@@ -288,7 +288,7 @@ def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
     for n_of_axis, axis_name, axis_length in zip(n_groups, ("rows", "columns"), shape, strict=True):
         if n_of_axis > axis_length:
             raise OptionError(
-                f"groups={n_groups} asks for more groups than there are {axis_name}: "
+                f"groups={n_groups} is more groups than there are {axis_name}: "
                 f"{n_of_axis} of {axis_length}.",
                 argument="groups",
             )

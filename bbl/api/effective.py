@@ -183,7 +183,9 @@ def _warn_unmatched(matched: MatchedSize) -> None:
         )
         hint = "Scale the weights to the sum of effective_weights() instead."
     elif matched.size > LARGEST_SIZE:
-        cause = "The columns have no mutual information, so that any large number of rows matches."
+        cause = (
+            "The columns have no mutual information, so all large numbers of rows fit equally well."
+        )
         hint = "Leave the weights as they are."
     else:
         cause = f"effective_size has not converged; the size is {matched.size:.4g} so far."

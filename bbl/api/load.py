@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     """
     if kind is not None and not isinstance(kind, type):
         raise BBLTypeError(
-            f"kind must be a class of results, such as bbl.BBLResults; got {kind!r}.",
+            f"kind must be a results class, such as bbl.BBLResults; got {kind!r}.",
             argument="kind",
             value=kind,
         )

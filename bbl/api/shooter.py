@@ -327,7 +327,7 @@ def _check_penalties(
         values *= order
     if len(values) != order:
         raise OptionError(
-            f"lambda_ has {len(values)} penalties for order={order}.",
+            f"lambda_ has {len(values)} penalties, but order={order}.",
             argument="lambda_",
             hint="Give one number, or one for each order.",
         )
@@ -385,11 +385,12 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
             f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
             f"{ShooterResults._refusals['pairs']}.",
             argument="formula",
-            hint="Write 'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
+            hint="Write 'y ~ .' or 'y ~ a + b', and set the maximum number of predictors per term "
+            "with order=.",
         )
     if screen == "all" and m > MAX_ALL_PAIRS:
         raise OptionError(
-            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}.",
+            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors; the data has {m}.",
             argument="screen",
             hint="Give screen='heredity'.",
         )
@@ -416,7 +417,7 @@ def _warn_no_terms_or_separation(
         largest = largest_penalty(problem, uses_group_penalty, screen)
         warnings.warn(
             DataWarning(
-                "lambda_ keeps no term: with one penalty for all orders, the first term enters "
+                "lambda_ selects no terms: with one penalty for all orders, the first term enters "
                 f"below {largest:.6g} on the sum of losses ({largest / problem.total:.6g} with "
                 "scale='mean').",
                 hint="Give a smaller one, or 'ebic' or 'cv'.",
@@ -427,8 +428,8 @@ def _warn_no_terms_or_separation(
         warnings.warn(
             ConvergenceWarning(
                 f"The refitted weights of {list_terms(design.labels, selection.unbounded)} would "
-                "grow without bound, because they separate groups; a ridge of 1e-7 per "
-                "observation keeps them finite.",
+                f"grow without bound, because these terms separate the groups; a ridge of 1e-7 "
+                f"per observation keeps them finite.",
                 hint="Give refit=False, or a larger lambda_.",
             ),
             stacklevel=4,

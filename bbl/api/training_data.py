@@ -110,9 +110,9 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
     ):
         warnings.warn(
             DataWarning(
-                f"Response {response.name!r} has {encoded.K} groups that are numbers, and each is "
-                "fitted with its own model.",
-                hint=f"If it is an amount, bin it first: bbl.bin(data, {response.name!r}).",
+                f"Response {response.name!r} has {encoded.K} numeric groups, and each is fitted "
+                f"with its own model.",
+                hint=f"If it is a quantity, bin it first: bbl.bin(data, {response.name!r}).",
             ),
             stacklevel=stacklevel + 1,
         )
@@ -184,7 +184,7 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
     source = lazy_source(data)
     if source is not None:
         raise OptionError(
-            f"{purpose} needs all rows in memory, and {source.text} is read in batches.",
+            f"{purpose} needs all rows in memory, but {source.text} is read in batches.",
             argument=argument,
             hint="Give a table, or a random sample of the rows if there are too many.",
         )
@@ -216,7 +216,7 @@ def encode_data(
     survey : SurveyDesign, optional
         Sampling design, which names the weights.
     assignment, cluster, verbose, workers
-        For data that are read in batches: folds to which rows are assigned, Dask workers that read
+        For data read in batches: folds to which rows are assigned, Dask workers that read
         the rows, 0 for no progress bar, and threads.
     """
     source = None if isinstance(data, pd.DataFrame) else lazy_source(data)

@@ -93,7 +93,7 @@ class Families:
         check_memory(
             24.0 * cells * K * (1 if context is None else context[1]),
             f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
-            "Use fewer feature parents, or join levels.",
+            "Use fewer feature parents, or merge levels.",
         )
         self._scope_start = np.array(scope_start, dtype=np.intp)
         self._scope = np.array(scope, dtype=np.intp)

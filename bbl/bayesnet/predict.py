@@ -293,7 +293,8 @@ def _plan_elimination(
     check_memory(  # log weights, their differences from the largest, and exponentials, 8 bytes each
         24.0 * cells * K,
         (
-            f"Summing {len(features)} missing features out of a row, with {cells:,.0f} cells for "
+            f"Averaging over {len(features)} missing features of a row, with {cells:,.0f} cells "
+            f"for "
             f"each of {K} classes,"
         ),
         "Use fewer feature parents, or leave out rows with so many missing values.",

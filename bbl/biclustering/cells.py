@@ -74,7 +74,7 @@ class Cells:
         """
         n = len(value)
         if n == 0 or start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any():
-            raise ValueError("the cells are not as saved")
+            raise ValueError("the cells are malformed")
         row = np.repeat(np.arange(shape[0]), np.diff(start))
         return cls._sorted(row, column, value, weight, shape)
 

@@ -119,7 +119,7 @@ class Genetic:
         )
         if off_scale.any():
             raise DataError(
-                f"method='genetic' is for integer ratings in {low}..{high}, and the data has "
+                f"method='genetic' is for integer ratings in {low}..{high}, but the data has "
                 f"{cells.value[off_scale][0]:g}.",
                 hint="Give scale=(lowest, highest), or choose method='prototype'.",
             )

@@ -409,8 +409,8 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
             # a table of one value is refused before, but not one of equal averages
             if spread <= 4.0 * rounding:
                 raise DataError(
-                    "metric='pearson': the averages of the repeated pairs are all equal, so "
-                    "there are no correlations.",
+                    "metric='pearson': the averages of repeated pairs are all equal, so "
+                    "correlations are undefined.",
                     argument="metric",
                     hint="Give metric='squared', or 'levels' if the response has few values.",
                 )

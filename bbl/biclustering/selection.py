@@ -113,7 +113,7 @@ class Prototype:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood for choosing the number of groups.",
+                "metric='pearson' has no likelihood to choose the number of groups with.",
                 argument="groups",
                 hint="Give groups=(rows, columns).",
             )

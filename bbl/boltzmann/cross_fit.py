@@ -179,7 +179,7 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
     if not has_classes and score not in ("logloss", "pnll"):
         raise OptionError(
-            f"score={score!r} is for classes, and the formula has no response.",
+            f"score={score!r} is for classes, but the formula has no response.",
             argument="score",
             hint="Give score='logloss' or 'pnll'.",
             value=score,
@@ -217,8 +217,8 @@ def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> 
     n_clusters = len(np.unique(survey.clusters))
     if n_clusters < nfold:
         raise OptionError(
-            f"{nfold} folds of whole clusters need at least as many clusters, and the "
-            f"sampling design has {n_clusters}.",
+            f"{nfold} folds of whole clusters need at least as many clusters, but the sampling "
+            f"design has {n_clusters}.",
             argument="nfold",
             hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
         )

@@ -184,8 +184,7 @@ def check_known(
     if sample.complete:
         return
     remedy = (
-        "Leave it out of the formula, or give missing values a level of their own "
-        "(missing='level')."
+        "Leave it out of the formula, or make missing values a separate level (missing='level')."
     )
     # pooled: without the response, so that counts of levels are (L_i,) for each predictor
     never_known = np.flatnonzero(
@@ -206,13 +205,12 @@ def check_known(
                 f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             )
             raise DataError(
-                f"In {group}, no row has known values of {name!r} and of all predictors that "
-                f"it interacts with, which {option} needs.",
+                f"In {group}, {option} needs rows in which {name!r} and all predictors it "
+                f"interacts with are known, and there are none.",
                 column=name,
                 hint=(
                     "Give a formula with fewer interactions, choose method='mf' with "
-                    "log_z='ais', or give missing values a level of their own "
-                    "(missing='level')."
+                    "log_z='ais', or make missing values a separate level (missing='level')."
                 ),
             )
     if engine.needs == "pairs" and layout.order > 1:
@@ -221,7 +219,9 @@ def check_known(
         if len(never_together):
             i, j = (names[k] for k in never_together[0])
             raise DataError(
-                f"In {group}, {i!r} and {j!r} are never both known in a row.", column=i, hint=remedy
+                f"In {group}, {i!r} and {j!r} are never both known in the same row.",
+                column=i,
+                hint=remedy,
             )
 
 
@@ -234,7 +234,7 @@ def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
-        f"The fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the "
+        f"The fit of {stall.n:,} rows makes no progress on a sample of {stall.rows:,}: the "
         f"gradient norm of {name!r} stays at {stall.norm:.2g}, and there is not enough memory "
         "for a larger sample. Its levels, or those of its neighbours, are too rare.",
         column=name,
@@ -417,7 +417,7 @@ def estimate_path(
     log_z = "exact" if engine.chooses else resolve_log_z(spec.log_z, wide, engine.log_z, max_cells)
     if wide.m > layout.m and log_z not in AVERAGED:
         raise OptionError(
-            f"log_z={log_z!r} is computed from the rows, in which hidden units have no values.",
+            f"log_z={log_z!r} is computed from the rows, but hidden units are not observed.",
             hint="Leave log_z='auto'.",
             argument="log_z",
         )

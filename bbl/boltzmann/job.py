@@ -110,7 +110,7 @@ class FitData:
 
     @property
     def rows(self) -> Sample:
-        """`sample` as a Sample, for callers that refuse data that are read in batches."""
+        """`sample` as a Sample, for callers that refuse data read in batches."""
         return cast(Sample, self.sample)
 
     @property

@@ -70,7 +70,7 @@ class MixtureChains:
         check_memory(
             4.0 * D**2 * (T + n_chains),
             f"Gibbs sampling of {T} draws with {D} levels",
-            "Take fewer chains, predictors or hidden units.",
+            "Use fewer chains, predictors or hidden units.",
         )
         self.layout = layout
         self.rng = rng
@@ -270,7 +270,7 @@ def sample_mixture(
     `bbl.model.states.sample_states`.
     """
     levels = _visible_levels(predictive)
-    check_memory(8.0 * n * (len(levels) + 2), f"A sample of {n} rows", "Ask for fewer rows.")
+    check_memory(8.0 * n * (len(levels) + 2), f"A sample of {n} rows", "Request fewer rows.")
     y = rng.choice(len(shares), size=n, p=shares / shares.sum())
     codes = np.empty((n, len(levels)), dtype=code_dtype(levels))
     for g in range(len(shares)):

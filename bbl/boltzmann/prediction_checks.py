@@ -499,15 +499,15 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         )
         # whole weights are numbers of copies, which are assigned to folds one by one
         copies = (
-            ", or the copies of weighted rows lie together"
+            ", or copies of weighted rows are adjacent"
             if sample.whole and not sample.unweighted
             else ""
         )
         warnings.warn(
             DataWarning(
                 f"Levels of {names} are not spread over the consecutive folds as expected by "
-                f"chance (p < {MAX_FALSE_ALARMS}): the rows are ordered{copies}. A fold is then "
-                "validated on rows unlike those it was trained on.",
+                f"chance (p < {MAX_FALSE_ALARMS}): the rows are ordered{copies}, so folds are "
+                f"validated on rows unlike their training rows.",
                 hint="Give shuffle=True with a seed.",
             ),
             stacklevel=stacklevel,

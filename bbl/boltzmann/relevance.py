@@ -39,9 +39,7 @@ __all__ = [
     "selection_rows",
 ]
 
-CHOSEN_BY_ROWS = (
-    "Standard errors and tests do not hold for predictors that the same rows have chosen"
-)
+CHOSEN_BY_ROWS = "Standard errors and tests are not valid for predictors selected on the same rows"
 # least and most rows on which predictors are chosen, a systematic sample of all rows
 SELECTION_ROWS = (2_000, 20_000)
 # most work of the choice, rows times squared columns times (K - 1), with over the least rows

@@ -53,11 +53,11 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
     shape = [len(labels.levels[i]) for i in cells.predictors]
     if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
         raise OptionError(
-            f"structural_zeros are about {len(shape)} predictors with "
+            f"structural_zeros involve {len(shape)} predictors with "
             f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, and at most "
             f"{MAX_STATES:,} are listed.",
             argument="structural_zeros",
-            hint="Give a table with only the columns that the zeros are about.",
+            hint="Give a table with only the columns that the zeros involve.",
         )
     n_groups = 1 if cells.groups is None else len(labels.groups)
     # an axis for the groups, then one for each predictor
@@ -72,7 +72,7 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
         if not table.any():
             group_clause = f" in group {label_text(group)}" if len(possible) > 1 else ""
             raise OptionError(
-                f"structural_zeros leave no combination that can occur{group_clause}.",
+                f"structural_zeros exclude every combination{group_clause}.",
                 argument="structural_zeros",
                 hint="Leave some out.",
             )
@@ -97,8 +97,8 @@ def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None
         f"weight of {rows.weights[is_impossible].sum():g}.",
         argument="structural_zeros",
         hint=(
-            "Leave the cell out of structural_zeros; or drop these rows, if the table is to "
-            "be analysed without them."
+            "Leave the cell out of structural_zeros, or drop these rows to analyse the table "
+            "without them."
         ),
     )
 
@@ -127,8 +127,8 @@ def refuse_impossible_rows(
         k = int((~possible).argmax())
         raise ImpossibleRowsError(
             f"newdata: row {k} is in a cell that cannot occur (structural_zeros), "
-            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so that nothing "
-            "follows from it. Leave such rows out.",
+            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so it cannot be "
+            f"predicted. Leave such rows out.",
             np.logical_not(possible),
             len(labels.groups),
         )

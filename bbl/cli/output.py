@@ -48,7 +48,7 @@ def save_figure(draw: Callable[[], Figure], path: Path) -> None:
     """Call `draw` and save the figure that it returns."""
     draw_into_files()
     draw().savefig(path, dpi=150)
-    print_note(f"The figure is in {path}")
+    print_note(f"Figure saved to {path}")
 
 
 def check_readable(path: Path) -> None:
@@ -73,7 +73,7 @@ def check_writable(argument: str, path: Path | None) -> None:
         problem = f"{str(path)!r} is a directory."
         remedy = "Give the name of a file in it."
     elif not folder.is_dir():
-        problem = f"there is no directory {str(folder)!r}."
+        problem = f"the directory {str(folder)!r} does not exist."
         remedy = "Make it first, or name another."
     elif not os.access(folder, os.W_OK):
         problem = f"the directory {str(folder)!r} is not writable."

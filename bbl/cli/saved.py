@@ -117,7 +117,7 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
     if args.report is not None:
         draw_into_files()
         fit.report(args.report, rows, args.weights)
-        print_note(f"The report is in {args.report}")
+        print_note(f"Report saved to {args.report}")
     text = str(evaluation)
     # advice names options
     options = {
@@ -138,7 +138,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     group_pair = None if args.of is None else tuple(_find_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
         raise OptionError(
-            f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row"
+            f"row must be in 1, ..., {len(table.rows)}; got {args.row}.", argument="row"
         )
     # errors of unknown levels say what may be a missing value
     with _marker_remedy(fit, table.rows, args):
@@ -262,7 +262,7 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
         marker, name = next(iter(column_of_marker.items()))
         warnings.warn(
             DataWarning(
-                f"column {name!r} has cells {marker!r}, which are not a level of the model.",
+                f"column {name!r} has cells {marker!r}, which is not a level of the model.",
                 column=name,
                 value=marker,
                 hint=f"If they are missing values, give {options}.",

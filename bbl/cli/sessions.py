@@ -150,7 +150,7 @@ def _deliver_results(
     """
     if args.save is not None:
         fit.save(args.save, store_data=args.store_data)
-        print_note(f"The model is in {args.save}")
+        print_note(f"Model saved to {args.save}")
     if args.plot is not None:
         save_figure(draw, args.plot)
     table = None
@@ -160,7 +160,7 @@ def _deliver_results(
         is_in_memory = args.newdata is not None and not is_read_in_batches(args.newdata)
         table = read_new(fit, args) if is_in_memory else None
         _report(args, fit, table)
-        print_note(f"The report is in {args.report}")
+        print_note(f"Report saved to {args.report}")
     if args.newdata is None:
         for title, value in shown.items():
             show_titled(title, value() if callable(value) else value)

@@ -150,7 +150,7 @@ def _check_separator(path: Path, names: list[str]) -> None:
                 f"{path} has a single column, {names[0][:60]!r}.",
                 column=names[0],
                 argument="sep",
-                hint=f"Say what separates its cells: {option}.",
+                hint=f"Give the separator of its cells: {option}.",
             )
 
 

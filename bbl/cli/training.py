@@ -27,7 +27,7 @@ from bbl.errors import DataWarning, LevelError, OptionError
 
 __all__ = ["TrainingInput", "drop_unknown_groups", "read_training_input"]
 
-TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that are read in batches
+TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data read in batches
 # arguments of options of tables that are read as a whole
 IN_MEMORY = ("dtype", "na", "sep", "decimal", "levels", "bin", "lump")
 # cells that are neither words nor numbers, such as "-" or "?", in a column of numbers: probably a
@@ -36,9 +36,7 @@ MARKER = r"[^\w\s]+"
 
 
 def read_training_input(args: argparse.Namespace) -> TrainingInput:
-    """Return the table of the user as the options say, or the path of data that are read in
-    batches.
-    """
+    """Return the table of the user as the options say, or the path of data read in batches."""
     if is_read_in_batches(args.data):
         for name in IN_MEMORY:
             if getattr(args, name) is not None:
@@ -114,8 +112,8 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
     if not is_unknown.any() or is_unknown.all():  # the fit refuses a response without any value
         return table
     print_note(
-        f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} are "
-        "left out"
+        f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} were "
+        f"left out"
     )
     return table[~is_unknown].reset_index(drop=True)
 
@@ -169,7 +167,7 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
         raise OptionError(
             f"levels={text!r} does not name two or more different levels.",
             argument="levels",
-            hint="Give them like Never,Sometimes,Often.",
+            hint="Write them as in Never,Sometimes,Often.",
             value=text,
         )
     return name, levels
@@ -189,8 +187,8 @@ def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str)
         if unlisted := sorted(texts - set(levels)):
             warnings.warn(
                 DataWarning(
-                    f"column {name!r} has the level {unlisted[0]!r} beside those of --levels, and "
-                    "keeps the order of the alphabet."
+                    f"column {name!r} has the level {unlisted[0]!r} in addition to those of "
+                    f"--levels, so its levels are sorted alphabetically."
                 ),
                 stacklevel=2,
             )
@@ -251,8 +249,8 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         options = " ".join(f"--na {mark}" for mark in markers)
         warnings.warn(
             DataWarning(
-                f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, and is read "
-                "as text.",
+                f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, so it is "
+                f"read as text.",
                 column=name,
                 value=markers[0],
                 hint=f"If they are missing values, add --na NA {options}.",

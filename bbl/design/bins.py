@@ -311,13 +311,13 @@ def _check_column_names(
         if not frame.has(name):
             near = near_match(name, frame.columns)
             raise DataError(
-                f"columns names {name!r}, which is not a column of the data.",
+                f"columns includes {name!r}, which is not a column of the data.",
                 column=name,
                 hint=f"{near}Name columns of the data.",
             )
         if weights_name is not None and name == weights_name:
             raise OptionError(
-                f"columns names {name!r}, which contains the weights.",
+                f"columns includes {name!r}, which contains the weights.",
                 argument="columns",
                 hint="Leave it out.",
             )

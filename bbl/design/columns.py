@@ -82,7 +82,7 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
         if name not in formula_columns:
             near = near_match(name, formula_columns)
             raise DataError(
-                f"xlevels names {name!r}, which the formula does not use.",
+                f"xlevels contains {name!r}, which is not in the formula.",
                 column=name,
                 argument="xlevels",
                 hint=f"{near}Leave it out.",
@@ -108,8 +108,8 @@ def refuse_missing_newdata(column: Column) -> None:
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, "
-            "and the model was fitted with missing='raise'.",
+            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, but "
+            f"the model was fitted with missing='raise'.",
             column=column.name,
             argument="newdata",
             hint=(
@@ -172,7 +172,7 @@ def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
         column=most,
         hint=(
             f"Leave columns with many missing values, such as {most!r}, out of the formula, or "
-            "give missing values a level of their own (missing='level')."
+            f"make missing values a separate level (missing='level')."
         ),
     )
 
@@ -261,8 +261,8 @@ def column_factor(
         refuse_missing_training(name, count, sums_out, also)
     if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
-            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, and the "
-            "response must be known.",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, but the "
+            f"response must be known.",
             column=name,
             hint=Hint(
                 f"Drop these rows: data.dropna(subset=[{column.name!r}]); or missing='drop' "
@@ -363,8 +363,8 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
     """
     if len(response.levels) < 2:
         raise DataError(
-            f"the response {response.name!r} has the single level {response.levels[0]!r}, so "
-            "there are no groups to compare.",
+            f"the response {response.name!r} has only one level, {response.levels[0]!r}, so there "
+            f"are no groups to compare.",
             column=response.name,
             hint="Give data with at least two groups.",
         )
@@ -399,7 +399,7 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
                 f"A model of {sum(term_counts):,} terms with {n_couplings:,} couplings in each of "
                 f"{K} groups"
             ),
-            f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
+            f"Use terms of a lower order than {terms.order}, or fewer predictors.",
         )
 
 
@@ -446,7 +446,7 @@ def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems)
         warnings.warn(
             DataWarning(
                 f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: the fit is slow, "
-                "and estimates little about them.",
+                f"and their estimates are imprecise.",
                 hint=f"Group the rare levels{cut}, or leave the column out.",
             ),
             stacklevel=6,  # the caller of a public function

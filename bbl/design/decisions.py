@@ -181,7 +181,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
         return
     example = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
     raise OptionError(
-        f"{argument} has numbers without names, and the order of the groups of "
+        f"{argument} has numbers without names, but the order of the groups of "
         f"{response.name!r} was not declared.",
         argument=argument,
         hint=(
@@ -199,19 +199,21 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
     for name in given_names:
         if name not in groups:
             raise OptionError(
-                f"{argument} names {name!r}, which is not a group.",
+                f"{argument} contains {name!r}, which is not a group.",
                 argument=argument,
                 hint=f"{near_match(name, groups)}Name groups among {group_names}.",
             )
     absent_groups = [g for g in groups if g not in given_names] if complete else []
     if absent_groups or len(set(given_names)) < len(given_names):
         problem = (
-            f"has nothing for group {absent_groups[0]!r}"
+            f"has no entry for group {absent_groups[0]!r}"
             if absent_groups
-            else "names a group twice"
+            else "contains a duplicate group"
         )
         raise OptionError(
-            f"{argument} {problem}.", argument=argument, hint=f"Name each of {group_names} once."
+            f"{argument} {problem}.",
+            argument=argument,
+            hint=f"Name each of {group_names} exactly once.",
         )
 
 

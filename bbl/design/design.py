@@ -351,7 +351,7 @@ class Design:
         for name in numeric:
             if name not in terms.predictors:
                 raise OptionError(
-                    f"numeric names {name!r}, which is not a predictor.",
+                    f"numeric contains {name!r}, which is not a predictor.",
                     argument="numeric",
                     value=name,
                     hint=f"{near_match(name, terms.predictors)}Name predictors of the formula.",
@@ -496,11 +496,11 @@ class Design:
             return named_weights(fit_column, frame, whole=False)[1], fit_column
         except (DataError, BBLTypeError) as error:
             raise type(error)(
-                f"newdata has the column {fit_column!r}, which has the weights of the training "
-                f"data, but here {error.message}",
+                f"newdata has the column {fit_column!r}, which contained the weights of the "
+                f"training data, but here {error.message}",
                 hint=Hint(
-                    "Correct it, or pass weights=numpy.ones(len(newdata)) to count rows alike.",
-                    command_line="Correct it, or leave the column out to count rows alike.",
+                    "Correct it, or pass weights=numpy.ones(len(newdata)) to weight rows equally.",
+                    command_line="Correct it, or leave the column out to weight rows equally.",
                 ),
                 column=fit_column,
                 argument="weights",
@@ -592,14 +592,14 @@ class Design:
             weights = name_from_list(stored["weights"]) if "weights" in stored else None
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
-                raise ValueError("it says nothing sensible of missing values")
+                raise ValueError("its treatment of missing values is invalid")
             # names differ, that of the response (None without one) too
             if (
                 not isinstance(terms.text, str)
                 or not (names or declared or response.name is not None)
                 or len({response.name, *names}) <= len(names)
             ):
-                raise ValueError("formula and names do not fit")
+                raise ValueError("formula and names do not match")
         except (
             LookupError,
             TypeError,
@@ -639,7 +639,7 @@ def _read_number(
     if n_missing:
         raise DataError(
             f"column {name!r} has {n_missing} missing value{'s' * (n_missing > 1)}"
-            + (", and a number has no level for them." if missing == "level" else "."),
+            + (", and a numeric predictor has no level for them." if missing == "level" else "."),
             column=name,
             argument="missing" if missing == "level" else None,
             hint="Drop the rows (missing='drop'), or fill in the values.",
@@ -666,9 +666,9 @@ def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argu
     known = ", ".join(map(repr, factor.levels[:3]))
     warnings.warn(
         DataWarning(
-            f"column {factor.name!r} of {argument} has no level that the model knows: {shown}; the "
-            f"model knows {known}. All rows are predicted without it.",
-            hint=remedy or "Check that the column is the one of the training data.",
+            f"column {factor.name!r} of {argument} has only unknown levels: {shown}; the model "
+            f"was fitted with {known}. All rows are predicted without it.",
+            hint=remedy or "Check that it is the same column as in the training data.",
             column=factor.name,
         ),
         stacklevel=5,  # the caller of a method of a result

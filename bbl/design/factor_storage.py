@@ -62,9 +62,9 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
             or not isinstance(value, allowed_type)
             or (kind == "number" and isinstance(value, bool))
         ):
-            raise ValueError(f"{value!r} is no level")
+            raise ValueError(f"{value!r} is not a level")
         if kind == "number" and not np.isfinite(value):
-            raise ValueError(f"{value!r} is no level")
+            raise ValueError(f"{value!r} is not a level")
     if "number" in stored:
         return _number_from_dict(stored, kind_value_pairs)
     factor = Factor(
@@ -78,7 +78,7 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
     if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(
         len(kind_value_pairs), min_levels
     ):
-        raise ValueError(f"{factor.name!r} has too few levels, or one twice")
+        raise ValueError(f"{factor.name!r} has too few levels, or a duplicate level")
     return factor
 
 
@@ -86,9 +86,9 @@ def _number_from_dict(stored: Mapping, kind_value_pairs: list[tuple[str, Any]]) 
     """Return the numeric factor that `factor_to_dict` stored, given the pairs of its levels."""
     center, scale, mean = stored["number"]
     if not all(type(v) is float and math.isfinite(v) for v in (center, scale, mean)) or scale <= 0:
-        raise ValueError("its scale is not as saved")
+        raise ValueError("its scale is malformed")
     if not 1 <= len(kind_value_pairs) <= 2:
-        raise ValueError(f"{stored['name']!r} is not a number as saved")
+        raise ValueError(f"{stored['name']!r} is not a valid numeric predictor")
     return NumberFactor(
         name_from_list(stored["name"]),
         tuple(value for _, value in kind_value_pairs),
@@ -122,7 +122,7 @@ def name_from_list(stored: Any) -> Hashable:
     if kind == "tuple":
         return tuple(name_from_list(element) for element in value)
     if not isinstance(value, {"bool": bool, "string": str, "number": int | float}[kind]):
-        raise ValueError(f"{value!r} is no column name")
+        raise ValueError(f"{value!r} is not a column name")
     return value
 
 
@@ -147,7 +147,7 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     # files from before higher orders have pairs alone
     stored_orders = [stored["pairs"], *stored.get("terms", [])]
     if len(stored_orders) > max(m - 1, 1):  # orders 2 to m; "pairs" is there for any m
-        raise ValueError("terms of more predictors than there are")
+        raise ValueError("terms with more predictors than there are")
     # terms_by_order[0] has the terms (T, 2) of order 2, and so on; None stands for all terms of an
     # order
     terms_by_order = [
@@ -174,7 +174,7 @@ def _terms_from_list(stored: object, k: int, m: int) -> np.ndarray | None:
         return None
     terms = np.array(stored).reshape(-1, k)
     if len(terms) and terms.dtype.kind != "i":  # an array of no terms is one of floats
-        raise ValueError("terms are no integers")
+        raise ValueError("terms are not integers")
     terms = terms.astype(np.intp)
     if len(terms) and (
         terms.min() < 0 or terms.max() >= m or (terms[:, 1:] <= terms[:, :-1]).any()

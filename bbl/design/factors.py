@@ -168,10 +168,10 @@ class Factor:
         )
         if len(factor._codes) < len(typed_levels):  # equal levels have one key
             raise LevelError(
-                f"xlevels[{name!r}] gives a level twice: {values!r}.",
+                f"xlevels[{name!r}] contains a duplicate level: {values!r}.",
                 column=name,
                 argument="xlevels",
-                hint="Name each level once.",
+                hint="Name each level only once.",
             )
         _check_distinguishable(name, typed_levels, "xlevels")
         return factor
@@ -209,7 +209,8 @@ class Factor:
         column : Column
             The distinct values and their positions in the rows, as from `factorise`.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a value that is no level is an error, or is coded 0 and marked in `is_unseen`.
+            Whether a value that is not a level is an error, or is coded 0 and marked in
+            `is_unseen`.
         argument : str, default "data"
             Name of the argument that holds the column, for messages.
         skip_missing : bool, default False
@@ -222,12 +223,12 @@ class Factor:
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n,)
         is_unseen : ndarray of bool, shape (n,), or None
-            Rows whose value is no level; None if there are none.
+            Rows whose value is not a level; None if there are none.
 
         Raises
         ------
         LevelError
-            If `unseen` is "raise" and a value is no level; names column and levels.
+            If `unseen` is "raise" and a value is not a level; names column and levels.
         """
         code_of_value = np.array(
             [
@@ -295,7 +296,7 @@ class Factor:
                 argument=argument,
             )
         raise LevelError(
-            f"column {self.name!r} has levels that the model does not know: {shown}; it knows "
+            f"column {self.name!r} has unknown levels: {shown}; the model was fitted with "
             f"{shown_levels}.",
             hint=self.type_remedy(kinds, unseen, argument) or remedy,
             column=self.name,
@@ -332,7 +333,7 @@ class Factor:
             f"the model has levels such as {level!r} ({self._type_names(level_kinds)}), and the "
             f"column has {value!r} ({self._type_names(value_kinds)})"
         )
-        start = "Give the type of the training data"
+        start = "Use the same type as in the training data"
         return Hint(
             f"{start}{f', {conversion}' * bool(conversion)}: {type_text}.",
             command_line=f"{start} (--dtype): {type_text}.",
@@ -429,13 +430,13 @@ def _refuse_numbers(
     name = column.name
     # all integers, almost one for each row: an identifier as likely as an amount
     is_identifier = bool(n_rows < 2 * len(values) and all(v == int(v) for v in values))
-    what = "like an identifier or an amount" if is_identifier else "continuous"
+    what = "like an identifier or a quantity" if is_identifier else "continuous"
     remedy = _numbers_remedy(name, isinstance(column, Counted))
     if numbers_advice and not is_identifier:
         remedy = Hint(f"{remedy} {numbers_advice}", command_line=remedy.command_line)
     raise DataError(
         f"column {name!r} looks {what}: {len(values)} distinct numbers in {n_rows:.0f} rows, and "
-        "each number would be a level of its own.",
+        f"each would be a separate level.",
         hint=_leave_out(name, remedy) if is_identifier else remedy,
         column=name,
     )

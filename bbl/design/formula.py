@@ -320,7 +320,7 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
         why = "the model is pairwise"
         allowed = "pairs"
     why = reason or why
-    text = f"it asks for the term {':'.join(names)} of {count} or more predictors, but {why}"
+    text = f"it contains the term {':'.join(names)} of {count} or more predictors, but {why}"
     fail(terms.text, text, hint=f"Write ({' + '.join(names)})^{order} for all {allowed}")
 
 
@@ -423,7 +423,7 @@ class _Columns:
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
             fail(
                 self.formula,
-                f"it repeats itself: over {self.n_terms:,} terms",
+                f"it is too repetitive: over {self.n_terms:,} terms",
                 hint="Write it shorter",
             )
 
@@ -452,5 +452,5 @@ class _Columns:
             )
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
-            problem = f"{column!r} holds {self.exclude[column]} and is also a predictor"
+            problem = f"{column!r} contains {self.exclude[column]} and is also a predictor"
             fail(self.formula, problem, hint="Drop it from one", column=column)

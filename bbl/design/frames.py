@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 ORDER_LOST = (
-    "was written as categories, and is stored without their order: Parquet keeps it in "
-    "dictionaries of text alone, and the names of folders keep none. Write it as categories of "
-    "text, with dictionaries"
+    "was written as categories but stored without their order: Parquet keeps the order only in "
+    "dictionaries of text, and folder names do not keep it. Write it as categories of text, with "
+    "dictionaries"
 )
 
 
@@ -167,7 +167,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             data = pd.DataFrame({name: _plain_column(column) for name, column in data.items()})
         except (ValueError, TypeError) as error:
             raise DataError(
-                f"{argument} is a dict that is not a table ({error}).",
+                f"{argument} is a dict that cannot be read as a table ({error}).",
                 argument=argument,
                 hint="Give lists of equal length.",
             ) from None

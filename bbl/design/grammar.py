@@ -105,7 +105,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
         if not EXPONENT.fullmatch(exponent):
             fail(
                 formula,
-                f"the exponent {exponent!r} is not a whole number in 1..99",
+                f"the exponent {exponent!r} is not an integer in 1..99",
                 hint="Write ^2 for all pairs",
             )
     if call_match := re.search(r"[\w.)]\s*\(", text):
@@ -200,7 +200,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             if kind != "value" or not EXPONENT.fullmatch(word):
                 fail(
                     formula,
-                    f"the exponent {word!r} is not a whole number in 1..99",
+                    f"the exponent {word!r} is not an integer in 1..99",
                     hint="Write ^2 for all pairs",
                 )
             previous = "exponent"

@@ -157,7 +157,7 @@ class Interactions:
             # 8 bytes for each predictor of a term, three times: the list, and copies while terms
             # are added and sorted
             check_memory(
-                24.0 * order * n, f"A list of {n} terms of order {order}", "Ask for fewer terms."
+                24.0 * order * n, f"A list of {n} terms of order {order}", "Request fewer terms."
             )
             terms = self.cube.list_terms(order)
             if order in self.removed:

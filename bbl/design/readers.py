@@ -153,7 +153,7 @@ def _check_characters(argument: str, characters: object) -> None:
         )
     if any(character.isspace() for character in characters):
         raise DataError(
-            f"{argument}={characters!r} holds a space, which sequences never do.",
+            f"{argument}={characters!r} contains a space, which sequences never do.",
             hint="Leave the spaces out.",
             argument=argument,
             value=characters,

@@ -130,13 +130,13 @@ class SurveyDesign:
         if not values.all():
             row = int((values == 0.0).argmax())
             raise DataError(
-                f"{shown} must be positive, and row {row} has 0. A row that was not drawn is "
-                "not part of the sample.",
+                f"{shown} must be positive, and row {row} has 0. Rows that were not sampled do "
+                f"not belong in the data.",
                 column=name,
                 argument="design",
                 hint=(
-                    "Leave it out; for rows that are not to be analysed, name a column of "
-                    "True and False as domain."
+                    "Leave it out; to analyse a subpopulation, name a column of True and False as "
+                    "domain."
                 ),
             )
         return values
@@ -158,8 +158,8 @@ class SurveyDesign:
             if (codes < 0).any():
                 raise DataError(
                     f"column {name!r} of the design is missing in row "
-                    f"{int((codes < 0).argmax())}. Every row of a sample was drawn from some "
-                    "stratum and cluster.",
+                    f"{int((codes < 0).argmax())}. Every sampled row belongs to a stratum and a "
+                    f"cluster.",
                     column=name,
                     argument="design",
                     hint="Fill the column, or leave these rows out.",
@@ -196,11 +196,11 @@ class SurveyDesign:
             ]
             name = str(self._find(frame, self.cluster[0]).iloc[rows[0]])
             raise DataError(
-                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata "
-                f"{labels[0]!r} and {labels[1]!r}, but clusters are drawn within strata.",
+                f"cluster {name!r} of column {self.cluster[0]!r} is in the strata {labels[0]!r} "
+                f"and {labels[1]!r}, but clusters are nested within strata.",
                 column=self.cluster[0],
                 argument="nested",
-                hint="If numbers start anew in each stratum, give nested=True.",
+                hint="If cluster numbers start again in each stratum, give nested=True.",
             )
 
     def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
@@ -224,8 +224,8 @@ class SurveyDesign:
             values = plan.population[k][[row, other]]  # type: ignore[index]
             raise DataError(
                 f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in "
-                f"row {other}, of the same {place}; it must be the number of units in the "
-                "population.",
+                f"row {other}, in the same {place}; it must be the number of units in the "
+                f"population.",
                 column=self.fpc[k],
                 argument="fpc",
                 hint=f"Give one number for all rows of a {place}.",
@@ -507,14 +507,14 @@ def _check_together(design: SurveyDesign) -> None:
     n_stages = max(1, len(design.cluster))
     if design.fpc and len(design.fpc) != n_stages:
         raise OptionError(
-            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages.",
+            f"fpc names {len(design.fpc)} columns, but the design has {n_stages} stages.",
             argument="fpc",
             hint="Give one for each, or leave fpc out.",
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(
-            f"type={design.type!r} has half of the clusters in each replicate, whatever the "
-            "sampling fraction.",
+            f"type={design.type!r} uses half of the clusters in each replicate, whatever the "
+            f"sampling fraction.",
             argument="fpc",
             hint="Leave fpc out, or give type='JKn' or 'bootstrap', which use it.",
             value=design.type,

@@ -59,7 +59,7 @@ def check_replicates(
     """
     if n_given and kind is None:
         raise OptionError(
-            "replicates need their type.",
+            "replicates need a type.",
             argument="type",
             hint=f"Give type= as one of {', '.join(map(repr, KINDS))}.",
         )
@@ -76,23 +76,23 @@ def check_replicates(
         )
     if rho and kind != "Fay":
         raise OptionError(
-            "rho is for type='Fay'.", argument="rho", hint="Leave rho out, or give type='Fay'."
+            "rho is only for type='Fay'.", argument="rho", hint="Leave rho out, or give type='Fay'."
         )
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(
-            "type='Fay' needs rho, with which the replicate weights were made.",
+            "type='Fay' needs rho, the value used to make the replicate weights.",
             argument="rho",
             hint="Give rho; without it give type='BRR'.",
         )
     if mse and kind is None:
         raise OptionError(
-            "mse is for replicates, and this design has none: its covariances are linearised.",
+            "mse is for replicates, but this design has none: its covariances are linearised.",
             argument="mse",
             hint="Leave mse out, or give a type of replicates, such as 'JKn'.",
         )
     if scale is not None and not n_given:
         raise OptionError(
-            "scale is for replicates whose columns are given.",
+            "scale is only for replicate weights given as columns.",
             argument="scale",
             hint="Leave scale out.",
         )

@@ -120,8 +120,8 @@ class TwoWay:
                 f"formula {formula!r}: it has no response.",
                 argument="formula",
                 hint=(
-                    "Write it like 'rating ~ user*movie', or use method='mcmc' for pairs "
-                    "that are there or not."
+                    "Write it like 'rating ~ user*movie', or use method='mcmc' for pairs that are "
+                    "either present or absent."
                 ),
             )
         else:
@@ -206,11 +206,11 @@ class TwoWay:
     def from_dict(cls, stored: Mapping) -> TwoWay:
         """Return the table that `to_dict` stored; raise a ValueError if `stored` is corrupt."""
         if type(stored["holds"]) is not str or type(stored["repeats"]) is not int:
-            raise ValueError("the table is not as saved")
+            raise ValueError("the table is malformed")
         if stored["holds"] not in CELL_KINDS or not (
             stored["formula"] is None or type(stored["formula"]) is str
         ):
-            raise ValueError("the table is not as saved")
+            raise ValueError("the table is malformed")
         levels = None if stored["levels"] is None else factor_from_dict(stored["levels"])
         rows, columns = (factor_from_dict(stored[name]) for name in ("rows", "columns"))
         response = (
@@ -238,8 +238,8 @@ def _parse_names(
         terms = parse(formula, names, exclude, order=None)
     if len(terms.predictors) != 2:
         raise FormulaError(
-            f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way "
-            "table has two.",
+            f"formula {formula!r}: it names {len(terms.predictors)} factors, but a two-way table "
+            f"has two.",
             argument="formula",
             hint="Write it like 'rating ~ user*movie'.",
         )
@@ -252,8 +252,8 @@ def _refuse_missing(column: Column) -> Column:
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some "
-            "rows belong to no cell.",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows "
+            f"do not belong to any cell.",
             column=column.name,
             hint=f"Drop them: data.dropna(subset=[{column.name!r}]).",
         )
@@ -471,10 +471,10 @@ def _check_table(
             )
     if len(np.unique(entries.value)) < 2 and holds != "rated":  # rated pairs all have the value 1
         raise DataError(
-            f"the response {response!r} has the single value {entries.value[0]:g}, so there are "
-            "no groups to find."
+            f"the response {response!r} has only one value, {entries.value[0]:g}, so there are no "
+            f"groups to find."
             if levels is None
-            else f"the response {response!r} has a single level, so there are no groups to find.",
+            else f"the response {response!r} has only one level, so there are no groups to find.",
             column=response,
         )
     # the weight of a row of a matrix repeats the row

@@ -385,12 +385,11 @@ def missing_remedy(sums_out: bool) -> str:
     """
     if sums_out:
         return (
-            "Drop the rows (missing='drop'), give missing values a level of their own "
-            "(missing='level'), or sum them out (missing='marginal')."
+            "Drop the rows (missing='drop'), make missing values a separate level "
+            "(missing='level'), or average over them (missing='marginal')."
         )
     return (
-        "Drop the rows (missing='drop'), or give missing values a level of their own "
-        "(missing='level')."
+        "Drop the rows (missing='drop'), or make missing values a separate level (missing='level')."
     )
 
 
@@ -399,10 +398,10 @@ def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
     its values have parts.
     """
     remedy = (
-        "Turn it into strings, numbers or categories; of a date take a part, such as the month."
+        "Turn it into strings, numbers or categories; for dates, extract a part such as the month."
     )
     if nested:
-        remedy = "Put each part in a column of its own, or turn the values into strings."
+        remedy = "Put each part into a separate column, or turn the values into strings."
     raise BBLTypeError(
         f"column {name!r} contains {what}, which cannot be levels.", column=name, hint=remedy
     ) from None

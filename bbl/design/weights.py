@@ -172,7 +172,7 @@ def check_weights(
     try:
         array = np.asarray(weights)
     except (ValueError, TypeError):
-        fail("are no array", BBLTypeError)
+        fail("are not an array", BBLTypeError)
     if array.ndim == 0:
         fail(f"must be an array or the name of a column; got {weights!r}", BBLTypeError)
     if array.ndim != 1:
@@ -212,9 +212,9 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
     if not total:
         fail("are all zero")
     if total > (MAX_TOTAL if whole else 1.0 / MIN_TOTAL):
-        fail(f"sum to {total:g}, more than can be counted")
+        fail(f"sum to {total:g}, too large to count")
     if total < MIN_TOTAL:
-        fail(f"sum to {total:g}, too little to calculate with")
+        fail(f"sum to {total:g}, too small for computations")
 
 
 def name_new_rows(weights_column: Hashable | None) -> str:
@@ -228,7 +228,7 @@ def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
     """
     if weights is not None:
         raise OptionError(
-            "weights are those of newdata, and there is none; the training rows have their own.",
+            "weights are for newdata, but newdata is missing; the training rows have their own.",
             argument="weights",
             hint="Leave weights out, or give newdata too.",
         )

@@ -99,7 +99,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     for name in table.columns:
         if name not in formula_names:
             raise DataError(
-                f"structural_zeros has the column {name!r}, which the formula does not have.",
+                f"structural_zeros has the column {name!r}, which is not in the formula.",
                 argument=ARGUMENT,
                 column=name,
                 hint="Leave it out, and keep the predictors whose combinations cannot occur.",

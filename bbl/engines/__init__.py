@@ -104,7 +104,7 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
     if isinstance(method, Engine):
         if options:
             raise BBLTypeError(
-                f"Options of an engine cannot stand beside it: {', '.join(options)}.",
+                f"Options cannot be given along with an engine: {', '.join(options)}.",
                 argument=next(iter(options)),
                 hint=f"Give {', '.join(options)} to {kind.__name__}(...) itself.",
             )

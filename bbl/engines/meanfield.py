@@ -68,8 +68,8 @@ class MeanField(Engine):
     gauge: str = "reference"
     name = "mf"
     order_reason = (
-        "method='mf' has its couplings from the covariance of pairs, which knows no more of the "
-        "predictors"
+        "method='mf' estimates couplings from pairwise covariances, which do not identify "
+        "higher-order terms"
     )
     tuned = Tuned(
         "eps",
@@ -155,7 +155,7 @@ class MeanField(Engine):
                     Note(
                         predictor=-1,  # the covariance is of all predictors
                         level=-1,
-                        what="covariance is singular; take a smaller eps or a larger prior_count",
+                        what="covariance is singular; use a smaller eps or a larger prior_count",
                     ),
                 ) * singular  # an empty tuple if it is not
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note, counts)

@@ -115,7 +115,7 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     for step, i in enumerate(order):
         step_factors = message_factors[step] + input_factors[step]
         if not step_factors:
-            raise ValueError(f"no table holds variable {i}")
+            raise ValueError(f"no table contains variable {i}")
         scope, table = _add_up(step_factors, (i,))
         largest = table.max(axis=1)
         offset = np.where(np.isneginf(largest), 0.0, largest)  # impossible states stay at -inf

@@ -145,7 +145,7 @@ def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
     j.
     """
     if layout.order > 2:
-        raise ValueError("these gauges are of pairs")
+        raise ValueError("these gauges are for pairs")
     leading_shape = theta.shape[:-1]
     for pair_rows, cells, L_i, L_j in equal_tables(layout):
         if L_i > 1 and L_j > 1:

@@ -129,7 +129,7 @@ class Layout:
         """All pairs, listed on first access; other terms are set by `__init__`."""
         # bytes: 16 of a pair in each of `nonzero`, `argwhere` and the contiguous copy
         check_memory(
-            48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors."
+            48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Use fewer predictors."
         )
         predictors = np.arange(self.m)
         pairs = np.ascontiguousarray(np.argwhere(predictors[:, None] < predictors))
@@ -425,7 +425,7 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
         )
         sorted_terms = np.sort(unsorted_terms, axis=1)
         if (sorted_terms[:, 1:] == sorted_terms[:, :-1]).any():
-            raise ValueError("a term names a predictor twice")
+            raise ValueError("a term contains a predictor twice")
         if order == 2:  # one key i m + j per pair: np.unique of numbers is much faster than of rows
             keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])
             # m = 0 has no keys

@@ -83,7 +83,7 @@ def sample_states(
     thin = integer("thin", thin, 1)
     rng = generator(rng)
     levels = check_levels(n_levels)
-    check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
+    check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Request fewer rows.")
     return _draw_states(h, J, levels, nsample, rng, burn_in, thin, more, support)
 
 
@@ -203,7 +203,7 @@ def sample_groups(
             value=prob,
         )
     check_memory(
-        8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows."
+        8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Request fewer rows."
     )
     y = rng.choice(K, size=nsample, p=group_weights / group_weights.sum())
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))

@@ -455,7 +455,9 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
     if unknown or not len(groups):
         group_names = ", ".join(map(repr, labels.groups))
         problem = (
-            f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
+            f"{unknown[0]!r} is not a group of {labels.response!r}"
+            if unknown
+            else "groups is empty"
         )
         raise OptionError(f"{problem}.", argument="groups", hint=f"Choose from {group_names}.")
     return [labels.groups.index(g) for g in groups]

@@ -28,7 +28,7 @@ __all__ = [
     "share_limits",
 ]
 
-NO_INTERVAL = "hollow: without an interval"  # note on points
+NO_INTERVAL = "hollow: no interval"  # note on points
 
 MOST_PANELS = 24  # panels of a new figure, at most
 NOTE_HEIGHT = 0.2  # inches of a note below a figure

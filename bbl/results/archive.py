@@ -146,17 +146,17 @@ def _unpack_rows(
     # the type that codes of factors with so many levels have; see `pack_model` for numbers
     has_numbers = bool(design.is_number.any())
     if codes.dtype != (np.uint64 if has_numbers else code_dtype(design.n_levels)):
-        raise ValueError("its rows are not as saved")
+        raise ValueError("its rows are malformed")
     if has_numbers:
         codes = codes.view(np.float64)
         levels = codes[:, ~design.is_number]
         if not np.isfinite(codes).all() or (levels < 0).any() or (levels % 1 > 0).any():
-            raise ValueError("its rows hold what cannot have been saved")
+            raise ValueError("its rows contain invalid values")
     level_codes = design.level_codes(codes)
     if (y < lowest_group).any() or (
         len(codes) and (level_codes.max(axis=0) >= design.n_levels).any()
     ):
-        raise ValueError("its rows hold what cannot have been saved")
+        raise ValueError("its rows contain invalid values")
     check_weights(weights, len(codes), whole=whole)  # raises an error
     return Sample(codes, weights, y, arrays.get("missing")), _unpack_index(labels, len(codes))
 
@@ -169,7 +169,7 @@ def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
         return None
     shares = np.array(meta["priors"])
     if not PRIORS.admits(shares, {"K": K}):
-        raise ValueError("its priors are not as saved")
+        raise ValueError("its priors are malformed")
     return shares
 
 
@@ -196,7 +196,7 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
     name = stored["name"]
     is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
     if not is_plain or not (name is None or isinstance(name, str)):
-        raise ValueError("the labels of its rows are not as saved")
+        raise ValueError("the labels of its rows are malformed")
     return pd.Index(range(n) if labels is None else labels, name=name)
 
 
@@ -223,5 +223,5 @@ def unpack_loss(meta: dict) -> LossRecord | None:
     if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(
         type(text) is str for text in texts
     ):
-        raise ValueError("its log-loss is not as saved")
+        raise ValueError("its log-loss is malformed")
     return record

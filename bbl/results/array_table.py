@@ -86,14 +86,14 @@ def check_arrays(
     shapes and ranges, and the checksum of a file does not prove that this package wrote it.
     """
     if unknown := arrays.keys() - table.keys():
-        raise ValueError(f"{min(unknown)!r} is no array of such a model")
+        raise ValueError(f"{min(unknown)!r} is not an array of such a model")
     sizes |= {f"{symbol}+1": size + 1 for symbol, size in sizes.items()}
     for name, spec in table.items():
         # `required`: True, False, or the name of the array that this one comes with
         is_required = spec.required in arrays if isinstance(spec.required, str) else spec.required
         if name in arrays:
             if not spec.admits(arrays[name], sizes):
-                raise ValueError(f"the array {name!r} is not as saved")
+                raise ValueError(f"the array {name!r} is malformed")
         elif is_required:
             raise ValueError(f"it lacks the array {name!r}")
 
@@ -104,4 +104,4 @@ def check_types(stored: Mapping[str, Any], types: Mapping[str, type]) -> None:
     """
     for name, expected in types.items():
         if type(stored[name]) is not expected:
-            raise ValueError(f"{name!r} is not as saved")
+            raise ValueError(f"{name!r} is malformed")

@@ -59,9 +59,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
 
     @abstractmethod
     def _attribution(self) -> Attribution:
-        """Return the terms whose sums are the class scores; an OptionError if class scores are no
-        sums of terms.
-        """
+        """Return the terms whose sums are the class scores; an OptionError if class scores are not
+        sums of terms."""
 
     @check_keywords
     def evaluate(

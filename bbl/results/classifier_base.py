@@ -84,7 +84,7 @@ class ClassifierBase(ModelResults):
         for other rows.
         """
         raise OptionError(
-            f"{type(self).__name__} is not refitted for a cross-validation of its predictions.",
+            f"{type(self).__name__} cannot be refitted to cross-validate its predictions.",
             argument="newdata",
             hint="Give newdata=.",
         )

@@ -185,13 +185,13 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
                 f"{name!r} is not a predictor.",
                 argument=argument,
                 hint=(
-                    f"{near_match(name, predictors)}Choose predictors among {_join(predictors)}."
+                    f"{near_match(name, predictors)}Choose from the predictors {_join(predictors)}."
                 ),
             )
     positions = [predictors.index(name) for name in chosen_names]
     if len(set(positions)) < len(positions):
         raise OptionError(
-            f"{argument} names a predictor twice: {chosen_names!r}.", argument=argument
+            f"{argument} contains a duplicate predictor: {chosen_names!r}.", argument=argument
         )
     if not positions:
         raise OptionError(
@@ -251,7 +251,7 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
     raise OptionError(
         f"{level!r} is not a level of {labels.names[predictor]!r}.",
         argument=argument,
-        hint=f"{near_match(level, levels)}Choose levels among {_join(levels)}.",
+        hint=f"{near_match(level, levels)}Choose from the levels {_join(levels)}.",
     )
 
 

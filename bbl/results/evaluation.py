@@ -163,12 +163,12 @@ class Evaluation:
             return ""
         # the text times False is empty
         zeros = (
-            f", and of {n_zero:g} of them it is 0: without the floor the log-loss is infinite"
+            f", {n_zero:g} of them with probability 0: without the floor the log-loss is infinite"
             * bool(n_zero)
         )
         return (
-            f" log-loss: a probability of at least {FLOOR:g}; that of {n_below:g} observations is "
-            f"smaller{zeros}."
+            f" log-loss: probabilities are floored at {FLOOR:g}, which affects {n_below:g} "
+            f"observations{zeros}."
         )
 
     @property
@@ -322,7 +322,7 @@ class Evaluation:
         if self.left_out:
             facts["Left out"] = f"{self.left_out:g} with a missing value"
         if self.costs is not None:
-            facts["Groups"] = "of least expected cost"
+            facts["Groups"] = "with the lowest expected cost"
         note = "baseline: predicting the class proportions for every row."
         if len(self.labels.groups) > 2:
             note = "AUC: mean over the groups, each against the rest; " + note
@@ -386,7 +386,8 @@ def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sa
     judged = Sample(codes, row_weights, y, missing).rows(is_judged)
     if not judged.n:
         raise DataError(
-            "newdata has no row with a prediction and a group.", hint="Give rows that have both."
+            "newdata has no row with both a prediction and a group.",
+            hint="Give rows that have both.",
         )
     return judged
 
@@ -411,7 +412,8 @@ def evaluate_rows(
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():
         raise DataError(
-            f"None of the {what} has a prediction and a group.", hint="Give rows that have both."
+            f"None of the {what} has both a prediction and a group.",
+            hint="Give rows that have both.",
         )
     left_out = float(weights[~is_judged].sum())
     if sampled or not are_whole(weights[is_judged]):

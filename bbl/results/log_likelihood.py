@@ -49,8 +49,8 @@ class LogLikelihood(float):
         """
         if self.log_z is not None:
             raise OptionError(
-                f"ln Z of this fit is approximate (log_z={self.log_z!r}), with an unknown error, "
-                "so its log-likelihood cannot be compared, and there is no AIC or BIC.",
+                f"ln Z of this fit is approximate (log_z={self.log_z!r}), with unknown error, so "
+                f"its log-likelihood cannot be compared and AIC and BIC are not available.",
                 argument="log_z",
                 hint="Fit with log_z='ais', which anneals ln Z and has a standard error.",
             )

@@ -228,8 +228,8 @@ class ModelResults(ABC):
         """
         if self.training is None:
             raise DataError(
-                "This model has no training rows: it was saved without them, or fitted to "
-                "data that were read in batches.",
+                "This model has no training rows: it was saved without them, or fitted to data "
+                "read in batches.",
                 hint=Hint(
                     f"{'Give newdata=; or s' if takes_newdata else 'S'}ave it with "
                     "store_data=True, or fit a table in memory, such as a random sample of the "

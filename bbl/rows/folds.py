@@ -171,7 +171,7 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
 
 def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
     """Decorate a function that makes folds of a sample, so that it also takes weights that are not
-    whole numbers.
+    integers.
 
     Each row with such weights goes to one fold, with all of its weight.
     """
@@ -362,12 +362,12 @@ def splitter_folds(
                 )
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"cv gives no folds of these {len(all_rows)} rows ({error}).",
+            f"cv does not give folds of these {len(all_rows)} rows ({error}).",
             argument="cv",
             hint=(
                 "Give a scikit-learn splitter, or pairs of row positions (train, "
-                "validation); for a splitter of groups list(splitter.split(X, y, groups)), "
-                "for a number of folds nfold=."
+                "validation); for a group splitter give list(splitter.split(X, y, groups)), for a "
+                "number of folds nfold=."
             ),
         ) from error
     # weights (F, n) of training and of validation (held-out) rows
@@ -377,12 +377,12 @@ def splitter_folds(
     folds_without_training = np.flatnonzero(~train.any(axis=1))
     if len(folds_without_training):
         raise OptionError(
-            f"Fold {folds_without_training[0] + 1} of cv leaves no rows to train on that the fit "
-            "uses.",
+            f"Fold {folds_without_training[0] + 1} of cv has no training rows that the fit uses.",
             argument="cv",
         )
     if not held.any():
         raise OptionError(
-            "cv validates no row that the fit uses, so there is nothing to score.", argument="cv"
+            "cv has no validation rows that the fit uses, so there is nothing to score.",
+            argument="cv",
         )
     return Folds(train, held)

@@ -49,7 +49,8 @@ CACHE_BYTES = 2**29  # greatest size of the cache of blocks as the kernels read 
 CACHE_SHARE = 0.5  # greatest share of the available memory that a new block in the cache may take
 MIN_CHUNK_ROWS = 1024  # least number of rows of a full chunk, even if many buckets share the buffer
 REMEDY = (
-    "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
+    "Set the environment variable TMPDIR to a folder with enough space for them, or use fewer "
+    "predictors."
 )
 
 
@@ -217,7 +218,7 @@ class CodeFile(RowStore):
                 n_bytes = self._file.readinto(unfilled)
                 if not n_bytes:
                     raise DataError(
-                        "the temporary file of codes is shorter than it was written.",
+                        "the temporary file of codes has been truncated.",
                         argument="data",
                     )
                 unfilled = unfilled[n_bytes:]

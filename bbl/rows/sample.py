@@ -278,8 +278,8 @@ class Sample(Rows):
         """
         if not self.whole:
             raise DataError(
-                f"{what} by how often each row was observed, and the weights of this fit are "
-                "not integers.",
+                f"{what} by how often each row was observed, but the weights of this fit are not "
+                f"integers.",
                 argument="weights",
                 hint=(
                     "If they are sampling weights, fit with design=bbl.survey(weights=...); "
@@ -387,7 +387,7 @@ class Sample(Rows):
         # numbers of states
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
-            f"Looking for equal ones among {self.n:,} rows",
+            f"Finding duplicates among {self.n:,} rows",
             "Use fewer rows, or read them in batches.",
         )
         if self.missing is not None:  # missing values are one more level while rows are compared

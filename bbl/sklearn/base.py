@@ -417,7 +417,7 @@ def _make_priors(
         for name, weight in class_weight.items():
             if name not in class_names:
                 raise OptionError(
-                    f"class_weight names {name!r}, which is not a class of y.",
+                    f"class_weight contains {name!r}, which is not a class of y.",
                     argument="class_weight",
                 )
             real(f"class_weight[{name!r}]", weight, 0.0)

@@ -321,7 +321,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
             raise DataError(
-                "y has one row of each class, and out-of-fold scores need two rows of one class.",
+                "y has one row of each class, but out-of-fold scores need a class with two rows.",
                 argument="y",
                 hint="Give cv=None.",
             )
@@ -360,8 +360,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         hidden_pairs = flag("hidden_pairs", options.pop("hidden_pairs", False))
         if hidden_pairs and (len(hidden) != 1 or not 2 <= hidden[0] <= MAX_COUPLED):
             raise OptionError(
-                "hidden_pairs=True couples the units of one layer, 2 to "
-                f"{MAX_COUPLED} of them, and hidden is {hidden or 0}.",
+                "hidden_pairs=True couples the units of one layer with 2 to "
+                f"{MAX_COUPLED} units, but hidden is {hidden or 0}.",
                 hint="Give 'hidden': 10, or leave hidden_pairs out.",
                 argument="options",
             )
@@ -375,7 +375,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         classes = np.unique(y)
         if len(classes) < 2:
             raise DataError(
-                f"y has one class, {classes.tolist()[0]!r}.", hint="Give rows of two or more."
+                f"y has one class, {classes.tolist()[0]!r}.",
+                hint="Give rows of two or more classes.",
             )
         # the same units whatever else draws from random_state
         seed = self.random_state if isinstance(self.random_state, int | np.integer) else 0
@@ -428,7 +429,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if not self._numeric:
             raise OptionError(
-                f"sample() is of method='conjugate', not of {self.method!r}.",
+                f"sample() is for method='conjugate', not for {self.method!r}.",
                 hint="Call model_.result_.sample().",
                 argument="method",
             )

@@ -85,7 +85,7 @@ def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
         warnings.warn(
             DataWarning(
                 f"Columns of X that look continuous: {shown}. Each number in them is a level of "
-                "its own, so nothing is learnt about the numbers between.",
+                "its own, so the model does not interpolate between them.",
                 hint="Bin them first, for example with BinningTransformer() in the pipeline.",
             ),
             stacklevel=4,  # the line in `fit`

@@ -174,7 +174,7 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     check_memory(
         16.0 * (D + 1) * (n + D),
         f"A refit of {D} weights",
-        "Choose fewer terms, or take refit=False.",
+        "Choose fewer terms, or use refit=False.",
     )
     Z = products.features()
     scale = np.ones((D + 1, 1))

@@ -89,8 +89,8 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square
     distribution needs some rows in nearly every cell (Cochran 1954: at least 1 expected in all
     cells, and 5 in 80 % of them); the permutation distribution given the margins, as in Fisher's
-    test, keeps its level for any counts. Neither holds for weights that
-    are not whole numbers: p is then nan. A `prior_count` changes `chisq`, not the exact p-value.
+    test, keeps its level for any counts. Neither holds for weights that are not integers: p is
+    then nan. A `prior_count` changes `chisq`, not the exact p-value.
 
     Examples
     --------

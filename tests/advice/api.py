@@ -192,7 +192,7 @@ CALLS = {
         lambda: fit("y ~ .", relevance="cv"),
     ),
     "amounts as groups": case(
-        r"If it is an amount, bin it first: bbl\.bin\(data, 'x'\)",
+        r"If it is a quantity, bin it first: bbl\.bin\(data, 'x'\)",
         lambda: fit("x ~ a", AMOUNTS),
         lambda: fit("x ~ a", bbl.bin(AMOUNTS, "x")),
     ),
@@ -293,7 +293,7 @@ CALLS = {
         lambda: bbl.step(fit(method="ml"), **QUIET),
     ),
     "steps of calibrated classes": case(
-        "Fit with calibrate='none', and calibrate the fit of the chosen formula",
+        "Fit with calibrate='none', then calibrate the fit of the selected formula",
         lambda: bbl.step(fit(method="ml", calibrate="temperature"), **QUIET),
         lambda: fit(
             bbl.step(fit(method="ml", calibrate="none"), **QUIET).fit.formula,
@@ -435,12 +435,12 @@ NETWORKS = {
         lambda: networks.structure("y", {"a": ["b"], "b": []}),
     ),
     "a parent twice": case(
-        "Name each once",
+        "Name each only once",
         lambda: networks.structure("y", {"a": ["b", "b"], "b": []}),
         lambda: networks.structure("y", {"a": ["b"], "b": []}),
     ),
     "arcs in a cycle": case(
-        "Turn or drop one of its arcs",
+        "Reverse or drop one of its arcs",
         lambda: networks.structure("y", {"a": ["b"], "b": ["a"]}),
         lambda: networks.structure("y", {"a": ["b"], "b": []}),
     ),

@@ -47,7 +47,7 @@ def blocks(formula: str = "rating ~ user*movie", data: Any = RATINGS, **options:
 def blanks(call: Callable, also: tuple[str, ...] = ()) -> Advice:
     """Return the advice on missing values of a verb: two remedies, or three."""
     ending = (
-        r"\(missing='level'\), or sum them out \(missing='marginal'\)\.$"
+        r"\(missing='level'\), or average over them \(missing='marginal'\)\.$"
         if also
         else r"\(missing='level'\)\.$"
     )

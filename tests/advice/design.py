@@ -156,7 +156,7 @@ SURVEYS = {
         lambda: stratified(strata="h", cluster="c"),
     ),
     "a sampling weight of 0": case(
-        "Leave it out; for rows that are not to be analysed, name a column of True and False",
+        "Leave it out; to analyse a subpopulation, name a column of True and False",
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0))),
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0)).iloc[1:]),
         lambda: stratified(SAMPLE.assign(d=np.arange(60) > 0), domain="d"),
@@ -500,7 +500,7 @@ COLUMNS = {
         lambda: fit("y ~ .", bbl.bin(NOISE.assign(e=NOISE["d"] / 7), ["d", "e"])),
     ),
     "a column of lists": case(
-        "Put each part in a column of its own, or turn the values into strings",
+        "Put each part into a separate column, or turn the values into strings",
         lambda: fit("y ~ a + d", NESTED),
         lambda: fit("y ~ a + first + last", NESTED.assign(first=DATA["b"], last=DATA["c"])),
         lambda: fit("y ~ a + d", NESTED.assign(d=NESTED["d"].astype(str))),
@@ -592,7 +592,7 @@ def changing(first: Any, later: Any) -> Any:
     return tables
 
 
-AGAIN = "Read the data again when nothing else writes to them"
+AGAIN = "Read the data again when nothing else is writing to them"
 
 
 def twice(wrong: Any, says: str) -> Any:
@@ -676,7 +676,7 @@ STREAMS = {
         ),
     ),
     "a callable that returns a table": case(
-        "Yield data frames, pyarrow tables or dicts of lists, and start anew",
+        "Yield data frames, pyarrow tables or dicts of lists, and start from the beginning",
         lambda: fit("y ~ a", lambda: DATA),
         lambda: fit("y ~ a", lambda: iter([DATA])),
         lambda: fit("y ~ a", lambda: iter([pa.Table.from_pandas(DATA)])),
@@ -693,7 +693,7 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA])),
     ),
     "no such file": case(
-        "Check the path; of other formats give a table",
+        "Check the path; read other formats into a table first",
         lambda: fit("y ~ a", "nowhere.csv"),
         in_folder(lambda f: fit("y ~ a", written(DATA, f / "d.parquet"))),
         lambda: fit("y ~ a", DATA),
@@ -741,7 +741,7 @@ STREAMS = {
         ),
     ),
     "weights beside batches": case(
-        "Put them into the data",
+        "Add them to the data as a column",
         lambda: fit("y ~ a", lambda: iter([DATA]), weights=np.ones(60)),
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
@@ -761,13 +761,13 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
     "a level in the second pass alone": twice(
-        DATA.assign(a=7), "Read the data again when nothing else writes to them"
+        DATA.assign(a=7), "Read the data again when nothing else is writing to them"
     ),
     "fewer rows in the second pass": twice(
-        DATA.head(50), "Read the data again when nothing else writes to them"
+        DATA.head(50), "Read the data again when nothing else is writing to them"
     ),
     "other rows in the second pass": twice(
-        DATA.assign(a=1 - DATA["a"]), "Read the data again when nothing else writes to them"
+        DATA.assign(a=1 - DATA["a"]), "Read the data again when nothing else is writing to them"
     ),
     "a source that fails": case(
         "Check the source, or read it again",

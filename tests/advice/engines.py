@@ -69,13 +69,13 @@ ENGINES = {
         lambda: fit(method=PseudoLikelihood(lambda_=0.1)),
     ),
     "missing values that are not summed": case(
-        r"Give missing values a level .*\(missing='level'\), or drop .*\(missing='drop'\)",
+        r"Make missing values a separate level .*\(missing='level'\), or drop .*\(missing='drop'\)",
         lambda: conditional(data=GAPS, missing="marginal"),
         lambda: conditional(data=GAPS, missing="level"),
         lambda: conditional(data=GAPS, missing="drop"),
     ),
     "the distribution of rows": case(
-        r"Choose method='pseudo', or judge predictions with evaluate\(\)",
+        r"Choose method='pseudo', or assess predictions with evaluate\(\)",
         lambda: bbl.mcSample(conditional(), nsteps=20),
         lambda: bbl.mcSample(fit("y ~ a + b", method="pseudo"), nsteps=20, **QUIET),
         lambda: conditional().evaluate(),
@@ -139,7 +139,7 @@ ENGINES = {
         lambda: conditional(ordered="nominal"),
     ),
     "errors of a refined fit": case(
-        "For effects give se='bootstrap'; for others fit with start=None to at most",
+        "For effects give se='bootstrap'; otherwise fit with start=None to at most",
         lambda: conditional(start="pseudo").inference().table(of=("s", "t")),
         lambda: conditional(start="pseudo").avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: conditional(start=None, ridge=0.1).inference().table(of=("s", "t")),
@@ -156,7 +156,7 @@ ENGINES = {
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal("y ~ a")),
     ),
     "profile limits of another penalty": case(
-        r"Fit with method='conditional', ridge='firth', or take the limits of table\(\)",
+        r"Fit with method='conditional', ridge='firth', or use the intervals of table\(\)",
         lambda: maximal("y ~ a").inference().profile(),
         lambda: conditional("y ~ a", ridge="firth").inference().profile(),
         lambda: maximal("y ~ a").inference().table(),
@@ -231,7 +231,7 @@ ENGINES = {
         lambda: in_batches(lambda_=0.03),
     ),
     "norms of three": case(
-        "Take a formula of pairs, or method='shbm'",
+        "Use a formula of pairs, or method='shbm'",
         lambda: fit("y ~ .^3", penalty="l1", lambda_=0.03),
         lambda: fit("y ~ .^2", penalty="l1", lambda_=0.03),
         lambda: fit("y ~ .", method="shbm"),
@@ -242,7 +242,7 @@ ENGINES = {
         lambda: fit("y ~ a*b", ORDERED, penalty="group", lambda_=0.03),
     ),
     "errors of norms": case(
-        r"Take penalty='l2', or bootstrap\(\) for the spread",
+        r"Use penalty='l2', or bootstrap\(\) for the spread",
         lambda: fit(penalty="l1", lambda_=0.03).inference().bse,
         lambda: fit(penalty="l2", lambda_=0.03).inference().bse,
         lambda: fit(penalty="l1", lambda_=0.03).bootstrap(nboot=3, seed=0),
@@ -379,7 +379,7 @@ MACHINES = {
         lambda: FITTED.avg_comparisons("a", se="bootstrap", nboot=3),
     ),
     "replicates that lose a group": case(
-        r"Merge rare groups, or make the design without replicates \(type\)",
+        r"Merge rare groups, or omit type= in the design",
         lambda: replicated(LOSING, replicates=["r2", "r3"], type="bootstrap").inference().bse,
         lambda: replicated(
             LOSING.replace({"y": {"rare": "s"}}), replicates=["r2", "r3"], type="bootstrap"
@@ -401,7 +401,7 @@ MACHINES = {
         lambda: crossed(data=SORTED, shuffle=True, seed=0),
     ),
     "zeros about many predictors": case(
-        "Give a table with only the columns that the zeros are about",
+        "Give a table with only the columns that the zeros involve",
         patched(
             "bbl.boltzmann.structural_zeros.MAX_STATES",
             4,
@@ -421,13 +421,13 @@ MACHINES = {
         ),
     ),
     "a cell that occurs": case(
-        "Leave the cell out of structural_zeros; or drop these rows",
+        "Leave the cell out of structural_zeros, or drop these rows",
         lambda: zeros("~ a*b", data=DATA),
         lambda: fit("~ a*b", DATA, method="ml"),
         lambda: zeros("~ a*b", data=POSSIBLE),
     ),
     "a fold that leaves no rows": case(
-        r"Give more rows\. crossVal takes fewer folds \(nfold\); a fit .* needs none",
+        r"Give more rows\. crossVal takes fewer folds \(nfold\); a fit .* needs no folds",
         lambda: tiny(lambda_="cv"),
         lambda: fit("y ~ a + b", DATA, lambda_="cv"),
         lambda: tiny(lambda_=0.1),

@@ -82,7 +82,7 @@ NUMERIC = {
         lambda: shot("y ~ x", GAMMA, numeric=True),
     ),
     "explanations of numbers": case(
-        r"Read the weights of the terms from coef\(\)",
+        r"Get the weights of the terms from coef\(\)",
         lambda: shot("y ~ x", GAMMA, numeric=True).explain(GAMMA),
         lambda: shot("y ~ x", GAMMA, numeric=True).coef(),
     ),
@@ -119,13 +119,14 @@ VALUES = {
         lambda: fit("y ~ d", batches("unordered", "other"), xlevels={"d": ["p", "q"]}),
     ),
     "new weights that are wrong": case(
-        r"Correct it, or pass weights=numpy\.ones\(len\(newdata\)\) to count rows alike",
+        r"Correct it, or pass weights=numpy\.ones\(len\(newdata\)\) to weight rows equally",
         lambda: WEIGHED.evaluate(DATA.assign(n=-1)),
         lambda: WEIGHED.evaluate(DATA.assign(n=1)),
         lambda: WEIGHED.evaluate(DATA.assign(n=-1), weights=np.ones(len(DATA))),
     ),
     "a column of unknown levels": case(
-        "Give the type of the training data|Check that the column is the one of the training data",
+        "Use the same type as in the training data|Check that it is the same column as in the "
+        "training data",
         lambda: fit("y ~ b + a", PEOPLED).predict(PEOPLED.assign(a="z"), unseen="ignore"),
         lambda: fit("y ~ b + a", PEOPLED).predict(PEOPLED, unseen="ignore"),
     ),
@@ -185,7 +186,7 @@ VALUES = {
         lambda: FITTED.inference().cov_params("s"),
     ),
     "profiles without Firth": case(
-        r"Fit with method='conditional', ridge='firth', or take the limits of table\(\)",
+        r"Fit with method='conditional', ridge='firth', or use the intervals of table\(\)",
         lambda: UNPENALISED.inference().profile(),
         lambda: fit("y ~ a", method="conditional", ridge="firth").inference().profile(),
         lambda: UNPENALISED.inference().table(of=("s", "t")),
@@ -260,7 +261,7 @@ VALUES = {
         lambda: fit("y ~ a", sd="lrvb", **FLAT),
     ),
     "a test of relevant predictors": case(
-        r"Fit without relevance, or judge predictions with crossVal\(\) and evaluate\(\)",
+        r"Fit without relevance, or assess predictions with crossVal\(\) and evaluate\(\)",
         lambda: fit("y ~ .", relevance=0.9).inference(),
         lambda: fit("y ~ .").inference(),
     ),

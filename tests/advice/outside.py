@@ -97,7 +97,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a\n" + "é,0\nt,1\ns,0\n" * 9),
     ),
     "cells that semicolons separate": case(
-        "Say what separates its cells: --sep ';'",
+        "Give the separator of its cells: --sep ';'",
         tried("y ~ a", "{}/d.csv", text=CSV.replace(",", ";")),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--sep", ";", text=CSV.replace(",", ";")),
     ),
@@ -112,7 +112,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, "--levels", "a=0,1"),
     ),
     "one level alone": case(
-        "Give them like Never,Sometimes,Often",
+        "Write them as in Never,Sometimes,Often",
         tried("y ~ a", "{}/d.csv", "--levels", "a=0"),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--levels", "a=0,1"),
     ),
@@ -171,7 +171,7 @@ ESTIMATORS = {
         lambda: naive().fit(X, Y),
     ),
     "dates of an estimator": case(
-        "Turn it into strings, numbers or categories; of a date take a part, such as the month",
+        "Turn it into strings, numbers or categories; for dates, extract a part such as the month",
         lambda: naive().fit(X.assign(d=DAYS), Y),
         lambda: naive().fit(X.assign(d=DAYS.astype(str).str[:7]), Y),
         lambda: naive().fit(X.assign(d=DAYS.dt.month), Y),
@@ -340,7 +340,9 @@ FILES = {
         written({"x": {1}}),
         written({"x": [1, 1.0, "u", True, None, {}]}),
     ),
-    "a data set that is cut": case("Replace it by the original", stored(b"\x1f\x8b"), stored(None)),
+    "a data set that is cut": case(
+        "Replace it with the original", stored(b"\x1f\x8b"), stored(None)
+    ),
     "a data set that is another": case(
         "Replace it or delete it", stored(gzip.compress(b"other")), stored(None)
     ),

@@ -54,7 +54,7 @@ def closed(call: Any) -> Any:
 
 EFFECTS = {
     "effects of no predictor": case(
-        "Choose predictors among 'a', 'b', 'c'",
+        "Choose from the predictors 'a', 'b', 'c'",
         lambda: FITTED.avg_comparisons("z"),
         lambda: FITTED.avg_comparisons("a"),
     ),
@@ -70,7 +70,7 @@ EFFECTS = {
         lambda: FITTED.avg_comparisons("a"),
     ),
     "effects of an unknown level": case(
-        "Choose levels among 0, 1",
+        "Choose from the levels 0, 1",
         lambda: FITTED.avg_comparisons("a", grid={"b": [7]}),
         lambda: FITTED.avg_comparisons("a", grid={"b": [0, 1]}),
     ),
@@ -136,7 +136,7 @@ EFFECTS = {
         lambda: fit("y ~ a + b", method="mf").avg_comparisons("a", se="bootstrap", nboot=3),
     ),
     "errors of relevant predictors": case(
-        "Give se='bootstrap', which chooses them in each refit",
+        "Give se='bootstrap', which selects them in each refit",
         lambda: RELEVANT.avg_comparisons(),
         lambda: RELEVANT.avg_comparisons(se="bootstrap", nboot=3),
     ),
@@ -187,7 +187,7 @@ JUDGED = {
         lambda: AVERAGE_CV().model.members[0].coef(),
     ),
     "probabilities of a density": case(
-        "For the scores of all settings use cvframe",
+        "For the scores of all settings see cvframe",
         lambda: bbl.crossVal("~ .", DATA, **QUIET).evaluate(),
         lambda: bbl.crossVal("~ .", DATA, **QUIET).cvframe,
     ),
@@ -202,7 +202,7 @@ JUDGED = {
         lambda: banned().reconstruct(POSSIBLE.assign(c=np.nan), method="exact", **QUIET),
     ),
     "a table of no group": case(
-        "Choose groups among",
+        "Choose from the groups",
         lambda: FITTED.inference().table(of=("s", "z")),
         lambda: FITTED.inference().table(of=("s", "t")),
     ),
@@ -244,7 +244,7 @@ JUDGED = {
         lambda: hidden().predict(DATA, draws="all"),
     ),
     "tests of relevant predictors": case(
-        r"Fit without relevance, or judge predictions with crossVal\(\) and evaluate\(\)",
+        r"Fit without relevance, or assess predictions with crossVal\(\) and evaluate\(\)",
         lambda: RELEVANT.inference().bse,
         lambda: fit("y ~ .").inference().bse,
         lambda: (RELEVANT.crossVal(**QUIET), RELEVANT.evaluate()),
@@ -292,12 +292,12 @@ JUDGED = {
         lambda: EXACT.odds_ratios(pairs=[("a", "b")]),
     ),
     "odds ratios of no predictor": case(
-        "Choose predictors among 'a', 'b', 'c'",
+        "Choose from the predictors 'a', 'b', 'c'",
         lambda: EXACT.odds_ratios(pairs=[("a", "z")]),
         lambda: EXACT.odds_ratios(pairs=[("a", "b")]),
     ),
     "odds ratios of no pair": case(
-        r"List the pairs that interact with interactions\(\)",
+        r"List the interacting pairs with interactions\(\)",
         lambda: EXACT.odds_ratios(pairs=[("a", "c")]),
         lambda: EXACT.interactions(),
     ),
@@ -307,7 +307,7 @@ JUDGED = {
         lambda: fit("y ~ a", method="bayes", **QUICK).posterior,
     ),
     "a bootstrap of chosen terms": case(
-        r"Judge predictions with crossVal\(\)",
+        r"Assess predictions with crossVal\(\)",
         lambda: fit("y ~ .", method="shbm").bootstrap(nboot=3),
         lambda: fit("y ~ .", method="shbm").crossVal(**QUIET),
     ),
@@ -345,7 +345,7 @@ JUDGED = {
         lambda: [member.crossVal(**QUIET) for member in AVERAGE.members],
     ),
     "criteria of an average": case(
-        r"Judge its predictions with evaluate\(\), or use the likelihoods of fit\.members",
+        r"Assess its predictions with evaluate\(\), or use the likelihoods of fit\.members",
         lambda: AVERAGE.aic,
         lambda: AVERAGE.evaluate(),
         lambda: [member.aic for member in AVERAGE.members],

@@ -241,7 +241,7 @@ def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
         {"u": user, "m": movie, "r": 2.0 + (2 * sign - 1) * step * (1 + (user + movie) % 3)}
     )
     with pytest.raises(
-        DataError, match="averages of the repeated pairs are all equal.*metric='squared'"
+        DataError, match="averages of repeated pairs are all equal.*metric='squared'"
     ):
         bbl.bicluster("r ~ u*m", data, (2, 2), metric="pearson")
     np.testing.assert_allclose(
@@ -383,12 +383,12 @@ BAD = {
     "groups for mcmc": (
         lambda: bbl.bicluster(None, noisy() > 2, (2, 2), "mcmc"),
         OptionError,
-        "does not take groups",
+        "does not accept groups",
     ),
     "groups for genetic": (
         lambda: bbl.bicluster(None, data_for("genetic"), (2, 2), "genetic"),
         OptionError,
-        "does not take groups",
+        "does not accept groups",
     ),
     "pearson without groups": (
         lambda: bbl.bicluster(None, noisy(), metric="pearson"),

@@ -1,4 +1,4 @@
-"""Fits to data that are read in batches: the numbers of the same rows in memory, and what is not
+"""Fits to data read in batches: the numbers of the same rows in memory, and what is not
 there says so.
 """
 
@@ -182,7 +182,7 @@ def test_what_needs_all_rows_says_so_before_any_is_read(source):
     with pytest.raises(OptionError, match="method='auto' needs all rows in memory"):
         bbl.bbl("y ~ x", never, method="auto")
     with pytest.raises(
-        OptionError, match="cv, which gives positions of rows, needs all rows in memory"
+        OptionError, match="cv, which gives row positions, needs all rows in memory"
     ):
         bbl.crossVal("y ~ x", never, method="naive", cv=[([0], [1]), ([1], [0])])
 
@@ -273,14 +273,10 @@ def test_predictions_that_fail_leave_no_file(table, tmp_path):
         yield table.head(10)
         yield table.head(10).assign(x1="new")
 
-    with pytest.raises(
-        LevelError, match="column 'x1' has levels that the model does not know: 'new'"
-    ):
+    with pytest.raises(LevelError, match="column 'x1' has unknown levels: 'new'"):
         fit.predict_batches(rows, to=tmp_path / "predicted.parquet")
     assert not list(tmp_path.iterdir())
-    with pytest.warns(
-        bbl.DataWarning, match="column 'x1' of newdata has no level that the model knows"
-    ):
+    with pytest.warns(bbl.DataWarning, match="column 'x1' of newdata has only unknown levels"):
         assert fit.predict_batches(rows, unseen="ignore", to=tmp_path / "predicted.parquet") == 20
     with pytest.raises(DataError, match="newdata has no column 'x1'"):
         list(fit.predict(lambda: iter([table.drop(columns="x1")])))

@@ -161,7 +161,7 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
         sample_module, "check_memory", lambda needed, what, _: asked.append((needed, what))
     )
     Sample(np.zeros((50, 9), dtype=np.uint8), np.ones(50)).collapsed([2] * 9)
-    assert asked == [(50 * (27 + 40), "Looking for equal ones among 50 rows")]
+    assert asked == [(50 * (27 + 40), "Finding duplicates among 50 rows")]
 
 
 def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):

@@ -90,7 +90,7 @@ def test_several_groups(table):
 
 
 def test_a_penalty_that_keeps_no_term_is_told(table):
-    with pytest.warns(DataWarning, match=r"keeps no term: .* below \d"):
+    with pytest.warns(DataWarning, match=r"selects no terms: .* below \d"):
         fit = quick(table, lambda_=1000.0)
     assert len(fit.terms) == 0 and fit.order_counts.sum() == 0
     share = (table["y"] == "yes").mean()
@@ -111,8 +111,8 @@ def test_groups_that_are_separated_are_told_with_the_terms(table):
     [
         ({"order": 0}, OptionError, "order must be at least 1"),
         ({"lambda_": (1.0, 2.0, 3.0)}, OptionError, "3 penalties for order=2"),
-        ({"lambda_": 0.0}, OptionError, "lambda_ must lie in"),
-        ({"lambda_": float("nan")}, OptionError, "lambda_ must lie in"),
+        ({"lambda_": 0.0}, OptionError, "lambda_ must be in"),
+        ({"lambda_": float("nan")}, OptionError, "lambda_ must be in"),
         ({"lambda_": "bic"}, OptionError, "lambda_='bic' is unknown"),
         ({"penalty": "ridge"}, OptionError, "penalty"),
         ({"refit": "yes"}, OptionError, "refit"),

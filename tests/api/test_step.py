@@ -138,7 +138,7 @@ def test_terms_whose_tables_are_too_large_are_left_out(survey, monkeypatch):
     monkeypatch.setattr(engine, "MAX_STATES", 4)
     monkeypatch.setattr(solve, "MAX_CELLS", 20.0)
     fit = bbl.bbl("~ Class + Sex + Age + Answer", survey, "Freq", method="ml")
-    with pytest.warns(bbl.DataWarning, match="models were left out"):
+    with pytest.warns(bbl.DataWarning, match="models were skipped"):
         found = bbl.step(fit)
     assert len(found.path) > 1
 

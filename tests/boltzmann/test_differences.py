@@ -187,7 +187,7 @@ def test_what_has_no_standard_errors_says_so(monkeypatch):
     ):
         with pytest.raises(OptionError, match=r"(Single groups|no pooled fit).*of=\(a, b\)"):
             call()
-    assert fit.interactions()["test"].str.contains("Single groups").all()
+    assert fit.interactions()["test"].str.contains("for single groups").all()
     with pytest.raises(OptionError, match="not a group"):
         fit.inference().table(of=("0", "x"))
     with pytest.raises(OptionError, match="ridge=inf"):

@@ -382,7 +382,7 @@ def test_interactions_of_eighty_levels_take_seconds_and_show_their_progress(monk
     start = time.process_time()
     pairs = fit.interactions()
     assert time.process_time() - start < 5.0
-    assert bars == [(2, "fits without penalty", True), (2, "tests", True)]
+    assert bars == [(2, "unpenalised fits", True), (2, "tests", True)]
     assert pairs["test"].str.startswith("exact (mid-p)").all() and (pairs["p"] < 1e-5).all()
 
 

@@ -191,7 +191,7 @@ def test_weights_need_not_be_whole_and_are_never_binned(people):
         == bbl.lump(people, "town", min_count=100)["town"].cat.categories.tolist()
     )
     for verb in (bbl.bin, bbl.lump):
-        with pytest.raises(OptionError, match="columns names 'w', which.*the weights"):
+        with pytest.raises(OptionError, match="columns includes 'w', which.*the weights"):
             verb(table, ["age", "w"], weights="w")
     with pytest.warns(DataWarning, match="weights are not all integers"):
         bbl.bbl("y ~ age", named, weights="w", method="naive")

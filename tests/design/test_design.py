@@ -77,7 +77,7 @@ def test_weight_zero_rows_go_before_levels_are_collected(weights):
 
 
 def test_weights_column_may_be_no_predictor():
-    with pytest.raises(FormulaError, match="'n' holds the weights and is also a predictor"):
+    with pytest.raises(FormulaError, match="'n' contains the weights and is also a predictor"):
         Design.from_data("y ~ a + n", FRAME, "n")
     with pytest.raises(FormulaError, match="the weights and cannot be the response"):
         Design.from_data("n ~ a", FRAME, "n")
@@ -95,11 +95,11 @@ BAD_WEIGHTS = [
     ([1] * 5, DataError, "length 5, but there are 4 rows"),
     ([], DataError, "length 0"),
     ([0, 0, 0, 0], DataError, "all zero"),
-    ([1e300] * 4, DataError, "more than can be counted"),
+    ([1e300] * 4, DataError, "too large to count"),
     (["1", "2", "3", "4"], BBLTypeError, "not numbers"),
     (np.array(["1", 2, 3, 4], dtype=object), BBLTypeError, "'1', which is not a number"),
     ([[1, 1], [1, 1]], BBLTypeError, "2 dimensions"),
-    ([[1], [1, 1]], BBLTypeError, "no array"),
+    ([[1], [1, 1]], BBLTypeError, "not an array"),
     (np.ones((4, 1)), BBLTypeError, "2 dimensions"),
     (pd.DataFrame({"w": [1] * 4}), BBLTypeError, "2 dimensions"),
     ([1j, 1, 1, 1], BBLTypeError, "complex"),
@@ -177,10 +177,10 @@ def test_missing_values_count_only_where_they_matter():
 
 
 def test_one_response_level():
-    with pytest.raises(DataError, match="response 'y' has the single level 'no'") as caught:
+    with pytest.raises(DataError, match="response 'y' has only one level, 'no'") as caught:
         Design.from_data("y ~ a", data(y=["no"] * 4))
     assert caught.value.column == "y"
-    with pytest.raises(DataError, match="single level 'no'"):
+    with pytest.raises(DataError, match="only one level, 'no'"):
         Design.from_data("y ~ b", data(), [1, 0, 1, 0])
 
 
@@ -247,7 +247,7 @@ def test_xlevels():
     assert caught.value.column == "a" and caught.value.argument == "xlevels"
     with pytest.raises(
         DataError,
-        match=r"xlevels names 'aa', which the formula does not use. Hint: Did you mean 'a'\?",
+        match=r"xlevels contains 'aa', which is not in the formula. Hint: Did you mean 'a'\?",
     ):
         Design.from_data("y ~ a", data(), xlevels={"aa": ["u", "v"]})
     with pytest.raises(BBLTypeError, match="xlevels must be a dict") as caught:
@@ -303,7 +303,7 @@ def test_encode_unseen():
     with pytest.raises(
         LevelError,
         match=(
-            r"column 'a' has levels that the model does not know: 'zz', 'qq'; it knows 'u', 'v', "
+            r"column 'a' has unknown levels: 'zz', 'qq'; the model was fitted with 'u', 'v', "
             r"'w'"
         ),
     ):
@@ -317,7 +317,7 @@ def test_encode_unseen():
         [False, False],
         [True, False],
     ]
-    with pytest.raises(LevelError, match="column 'b' .*'1'; it knows 1, 2, 10"):
+    with pytest.raises(LevelError, match="column 'b' .*'1'; the model was fitted with 1, 2, 10"):
         fitted().encode(FRAME.assign(b=["1"] * 5))
     with pytest.raises(OptionError, match="unseen='reference' is unknown"):
         fitted().encode(new, "reference")
@@ -350,7 +350,9 @@ def test_encode_no_table(newdata):
 def test_encode_response():
     design = fitted()
     assert design.encode_response({"y": ["yes", "no"]}).tolist() == [1, 0]
-    with pytest.raises(LevelError, match="column 'y' .*'perhaps'; it knows 'no', 'yes'"):
+    with pytest.raises(
+        LevelError, match="column 'y' .*'perhaps'; the model was fitted with 'no', 'yes'"
+    ):
         design.encode_response({"y": ["perhaps"]})
     with pytest.raises(DataError, match="no column 'y'"):
         design.encode_response({"a": ["u"]})

@@ -188,7 +188,7 @@ def test_excluded_columns():
     assert read("y ~ .", [*COLUMNS, "w"], {"w": "the weights"}) == (list("abcd"), [])
     assert read("y ~ . - w", [*COLUMNS, "w"], {"w": "the weights"}) == (list("abcd"), [])
     with pytest.raises(
-        FormulaError, match=r"'w' holds the weights and is also a predictor"
+        FormulaError, match=r"'w' contains the weights and is also a predictor"
     ) as caught:
         parse("y ~ a + w", [*COLUMNS, "w"], {"w": "the weights"})
     assert caught.value.column == "w" and caught.value.argument == "formula"
@@ -402,7 +402,7 @@ def test_agrees_with_sets():
             if terms.order > order:
                 with pytest.raises(FormulaError, match="or more predictors, but the m") as caught:
                     parse(f"y ~ {side}", COLUMNS, order=order)
-                named = re.search(r"asks for the term (\S+) of", str(caught.value))[1].split(":")
+                named = re.search(r"contains the term (\S+) of", str(caught.value))[1].split(":")
                 assert any(set(named) <= term for term in expected if len(term) > order), side
             else:
                 assert by_name(parse(f"y ~ {side}", COLUMNS, order=order)) == expected

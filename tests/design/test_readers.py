@@ -83,7 +83,7 @@ def test_characters_are_checked():
     with pytest.raises(BBLTypeError, match="gaps must be text") as caught:
         readFasta(fasta("AC"), gaps=None)
     assert caught.value.argument == "gaps"
-    with pytest.raises(DataError, match="unknown='N ' holds a space"):
+    with pytest.raises(DataError, match="unknown='N ' contains a space"):
         readFasta(fasta("AC"), unknown="N ")
 
 

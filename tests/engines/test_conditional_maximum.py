@@ -281,7 +281,7 @@ def test_nested_models_are_compared_by_their_likelihoods():
         assert why in bbl.anova([small, other])["test"].iloc[1]
     # an empty cell leaves the larger model no parameter more
     same = data.assign(d=data["a"])
-    with pytest.warns(ConvergenceWarning, match="do not determine"):
+    with pytest.warns(ConvergenceWarning, match="not identified"):
         copied = fit("y ~ a + d", same)
     assert "no more parameters" in bbl.anova([fit("y ~ a", same), copied])["test"].iloc[1]
 
@@ -402,7 +402,7 @@ def test_what_the_rows_leave_open_is_named_and_has_no_standard_error():
     p = found.predict(data[data["b"] == "2"], type="prob")["1"]
     assert (p < 1e-15).all()
     # a predictor and its copy say the same, and what is beside them is as without the copy
-    with pytest.warns(ConvergenceWarning, match="'a'.*do not determine it|2 places"):
+    with pytest.warns(ConvergenceWarning, match="'a'.*not identified|2 places"):
         copied = fit("y ~ a + b + copy", data.assign(copy=data["a"]))
     assert copied.converged and copied.n_parameters == 2 * 4
     table, plain = (
@@ -432,7 +432,7 @@ def test_separated_groups_have_no_maximum_and_the_advice_works():
 def test_coefficients_without_information_have_no_standard_error():
     """The rows are separated, so that probabilities are 0 and 1 to rounding."""
     few = pd.DataFrame({"y": list("baaab"), "a": list("22133"), "b": list("21222")})
-    with pytest.warns(ConvergenceWarning, match="do not determine"):
+    with pytest.warns(ConvergenceWarning, match="not identified"):
         found = fit("y ~ .^2", few)
     # every warning of numpy's is an error
     assert found.inference().table(of=("b", "a"))["se"].isna().all()

@@ -168,7 +168,7 @@ def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
         fit.inference().tests()
     with pytest.raises(OptionError, match="posterior, not tests"):
         print(fit.claic)
-    with pytest.raises(OptionError, match="shares its rows"):
+    with pytest.raises(OptionError, match="share rows"):
         fit.inference().table("pooled")
     one = bbl.mlestimate(data[["a", "b", "c"]], method="noisy", seed=3)
     assert one.sd_h[0].shape == one.h[0].shape and one.sd_J[0, 1].shape == one.J[0, 1].shape

@@ -161,7 +161,7 @@ def test_nested_fits_have_the_penalised_likelihood_ratio():
 def test_levels_that_do_not_occur_together_are_not_determined():
     data = rows_of(K=2)
     data = data[~((data["a"] == "r") & (data["b"] == "t"))]
-    with pytest.warns(ConvergenceWarning, match="distinct rows are fewer"):
+    with pytest.warns(ConvergenceWarning, match="fewer distinct rows"):
         model = fit("y ~ a * b", data)
     table, profile = model.inference().table(), model.inference().profile()
     table = table[table["group"] == "v"].reset_index(drop=True)

@@ -188,7 +188,7 @@ def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(rows, re
     fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
     assert fit.converged and fit.estimate.fits[0].grad_norm[0] <= joint.SETTLED
     with pytest.warns(
-        bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*take refit='pseudo'"
+        bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*use refit='pseudo'"
     ):
         hasty = bbl.bbl(
             "~ .", few, method="shbm", order=2, refit=refit, n_iter=10, seed=3, verbose=0
@@ -276,7 +276,7 @@ def test_bad_input_is_named(rows):
     wide = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (60, 22)))
     refused("refit='exact' would list", data=wide.rename(columns=str), refit="exact", lambda_=10.0)
     silent = rows.astype(object).mask(np.arange(len(rows))[:, None] % 8 == np.arange(8))
-    refused("all predictors known", BBLError, silent, missing="marginal")
+    refused("needs complete rows", BBLError, silent, missing="marginal")
 
 
 @pytest.mark.long

@@ -157,7 +157,7 @@ def test_divergence_is_reproducible_and_short_runs_are_named():
     engine = ContrastiveDivergence(n_iter=60, chains=40)
     fits = [engine.fit(sample, layout, workers, rng=np.random.default_rng(4)) for workers in (1, 3)]
     assert (fits[0].theta == fits[1].theta).all()
-    assert "had not settled" in fits[0].notes[0].what and not fits[0].converged.any()
+    assert "had not converged" in fits[0].notes[0].what and not fits[0].converged.any()
     assert engine.n_chains == 64
     on_grid = engine.path(sample, layout, [0.1, 1e-5], rng=np.random.default_rng(4))
     assert (on_grid[1].theta == fits[0].theta).all()

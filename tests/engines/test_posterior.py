@@ -127,7 +127,7 @@ def test_a_sampler_that_is_too_small_says_how_large_the_model_is_and_names_the_n
 def test_missing_values_and_weights_that_are_no_counts_are_refused(titanic):
     some = titanic.assign(Sex=titanic["Sex"].astype(object))
     some.loc[2, "Sex"] = None
-    with pytest.raises(OptionError, match="does not sum out missing values.*missing='drop'"):
+    with pytest.raises(OptionError, match="does not average over missing values.*missing='drop'"):
         fitted(some, missing="marginal")
     for bad in (np.nan, 0.5, -1.0):
         with pytest.raises(DataError, match="weights.*row 0"):
@@ -353,7 +353,7 @@ def test_coupled_hidden_units_are_summed_out_and_stored(titanic, tmp_path):
 def test_states_of_many_coupled_units_are_said_not_to_be_summed(titanic):
     engine = Posterior(prior="conjugate", hidden=40, hidden_pairs=True)
     rows = Sample(np.array([[0], [1]], dtype=np.uint8), np.ones(2))
-    with pytest.warns(DataWarning, match="not summed over but annealed"):
+    with pytest.warns(DataWarning, match="approximated by annealing"):
         engine.layout(rows, Layout([2], []))
 
 

@@ -131,7 +131,7 @@ class TestParameters:
         assert [ax.get_title() for ax in axes[1:]] == ["Survived = Yes"]
         assert axes[1].images[0].get_array()[3, 4] == 1.2
         for groups, words in (
-            (["Maybe"], "'Maybe' is no group of 'Survived'.*from 'No', 'Yes'"),
+            (["Maybe"], "'Maybe' is not a group of 'Survived'.*from 'No', 'Yes'"),
             ([], "empty"),
         ):
             with pytest.raises(OptionError, match=words):

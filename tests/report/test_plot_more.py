@@ -237,7 +237,7 @@ class TestLogo:
             draw_logo(self.labels, [np.ones((2, 4))])
         with pytest.raises(DataError, match="one finite"):
             draw_logo(self.labels, [np.ones((2, 4)), np.full((2, 2), np.nan)])
-        with pytest.raises(OptionError, match="'x' is no group"):
+        with pytest.raises(OptionError, match="'x' is not a group"):
             draw_logo(self.labels, [np.ones((2, 4)), np.ones((2, 2))], groups=["x"])
         wide = Labels("y", ("a",), tuple(range(201)), (DNA,) * 201)
         with pytest.raises(OptionError, match="space for 200"):
@@ -309,7 +309,7 @@ class TestNetwork:
         labels, parameters = model([2, 2], 2, pairs=[])
         with pytest.raises(DataError, match="no interactions to draw"):
             draw_network(labels, parameters)
-        with pytest.raises(OptionError, match="'Maybe' is no group"):
+        with pytest.raises(OptionError, match="'Maybe' is not a group"):
             titanic.plot_network(groups=[("Yes", "Maybe")])
         with pytest.raises(OptionError, match="groups is empty"):
             titanic.plot_network(groups=[])

@@ -126,4 +126,4 @@ def test_strengths_without_tests():
     strengths = fit.interactions(pvalues=None)
     tested = fit.interactions()
     assert strengths["strength"].tolist() == tested["strength"].tolist()
-    assert strengths["p"].isna().all() and (strengths["test"] == "not asked for").all()
+    assert strengths["p"].isna().all() and (strengths["test"] == "not requested").all()

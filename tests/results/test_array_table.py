@@ -33,20 +33,20 @@ def test_arrays_of_the_table_are_admitted():
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        ("y", np.array([0, 1, 1]), "the array 'y' is not as saved"),
-        ("y", np.array([0, 1, 1, 2]), "the array 'y' is not as saved"),
-        ("y", np.array([0, 1, 1, -2]), "the array 'y' is not as saved"),
-        ("y", np.zeros((4, 1), dtype=int), "the array 'y' is not as saved"),
+        ("y", np.array([0, 1, 1]), "the array 'y' is malformed"),
+        ("y", np.array([0, 1, 1, 2]), "the array 'y' is malformed"),
+        ("y", np.array([0, 1, 1, -2]), "the array 'y' is malformed"),
+        ("y", np.zeros((4, 1), dtype=int), "the array 'y' is malformed"),
         ("y", None, "it lacks the array 'y'"),
-        ("codes", np.zeros((4, 2), dtype=np.uint8), "the array 'codes' is not as saved"),
-        ("codes", np.zeros((4, 3), dtype=np.int8), "the array 'codes' is not as saved"),
-        ("orders", np.array([1, 4]), "the array 'orders' is not as saved"),
+        ("codes", np.zeros((4, 2), dtype=np.uint8), "the array 'codes' is malformed"),
+        ("codes", np.zeros((4, 3), dtype=np.int8), "the array 'codes' is malformed"),
+        ("orders", np.array([1, 4]), "the array 'orders' is malformed"),
         ("orders", None, "it lacks the array 'orders'"),
-        ("offsets", np.zeros(2), "the array 'offsets' is not as saved"),
-        ("shares", np.array([0.25, 0.7]), "the array 'shares' is not as saved"),
-        ("shares", np.array([0.0, 1.0]), "the array 'shares' is not as saved"),
-        ("shares", np.array([np.nan, 1.0]), "the array 'shares' is not as saved"),
-        ("other", np.zeros(2), "'other' is no array of such a model"),
+        ("offsets", np.zeros(2), "the array 'offsets' is malformed"),
+        ("shares", np.array([0.25, 0.7]), "the array 'shares' is malformed"),
+        ("shares", np.array([0.0, 1.0]), "the array 'shares' is malformed"),
+        ("shares", np.array([np.nan, 1.0]), "the array 'shares' is malformed"),
+        ("other", np.zeros(2), "'other' is not an array of such a model"),
     ],
 )
 def test_other_arrays_are_refused(name, array, message):
@@ -59,5 +59,5 @@ def test_entries_have_their_types():
     check_types(
         {"call": "bbl()", "converged": True, "other": None}, {"call": str, "converged": bool}
     )
-    with pytest.raises(ValueError, match="'n_iter' is not as saved"):
+    with pytest.raises(ValueError, match="'n_iter' is malformed"):
         check_types({"n_iter": True}, {"n_iter": int})

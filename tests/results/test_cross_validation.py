@@ -141,7 +141,9 @@ def test_where_rows_are_absent_the_hint_works(rows, tmp_path):
     fit = quiet(bbl.bbl, "Survived ~ Sex", rows)
     fit.save(tmp_path / "without.bbl")
     without = bbl.load(tmp_path / "without.bbl")
-    with pytest.raises(DataError, match=r"does not hold them.*Hint: Call bbl.crossVal\(") as caught:
+    with pytest.raises(
+        DataError, match=r"does not contain them.*Hint: Call bbl.crossVal\("
+    ) as caught:
         without.crossVal()
     assert "formula='Survived ~ Sex'" in caught.value.hint
     assert "store_data=True" in caught.value.hint

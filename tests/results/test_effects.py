@@ -388,7 +388,7 @@ def test_loaded_models_answer_alike_and_ask_for_rows(tmp_path):
         (
             lambda m: m.avg_comparisons(newdata=TITANIC, grid="mode"),
             OptionError,
-            "exclude each other",
+            "cannot be combined",
         ),
         (lambda m: m.avg_comparisons(weights="Freq"), OptionError, "newdata"),
         (lambda m: m.avg_predictions(grid=3), BBLTypeError, "balanced"),

@@ -126,7 +126,7 @@ def test_estimates_are_there_without_inference_and_of_rows_without_groups(rows):
 
 
 def test_a_level_in_the_place_of_alpha_is_told(fit):
-    with pytest.raises(OptionError, match=r"alpha must lie in \(0, 0.5\]; got 0.95"):
+    with pytest.raises(OptionError, match=r"alpha must be in \(0, 0.5\]; got 0.95"):
         fit.conf_int(0.95)
     with pytest.raises(BBLTypeError, match="no argument 'level'"):
         fit.conf_int(level=0.9)

@@ -340,7 +340,7 @@ def test_bad_designs_are_answered():
     bad("row 5", data=DATA.assign(w=np.where(np.arange(len(DATA)) == 5, np.nan, 1.0)))
     bad("missing in row 2", data=DATA.assign(psu=DATA["psu"].where(DATA.index != 2)), cluster="psu")
     bad(
-        r"cluster '0' of column 'psu' lies in the strata",
+        r"cluster '0' of column 'psu' is in the strata",
         strata="stratum",
         cluster="psu",
         nested=False,
@@ -362,13 +362,13 @@ def test_bad_designs_are_answered():
     bad("the design has one cluster, .* leave out cluster", data=DATA.assign(psu=0), cluster="psu")
     uneven = DATA.assign(N=np.where(DATA.index == 7, 60.0, 50.0))
     bad(
-        "has 50 in row 0 and 60 in row 7, of the same stratum",
+        "has 50 in row 0 and 60 in row 7, in the same stratum",
         data=uneven,
         strata="stratum",
         cluster="psu",
         fpc="N",
     )
-    bad("in row 7, of the same design", data=uneven, cluster="psu", fpc="N")
+    bad("in row 7, in the same design", data=uneven, cluster="psu", fpc="N")
     stages = uneven.assign(M=100.0, ssu=np.arange(len(DATA)))
     bad(
         "in row 7, of the same cluster of 'psu'",

@@ -283,7 +283,7 @@ def priors_follow_bayes_rule(case: Case) -> None:
 
 @law(has_classes)
 def costs_are_least(case: Case) -> None:
-    """With costs, the predicted group is one of least expected cost."""
+    """With costs, the predicted group is one with the lowest expected cost."""
     groups = list(case.fit.labels.groups)
     costs = case.rng.integers(0, 5, (len(groups), len(groups))).astype(float)
     np.fill_diagonal(costs, 0.0)

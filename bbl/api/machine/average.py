@@ -53,12 +53,12 @@ AUTO_REFUSALS = AverageResults._refusals | lacking(
     relevance=SETTLED,
     third_order=PREPARED_AS.order_reason,
     real_weights=NOT_COUNTS,
-    survey="an average has no standard errors that could know a sampling design",
+    survey="an average has no standard errors that account for a sampling design",
     no_response="method='auto' averages classifiers",
     density="method='auto' averages classifiers",
     batches=IN_MEMORY,
     missing_marginal_batches=IN_MEMORY,
-    structural_zeros="method='auto' takes every combination of levels for possible",
+    structural_zeros="method='auto' assumes that every combination of levels can occur",
 )
 # an average treats missing values by the first of these that any member has
 STRICT_POLICIES = ("raise", "drop")

@@ -2,7 +2,7 @@
 
 An *engine* is a method with its options; a *layout* has the
 positions of the parameters of the formula's terms in the flat parameter vector; a *source* is data
-that are read in batches; an *assignment* describes folds to which rows are assigned while they are
+read in batches; an *assignment* describes folds to which rows are assigned while they are
 read in batches. K is the number of groups. An engine says in `refusals()` which capabilities it
 lacks, with the reasons; `joint` is not None if it fits all groups together, to P(group | row); and
 ``tuned`` says which option is tuned: its name `option`, and its own `rules`, words that the engine
@@ -128,7 +128,7 @@ def check_zeros_call(
         )
     if source is not None:
         raise OptionError(
-            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} is read in batches.",
+            f"{WITH_ZEROS['data read in batches']}, but {source.text} is read in batches.",
             argument="structural_zeros",
             hint="Give a table: the distinct rows with their counts as weights.",
         )
@@ -333,7 +333,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
     """
     if calibrate != "none":
         raise OptionError(
-            f"calibrate={calibrate!r} corrects class probabilities, and {formula!r} has no "
+            f"calibrate={calibrate!r} calibrates class probabilities, but {formula!r} has no "
             "response.",
             argument="calibrate",
             hint="Leave calibrate out, or give a formula with a response.",
@@ -341,7 +341,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
         )
     if relevance is not None:
         raise OptionError(
-            "relevance chooses the predictors whose distributions differ between groups, and "
+            "relevance selects the predictors whose distributions differ between groups, but "
             f"{formula!r} has no response.",
             argument="relevance",
             hint="Leave relevance out, or give a formula with a response.",
@@ -359,7 +359,9 @@ def check_survey(
         )
     if weights is not None:
         raise OptionError(
-            "The design already has the weights.", argument="weights", hint="Leave weights out."
+            "The design already contains the weights.",
+            argument="weights",
+            hint="Leave weights out.",
         )
     if not engine.has_design_errors:
         raise OptionError(
@@ -397,12 +399,12 @@ def check_relevance(
         )
     if conflict is not None:
         raise OptionError(
-            f"relevance chooses predictors by the likelihood of single rows, which {conflict} "
-            "changes.",
+            f"relevance selects predictors by the likelihood of single rows, which {conflict} "
+            f"changes.",
             argument="relevance",
             hint=f"Leave out relevance or {conflict}.",
         )
-    refuse_batches(data, "relevance, which tests predictors one after another,", "relevance")
+    refuse_batches(data, "relevance, which tests predictors one at a time,", "relevance")
     if isinstance(relevance, str):
         choice("relevance", relevance, RULES)
         return None
@@ -410,13 +412,13 @@ def check_relevance(
 
 
 def check_streams(engine: Engine, source: Source, missing: str) -> None:
-    """Raise an OptionError if an engine cannot be fitted to data that are read in batches."""
+    """Raise an OptionError if an engine cannot be fitted to data read in batches."""
     if not engine.streams:
         streaming_methods = ", ".join(
             repr(name) for name, engine_type in ENGINES.items() if engine_type.streams
         )
         raise OptionError(
-            f"{engine.refusals()['batches']}, and {source.text} is read in batches.",
+            f"{engine.refusals()['batches']}, but {source.text} is read in batches.",
             argument="method",
             hint=(
                 f"Choose one of {streaming_methods}, or give a table with a random sample of "
@@ -427,8 +429,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
     # counts of pairs
     if missing == "marginal" and engine.needs == "neighbours":
         raise OptionError(
-            f"{engine.refusals()['missing_marginal_batches']}, and {source.text} is read in "
-            "batches.",
+            f"{engine.refusals()['missing_marginal_batches']}, but {source.text} is read in "
+            f"batches.",
             argument="missing",
             hint="Choose method='mf', or missing='level' or 'drop'.",
         )

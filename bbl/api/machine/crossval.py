@@ -210,7 +210,7 @@ def crossVal(
         structural_zeros=(shown_zeros(structural_zeros), None),
     )
     if cv is not None:
-        refuse_batches(data, "cv, which gives positions of rows,", "cv")
+        refuse_batches(data, "cv, which gives row positions,", "cv")
 
     def make_assignment(_: Engine, rng: np.random.Generator) -> FoldAssignment:
         """Return the folds to which rows are assigned while they are read in batches; the engine
@@ -300,7 +300,7 @@ def _refuse_rule(relevance: object) -> None:
     """Raise an OptionError for a rule, such as "cv", in place of a significance level."""
     if isinstance(relevance, str):
         raise OptionError(
-            f"relevance={relevance!r} is not a significance level, which crossVal needs.",
+            f"relevance={relevance!r} is not a significance level; crossVal needs one.",
             argument="relevance",
             hint="Call crossVal for each level, or give the rule to bbl.",
             value=relevance,

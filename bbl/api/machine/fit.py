@@ -115,7 +115,7 @@ def bbl(
         ``"y ~ .^3"``, with ``- d`` or ``- a:b`` to drop; names in backticks may hold anything;
         ``"~ .^2"`` for one group without a response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`. Or data that are read in
+        One row per observation, or per distinct row with `weights`. Or data read in
         batches, for methods "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder,
         a pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
         DataFrame, a function that returns an iterator of tables. `weights` is then the name of a
@@ -131,7 +131,7 @@ def bbl(
         and multinomial regression; the Markov blanket of the response in a Bayesian network, for
         prediction from few of many predictors; boosting, for prediction from levels of which many
         act alike; a posterior under sparse priors by persistent variational inference, or by Markov
-        chains; a sparse high-order Boltzmann machine, which chooses its terms itself; persistent
+        chains; a sparse high-order Boltzmann machine, which selects its terms itself; persistent
         contrastive divergence and minimum probability flow, for comparison; an average of "pseudo",
         "mf", "conditional", "naive", "blanket" and "boosting", of all and of the relevant
         predictors, tuned, calibrated and weighted by cross-validation.
@@ -380,7 +380,7 @@ def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray 
         return None
     if not design.classes:
         raise OptionError(
-            f"priors are for classes, and {formula!r} has no response.",
+            f"priors are class probabilities, but {formula!r} has no response.",
             argument="priors",
             hint="Leave priors out.",
         )

@@ -189,7 +189,7 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
     for argument, labels in axes.items():
         if not all(axis.equals(xi.columns) for axis in labels):
             raise DataError(
-                f"The labels of {argument} are not the columns of xi in their order.",
+                f"The labels of {argument} do not match the columns of xi in order.",
                 argument=argument,
                 hint=f"Reindex it, or pass {argument}.to_numpy() to match by position.",
             )
@@ -295,7 +295,8 @@ def _coded_sample(
         np.isfinite(codes).all() and (codes == np.floor(codes)).all()
     ):
         raise DataError(
-            "xi has infinite or fractional entries; codes are the integers 0 to L-1.", argument="xi"
+            "xi has infinite or fractional entries; codes are integers from 0 to L-1.",
+            argument="xi",
         )
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")

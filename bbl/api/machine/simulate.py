@@ -134,8 +134,7 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
     for name, predictor_levels in zip(names, levels, strict=True):
         if len(predictor_levels) < 2 or len(set(predictor_levels)) < len(predictor_levels):
             raise OptionError(
-                f"predictor {name!r} needs at least two different levels; got "
-                f"{predictor_levels!r}.",
+                f"predictor {name!r} needs at least two distinct levels; got {predictor_levels!r}.",
                 column=name,
                 value=predictor_levels,
             )
@@ -340,7 +339,7 @@ def randomsamp(
     groups = list(response)
     if len(set(groups)) < len(groups):
         raise OptionError(
-            f"response names a group twice: {groups!r}.",
+            f"response contains a duplicate group: {groups!r}.",
             argument="response",
             hint="Name each group once.",
         )
@@ -348,7 +347,7 @@ def randomsamp(
         absent = [group for group in groups if group not in prob]
         if absent:
             raise OptionError(
-                f"prob has no entry for the group {absent[0]!r}; it needs one for each.",
+                f"prob has no entry for the group {absent[0]!r}; every group needs one.",
                 argument="prob",
             )
         prob = [prob[group] for group in groups]

@@ -77,7 +77,10 @@ def to_spins(
     if isinstance(model, GroupParameters):
         if group is not None:
             raise OptionError(
-                "Parameters of one group have no groups.", hint="Leave group out.", argument="group"
+                "These are the parameters of a single group, so there are no groups to choose "
+                "from.",
+                hint="Leave group out.",
+                argument="group",
             )
         names: tuple = tuple(range(len(model.h)))
         widths = [len(h) for h in model.h]
@@ -88,7 +91,7 @@ def to_spins(
         if layout.order > 2 or model._hidden is not None:
             what = "hidden units" if model._hidden is not None else "terms of three predictors"
             raise OptionError(
-                f"Eq. (8) has couplings of two spins, and this fit has {what}.",
+                f"Eq. (8) couples pairs of spins, but this fit has {what}.",
                 hint="Fit a formula of pairs, such as '~ .^2', without hidden units.",
                 argument="model",
             )
@@ -148,7 +151,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
         couplings = np.array(M, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
-            "b and M must hold numbers.",
+            "b and M must contain numbers.",
             hint="Give arrays of shapes (m,) and (m, m).",
             argument="b",
         ) from None
@@ -160,9 +163,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
             argument="M",
         )
     if not (np.isfinite(fields).all() and np.isfinite(couplings).all()):
-        raise DataError(
-            "b or M has values that are not finite.", hint="Replace them.", argument="M"
-        )
+        raise DataError("b or M contains non-finite values.", hint="Replace them.", argument="M")
     if not np.allclose(couplings, couplings.T, rtol=1e-10, atol=1e-12):
         raise DataError(
             "M is not symmetric.", hint="Give (M + M.T) / 2 if both halves count.", argument="M"
@@ -180,7 +181,7 @@ def _checked(names: tuple, widths: list[int]) -> int:
     for name, width in zip(names, widths, strict=True):
         if width != 1:
             raise OptionError(
-                f"Spins have two levels, and the predictor {label_text(name)!r} has {width + 1}.",
+                f"Spins have two levels, but the predictor {label_text(name)!r} has {width + 1}.",
                 hint=LARGER,
                 column=name,
                 value=width + 1,
@@ -196,7 +197,7 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
     for term, table in (par.J or {}).items():
         if len(term) > 2:
             raise OptionError(
-                f"Eq. (8) has couplings of two spins, and J has the term {term}.",
+                f"Eq. (8) couples pairs of spins, but J has the term {term}.",
                 hint="Leave out terms of three predictors and more.",
                 argument="model",
             )

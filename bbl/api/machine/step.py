@@ -122,7 +122,7 @@ def step(
     engine = _check_fit(fit)
     k = _check_penalty(k)
     directions = DIRECTIONS[choice("direction", direction, tuple(DIRECTIONS))]
-    check_single_rows(fit.survey, "A stepwise choice of terms")
+    check_single_rows(fit.survey, "Stepwise selection of terms")
     rows = fit._rows()
     labels = fit.labels
     layout = fit.estimate.parameters.layout
@@ -136,8 +136,8 @@ def step(
     if scorer.n_refused:
         warnings.warn(
             DataWarning(
-                f"{scorer.n_refused} models were left out, because the exact likelihood would "
-                "need tables that are too large.",
+                f"{scorer.n_refused} models were skipped because the exact likelihood would need "
+                f"tables that are too large.",
                 hint="Give a smaller scope.",
             ),
             stacklevel=3,
@@ -189,14 +189,13 @@ def _check_fit(fit: object) -> Any:
     engine = fit.engine
     if not engine.has_likelihood:
         raise OptionError(
-            f"step compares maxima of the likelihood, which method={engine.name!r} does not "
-            "compute.",
+            f"step compares maximised likelihoods, which method={engine.name!r} does not compute.",
             argument="fit",
             hint="Fit the formula with method='ml'.",
         )
     if engine.penalised:
         raise OptionError(
-            "step compares maxima of the likelihood, and this fit has a penalty or a prior count.",
+            "step compares maximised likelihoods, but this fit has a penalty or a prior count.",
             argument="fit",
             hint="Fit without lambda_, lambdah and prior_count.",
         )
@@ -204,11 +203,11 @@ def _check_fit(fit: object) -> Any:
         raise OptionError(
             "step does not calibrate.",
             argument="fit",
-            hint="Fit with calibrate='none', and calibrate the fit of the chosen formula.",
+            hint="Fit with calibrate='none', then calibrate the fit of the selected formula.",
         )
     if fit.estimate.relevance is not None:
         raise OptionError(
-            "step chooses the terms itself.", argument="fit", hint="Fit without relevance."
+            "step selects the terms itself.", argument="fit", hint="Fit without relevance."
         )
     return engine.at(0.0)  # penalty 0; that of the fit may be several zeros, one for each order
 
@@ -242,7 +241,7 @@ def _check_scope(
             lower,
             upper,
             (
-                "the smallest model, {0}, has the term {2}, which the largest, {1}, has not. Add "
+                "the smallest model, {0}, has the term {2}, which the largest, {1}, does not. Add "
                 "it there"
             ),
         ),
@@ -250,14 +249,14 @@ def _check_scope(
             lower,
             start,
             (
-                "the smallest model, {0}, has the term {2}, which the fit has not. Fit a formula "
+                "the smallest model, {0}, has the term {2}, which the fit does not. Fit a formula "
                 "with it"
             ),
         ),
         (
             start,
             upper,
-            "the fit has the term {2}, which the largest model, {1}, has not. Give a larger one",
+            "the fit has the term {2}, which the largest model, {1}, does not. Give a larger one",
         ),
     ):
         if extra := sorted(smaller_terms - larger_terms, key=len):

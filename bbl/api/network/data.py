@@ -184,7 +184,7 @@ def make_folds(
     total = float(sample.weights[has_class].sum())
     if k > total:
         raise OptionError(
-            f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}.",
+            f"k must be in 2..{total:.0f}, the number of rows with a known class; got {k}.",
             argument="k",
             hint="Give fewer folds.",
         )
@@ -196,7 +196,7 @@ def make_folds(
         warnings.warn(
             DataWarning(
                 f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} "
-                f"rows, fewer than k={k} folds, so some folds contain none of them.",
+                f"rows, fewer than the k={k} folds, so some folds contain none of them.",
                 hint="Give fewer folds (k), or merge rare classes.",
             ),
             stacklevel=4,

@@ -220,7 +220,7 @@ def _score_fold(
     validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not validation.n:
         raise DataError(
-            "A fold has no rows to train on, or no row of known class to score.",
+            "A fold has no training rows, or no rows with a known class to score.",
             hint="Give fewer folds (k).",
         )
     structure = model.structure

@@ -98,7 +98,7 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
         for parent in parent_names:
             if parent == class_:
                 fail(
-                    f"the class {class_!r} is a parent of {name!r} anyway",
+                    f"the class {class_!r} is always a parent of {name!r}",
                     hint="Leave it out of the lists",
                 )
             if parent not in position:
@@ -107,14 +107,17 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
                     hint=f"{near_match(parent, names)}Give it an entry too",
                 )
         if len(set(parent_names)) < len(parent_names):
-            fail(f"{name!r} has a parent twice: {list(parent_names)!r}", hint="Name each once")
+            fail(
+                f"{name!r} has a duplicate parent: {list(parent_names)!r}",
+                hint="Name each only once",
+            )
         parents.append(tuple(position[parent] for parent in parent_names))
     dag = Dag(tuple(enumerate(parents)))
     in_cycle = next((i for i in dag.features if i in dag.ancestors(i)), None)
     if in_cycle is not None:
         fail(
             f"the arcs have a cycle through {names[in_cycle]!r}",
-            hint="Turn or drop one of its arcs",
+            hint="Reverse or drop one of its arcs",
         )
     return Structure(class_, names, (dag,))
 
@@ -367,13 +370,13 @@ def _make_recipe(
     requested = [name for name, is_used in uses.items() if is_used]
     if len(requested) > 1:
         raise OptionError(
-            f"{' and '.join(requested)} exclude each other.",
+            f"{' and '.join(requested)} cannot be combined.",
             argument=requested[1],
             hint="Give one of them.",
         )
     if requested and isinstance(structure, AveragedStructure):
         raise OptionError(
-            f"{structure.learner} averages plain estimates, and does not take {requested[0]}.",
+            f"{structure.learner} averages plain estimates and does not accept {requested[0]}.",
             argument=requested[0],
             hint=f"Leave {requested[0]} out.",
         )
@@ -465,7 +468,7 @@ def _fit_tables(
 ) -> NetworkResults:
     """Estimate the tables of a structure, and wrap them as results; `call` is the text of the call.
 
-    A fit to data that are read in batches stores summaries in place of the training rows.
+    A fit to data read in batches stores summaries in place of the training rows.
     """
     design = prepared.design
     sample = prepared.sample

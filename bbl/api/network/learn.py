@@ -66,8 +66,8 @@ def learn_structure(
         # weights (F, n) of rows in training and in validation
         if (checked_folds.train + checked_folds.validation_weights != prepared.rows.weights).any():
             raise OptionError(
-                "folds leave out rows that they do not validate, and a search trains on all "
-                "rows that a fold does not validate.",
+                "each fold must train on all rows that it does not validate, but some folds leave "
+                "rows out.",
                 argument="folds",
                 hint="Give a splitter such as KFold, or lists of row positions.",
             )
@@ -99,7 +99,7 @@ def nb(
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. A categorical column has its
         declared levels, in their order, also those that do not occur; other columns have their
-        values, sorted. Or data that are read in batches, as in `bbl.bbl`, for learners that need
+        values, sorted. Or data read in batches, as in `bbl.bbl`, for learners that need
         counts only.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.

@@ -89,8 +89,8 @@ def log_odds_ratios(
     n_ratios = float(np.prod([float(len(levels)) for levels in level_ranges]))
     if n_ratios * len(used_parameters) > MAX_CONTRASTS:
         raise OptionError(
-            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many "
-            f"to list: the pair interacts with {len(modifiers)} other predictors.",
+            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to "
+            f"list, because the pair interacts with {len(modifiers)} other predictors.",
             argument="pairs",
             hint="Give pairs= without it, or fit fewer terms of three predictors.",
         )
@@ -170,11 +170,11 @@ def conditional_ratio(
         Coverage.
     """
     if layout.support is not None:
-        return ConditionalRatio(reason="no exact limits with structural zeros")
+        return ConditionalRatio(reason="no exact interval with structural zeros")
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
         return ConditionalRatio(
-            reason=f"no exact limits: they condition on more than {MAX_HELD} predictors"
+            reason=f"no exact interval: it would condition on more than {MAX_HELD} predictors"
         )
     is_used = (sample.codes[:, list(modifiers)] == levels[2:]).all(axis=1)
     if sample.missing is not None:
@@ -191,9 +191,9 @@ def conditional_ratio(
     )
     if family is None:
         return ConditionalRatio(
-            reason="too many rows for exact limits"
+            reason="too many rows for an exact interval"
             if rows.total >= MAX_SUPPORT
-            else "rows that agree in the other predictors have only one of the two levels"
+            else "rows with the same other predictors have only one of the two levels"
         )
     lower, upper = replace(family, share=1.0).limits(level)
     return ConditionalRatio(family.estimate, lower, upper)

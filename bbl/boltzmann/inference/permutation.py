@@ -58,9 +58,9 @@ def permutation_tests(
     """
     if sample.total > MAX_OBSERVATIONS:
         raise DataError(
-            f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, and "
-            f"a group has {sample.total:.4g}.",
-            hint="Give pvalues='auto', whose tests need no draws.",
+            f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, but a "
+            f"group has {sample.total:.4g}.",
+            hint="Give pvalues='auto', which needs no draws.",
         )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))

@@ -117,7 +117,7 @@ def replicated(
         warnings.warn(
             f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
             f"{len(is_lost)} estimates of a group are infinite, because a level is absent or "
-            "separates groups there. They have no standard error. Hint: leave "
+            f"separates groups there; they have no standard error. Hint: leave "
             "type= out, which linearises standard errors, merge rare levels, or give prior_count= "
             "to methods that take it.",
             DataWarning,
@@ -128,9 +128,10 @@ def replicated(
     if n_lost:
         warnings.warn(
             DataWarning(
-                f"{n_lost} of {len(estimates)} replicates have no rows of a group and are left "
-                "out, so standard errors may be too small.",
-                hint="Merge rare groups, or make the design without replicates (type).",
+                f"{n_lost} of {len(estimates)} replicates have no rows of a group and were left "
+                f"out, so standard errors may be too small.",
+                hint="Merge rare groups, or omit type= in the design, so that no replicates are "
+                "used.",
             ),
             stacklevel=2,
         )

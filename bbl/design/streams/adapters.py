@@ -1,4 +1,4 @@
-"""Turn data that are read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask,
+"""Turn data read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask,
 callables.
 
 ``Source(columns, read, text, parts, distributed)`` has the names of the columns, a function `read`
@@ -150,7 +150,7 @@ class _Spool:
             self._spool(wanted)
         if not set(wanted) <= set(self.names or ()):  # the copy lacks a column
             raise DataError(
-                f"{self.text} was already read, and cannot be read again.",
+                f"{self.text} was already read and cannot be read again.",
                 argument="data",
                 hint=(
                     "Give the object that it was made from, or a callable that returns a new one."
@@ -278,8 +278,8 @@ def _callable_source(data: Callable) -> Source:
                 "of tables.",
                 argument="data",
                 hint=(
-                    "Yield data frames, pyarrow tables or dicts of lists, and start anew "
-                    "each time it is called."
+                    "Yield data frames, pyarrow tables or dicts of lists, and start from the "
+                    "beginning each time it is called."
                 ),
             )
         return iter(iterator)

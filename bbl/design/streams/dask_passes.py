@@ -52,11 +52,11 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
     if client is not None and (source is None or source.parts is None):
         problem = "tables in memory are not" if source is None else f"{source.text} cannot be"
         raise OptionError(
-            f"client= is for data that workers read in parts, and {problem} read so.",
+            f"client= is for data that workers read in parts, but {problem}.",
             argument="client",
             hint=(
-                "Give a Dask DataFrame, Parquet files or a pyarrow Dataset; send folds of "
-                "tables in memory to a cluster with joblib.parallel_config('dask')."
+                "Give a Dask DataFrame, Parquet files or a pyarrow Dataset; to distribute the "
+                "folds of a table in memory, use joblib.parallel_config('dask')."
             ),
         )
     if dask_client is None or source is None or source.parts is None:

@@ -71,7 +71,7 @@ def _find_files(path: str, argument: str) -> list[str]:
             f"{argument}={path!r} is not a Parquet file, nor a directory or glob of any "
             f"({', '.join(SUFFIXES)}).",
             argument=argument,
-            hint="Check the path; of other formats give a table.",
+            hint="Check the path; read other formats into a table first.",
             value=path,
         )
     return paths
@@ -289,8 +289,8 @@ def _check_schema(
             _kind(source_type),
         ):
             raise DataError(
-                f"column {name!r} is of type {file_type} in {place}, and of type "
-                f"{source_type} elsewhere, so values cannot be compared.",
+                f"column {name!r} is of type {file_type} in {place} but of type {source_type} "
+                f"elsewhere, so values cannot be compared.",
                 column=name,
                 argument="data",
                 hint="Write the file again with one type.",

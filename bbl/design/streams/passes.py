@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
-READ_AGAIN = "Read the data again when nothing else writes to them."
+READ_AGAIN = "Read the data again when nothing else is writing to them."
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
             f"weights must be the name of a column because {source.text} is read in batches; "
             f"got {type(weights).__name__}.",
             argument="weights",
-            hint="Put them into the data.",
+            hint="Add them to the data as a column.",
         )
     near = near_match(weights, source.columns)
     raise DataError(

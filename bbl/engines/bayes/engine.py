@@ -45,8 +45,8 @@ MIN_ESS = 100.0
 # in mixed chains R-hat - 1 rarely exceeds this times chains / effective sample size
 RHAT_CHANCE = 6.0
 ANNEALED = (
-    " States of so many coupled units are not summed over but annealed; predictions are slow, and "
-    "have errors."
+    " With so many coupled units, sums over states are approximated by annealing; predictions are "
+    "slow and inexact."
 )
 GREY_ADVICE = (
     "For numbers between -1 and 1, such as grey values, fit bbl.ScoreFeatures('conjugate') on "
@@ -176,9 +176,10 @@ class Posterior(Engine):
         choice("sampler", self.sampler, SAMPLERS)
         if isinstance(self.hidden, tuple | list):
             raise BBLTypeError(
-                f"hidden must be an integer, one layer of units; got {self.hidden!r}.",
+                f"hidden must be an integer, because there is one layer of units; got "
+                f"{self.hidden!r}.",
                 argument="hidden",
-                hint="Give one number; or fit layers to grey values with bbl.ScoreFeatures("
+                hint="Give one number, or fit layers to grey values with bbl.ScoreFeatures("
                 f"'conjugate', options={{'hidden': {tuple(self.hidden)}}}).",
                 value=self.hidden,
             )
@@ -209,7 +210,7 @@ class Posterior(Engine):
             conjugate and self.sampler not in ("auto", "conjugate")
         ):
             raise OptionError(
-                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: only the "
+                f"sampler={self.sampler!r} cannot be combined with prior={self.prior!r}: only the "
                 "conjugate prior has a closed form.",
                 argument="sampler",
                 hint="Leave sampler='auto'.",
@@ -292,7 +293,7 @@ class Posterior(Engine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
         return super().refusals() | {
-            "missing_marginal": f"method={cls.name!r} does not sum out missing values"
+            "missing_marginal": f"method={cls.name!r} does not average over missing values"
         }
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
@@ -334,9 +335,10 @@ class Posterior(Engine):
             warnings.warn(
                 DataWarning(
                     "Hidden units of the conjugate model freeze: with the coefficients integrated "
-                    "out, their signs have a probability proportional to exp(|S|^2 / 4c), so large "
-                    "where units agree over many rows that none changes any more. The draws depend "
-                    "on the start, not on the data: they are for comparison with the thesis."
+                    "out, their signs have a probability proportional to exp(|S|^2 / 4c), so "
+                    "large where units agree over many rows that they stop changing. The draws "
+                    "depend on the start, not on the data; use them only for comparison with the "
+                    "thesis."
                     + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED)
                 ),
                 stacklevel=5,
@@ -369,7 +371,7 @@ class Posterior(Engine):
         check_memory(
             self.memory(sample.n, layout),
             f"{self.chains} chains of {self.draws} draws of {layout.size} parameters",
-            "Take fewer draws or chains, or a formula with fewer interactions.",
+            "Use fewer draws or chains, or a formula with fewer interactions.",
         )
         if self.prior == "conjugate":
             c = 0.5 * sample.total if self.c is None else self.c

@@ -184,7 +184,7 @@ def fit_grey(
     rng = np.random.default_rng(0) if rng is None else rng
     n, m = X.shape
     check_memory(
-        24.0 * n * (sum(hidden) + m), f"{sum(hidden)} hidden units", "Take fewer hidden units."
+        24.0 * n * (sum(hidden) + m), f"{sum(hidden)} hidden units", "Use fewer hidden units."
     )
     units = [rng.choice([-1.0, 1.0], (n, q)) for q in hidden]
     sd = 1.0 / np.sqrt(2.0 * c)

@@ -123,7 +123,7 @@ def hidden_draws(
     check_memory(
         24.0 * n * (hidden + layout.D),
         f"{hidden} hidden units of {n:,} rows",
-        "Take fewer hidden units.",
+        "Use fewer hidden units.",
     )
     # (n, m): each observation has its own units
     codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)

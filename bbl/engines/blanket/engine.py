@@ -27,7 +27,7 @@ __all__ = ["MarkovBlanket"]
 # predictors of the network: those that tell most of the response; others are left out
 MAX_PREDICTORS = 100
 # ends the message "method='blanket' ..."
-NO_ERRORS = "is a network that is chosen from the rows, whose choice no standard error knows"
+NO_ERRORS = "selects a network from the rows, and standard errors would ignore this selection"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class MarkovBlanket(Engine):
         reasons = super().refusals()
         method = f"method={cls.name!r}"
         return reasons | {
-            "relevance": f"{method} chooses its predictors itself",
+            "relevance": f"{method} selects its predictors itself",
             **dict.fromkeys(NEED_ERRORS, f"{method} {NO_ERRORS}"),
         }
 
@@ -132,7 +132,7 @@ class MarkovBlanket(Engine):
         check_memory(
             self.memory(sample.n, layout),
             f"A network of {layout.m} predictors with {layout.D + layout.m} levels",
-            "Use fewer predictors, or join rare levels.",
+            "Use fewer predictors, or merge rare levels.",
         )
         # variables of the network: number 0 is the response, then the predictors that tell most of
         # it

@@ -25,7 +25,7 @@ __all__ = ["Boosting"]
 
 NFOLD = 5  # models: each learns from four fifths of the rows
 # ends the message "method='boosting' ..."
-NO_ERRORS = "ends before its optimum, where no standard error is known"
+NO_ERRORS = "stops before its optimum, where standard errors are not available"
 
 
 @dataclass(frozen=True)

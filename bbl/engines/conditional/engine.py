@@ -41,8 +41,7 @@ from bbl.stats.calibration import fit_calibration
 __all__ = ["Conditional"]
 
 SINGLE_GROUPS = (
-    "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has "
-    "tests"
+    "A conditional fit with ridge > 0 has no standard errors for single groups, and no tests"
 )
 RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; above, the same strength in units of rows
 RIDGE_ROWS = 5000
@@ -186,7 +185,7 @@ class Conditional(Engine):
         ):
             if is_given:
                 raise OptionError(
-                    f"ridge={self.ridge if self.firth else 0!r} takes the maximum of the "
+                    f"ridge={self.ridge if self.firth else 0!r} maximises the "
                     f"{'penalised ' * self.firth}likelihood, which is the same for any {name}.",
                     argument=name,
                     hint=f"Give {advice}, or ridge > 0.",
@@ -258,8 +257,8 @@ class Conditional(Engine):
         if self.ordered == "cv":
             return replace(engine, ordered="nominal")
         raise OptionError(
-            f"ordered={self.ordered!r} is for ordered predictors with three or more levels, "
-            "and there are none.",
+            f"ordered={self.ordered!r} is for ordered predictors with three or more levels, but "
+            f"there are none.",
             argument="ordered",
             hint="Declare them as an ordered pd.Categorical, or give ordered='nominal'.",
             value=self.ordered,
@@ -297,14 +296,14 @@ class Conditional(Engine):
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]
         return reasons | {
-            "likelihood": f"{no_density}, whose likelihood is there with ridge=0",
+            "likelihood": f"{no_density}, so its likelihood is only available with ridge=0",
             "pooled": (
                 f"method={cls.name!r} fits all groups at once, so there is no pooled fit to "
                 "compare with"
             ),
             "survey": (
-                f"method={cls.name!r} has standard errors that know a sampling design with ridge=0 "
-                "alone"
+                f"method={cls.name!r} has standard errors that account for a sampling design only "
+                f"with ridge=0"
             ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
             "odds_ratios": f"{no_density}, not the odds of predictors against each other",
@@ -317,11 +316,11 @@ class Conditional(Engine):
         if self.has_tests:
             return
         raise OptionError(
-            f"{SINGLE_GROUPS}: only differences between groups have a meaning, and the "
-            "penalty shrinks them.",
+            f"{SINGLE_GROUPS}: only differences between groups are meaningful, and the penalty "
+            f"shrinks them.",
             argument="of",
             hint=(
-                "Ask for two groups, of=(a, b), which have intervals, or give ridge=0, "
+                "Give two groups, of=(a, b), for intervals, or give ridge=0, "
                 "ridge='firth' or method='pseudo' for tests."
             ),
         )
@@ -331,16 +330,16 @@ class Conditional(Engine):
         between groups.
         """
         cause = (
-            "It refines a generative fit, whose own uncertainty is not known here"
+            "It refines a generative fit, whose uncertainty is not known here"
             if self.start is not None
             else (
-                f"It was fitted to {n} distinct rows (over {ROWS}), of which no information matrix "
-                "is made"
+                f"It was fitted to {n} distinct rows (over {ROWS}), too many to compute an "
+                f"information matrix"
             )
             if n > ROWS
             else "It stopped early, before its optimum"
             if self.early_stopping
-            else "ridge=inf leaves nothing to estimate"
+            else "with ridge=inf there is nothing to estimate"
             if not np.isfinite(self._ridge)
             else None
         )
@@ -349,7 +348,7 @@ class Conditional(Engine):
                 f"This conditional fit has no standard errors: {cause}.",
                 argument="method",
                 hint=(
-                    "For effects give se='bootstrap'; for others fit with start=None to at most "
+                    "For effects give se='bootstrap'; otherwise fit with start=None to at most "
                     "5,000 distinct rows, with a finite ridge and without early_stopping."
                 ),
             )

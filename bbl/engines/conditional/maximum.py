@@ -160,7 +160,7 @@ class _Table:
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
                 "ridge=0 and ridge='firth' solve for all coefficients at once, up to "
-                f"{MAX_COEFFICIENTS:,} of them, and these rows have {n_free:,}.",
+                f"{MAX_COEFFICIENTS:,} of them, but this model has {n_free:,}.",
                 argument="ridge",
                 hint="Give ridge='cv', or use fewer predictors or fewer interactions.",
             )

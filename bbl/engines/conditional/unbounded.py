@@ -17,11 +17,9 @@ SEPARATED = (
     "ridge='firth' (finite, with intervals) or ridge='cv'"
 )
 TOO_FEW_ROWS = (
-    "the distinct rows are fewer than the coefficients, and do not determine them; give ridge='cv'"
+    "there are fewer distinct rows than coefficients, so they are not identified; give ridge='cv'"
 )
-ALIASED = (
-    "the rows do not determine it beside the other terms; leave one of them out, or give ridge='cv'"
-)
+ALIASED = "it is not identified given the other terms; leave one of them out, or give ridge='cv'"
 ABSENT = "give ridge > 0"
 
 

@@ -188,9 +188,9 @@ class HighOrder(Engine):
         complete = sample.rows(~sample.missing.any(axis=1))
         if not complete.n:
             raise DataError(
-                "no row of a group has all predictors known, which method='shbm' needs.",
+                "method='shbm' needs complete rows, but a group has none.",
                 hint=(
-                    "Leave some predictors out, or give missing values a level of their own "
+                    "Leave some predictors out, or make missing values a separate level "
                     "(missing='level')."
                 ),
             )
@@ -309,7 +309,7 @@ class HighOrder(Engine):
             remedy = (
                 "raise ridge"
                 if self.refit in ("pseudo", "exact")
-                else "raise ridge, or take refit='pseudo'"
+                else "raise ridge, or use refit='pseudo'"
             )
             notes = (
                 Note(

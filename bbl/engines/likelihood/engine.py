@@ -36,7 +36,7 @@ __all__ = ["MaximumLikelihood"]
 MAX_ORDER = 99  # largest order of terms that are read
 # gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
 HARMLESS = 1e-6
-NOT_CONVERGED = "the likelihood did not reach its maximum; raise itmax"
+NOT_CONVERGED = "the likelihood was not maximised; raise itmax"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class MaximumLikelihood(Engine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
         return super().refusals() | {
-            "composite_criteria": "method='ml' has the likelihood itself: see aic and bic"
+            "composite_criteria": "method='ml' computes the full likelihood: see aic and bic"
         }
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:

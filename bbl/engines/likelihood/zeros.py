@@ -31,13 +31,13 @@ def check_zeros(layout: Layout) -> None:
             n > MAX_STATES or sublayout.size > MAX_INFORMATION_SIZE
         ):
             raise OptionError(
-                f"structural_zeros and interactions join {sublayout.m} predictors with "
+                f"structural_zeros and interactions connect {sublayout.m} predictors with "
                 f"{n:.3g} states and {sublayout.size:,} parameters, and such a model is "
                 f"fitted on a table of all states: up to {MAX_STATES:,} of them and "
                 f"{MAX_INFORMATION_SIZE:,} parameters.",
                 argument="structural_zeros",
                 hint=(
-                    "Give a table with only the columns that the zeros are about, or a "
+                    "Give a table with only the columns that the zeros involve, or a "
                     "formula with fewer predictors or interactions."
                 ),
             )

@@ -101,8 +101,7 @@ class ProbabilityFlow(PairwiseEngine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
         return super().refusals() | {
-            "missing_marginal": "method='mpf' needs complete rows, whose neighbouring states it "
-            "compares"
+            "missing_marginal": "method='mpf' needs complete rows, to compare neighbouring states"
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:

@@ -402,7 +402,7 @@ class PseudoLikelihood(Engine):
             value = getattr(self, name)
             if value != 0.0:
                 raise OptionError(
-                    f"penalty={self.penalty!r} leaves fields free, and {name} is {value!r}.",
+                    f"penalty={self.penalty!r} does not penalise fields, but {name} is {value!r}.",
                     hint=f"Give {name}=0, or leave penalty out.",
                     argument=name,
                     value=value,
@@ -448,16 +448,15 @@ class PseudoLikelihood(Engine):
             self._check_sparse_layout(sample, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
-                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these "
-                f"{sample.n:,} are too many.",
+                f"gauge={self.gauge!r} is for fits in memory, and {sample.n:,} rows are too many.",
                 argument="gauge",
                 hint="Leave gauge out, or give a table of some of the rows.",
                 value=self.gauge,
             )
         if self.zero_sum and layout.order > 2:
             raise OptionError(
-                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model "
-                f"has some of {layout.order}.",
+                f"gauge={self.gauge!r} is for terms of up to two predictors, but the model has "
+                f"terms of {layout.order}.",
                 argument="gauge",
                 hint="Give a formula of pairs, or leave gauge out.",
                 value=self.gauge,
@@ -483,8 +482,8 @@ class PseudoLikelihood(Engine):
             )
         if layout.order > 2:
             raise OptionError(
-                f"{what} is for pairs, and the model has terms of {layout.order} predictors.",
-                hint="Take a formula of pairs, or method='shbm'.",
+                f"{what} is for pairs, but the model has terms of {layout.order} predictors.",
+                hint="Use a formula of pairs, or method='shbm'.",
                 argument="penalty",
             )
         if self.penalty == "l1":
@@ -511,9 +510,9 @@ class PseudoLikelihood(Engine):
         """
         if self.sparse:
             raise OptionError(
-                f"Fits with penalty={self.penalty!r} have no standard errors: an estimate that the "
-                "penalty makes zero has no normal distribution.",
-                hint="Take penalty='l2', or bootstrap() for the spread of the estimates.",
+                f"Fits with penalty={self.penalty!r} have no standard errors: estimates that the "
+                f"penalty sets to zero are not normally distributed.",
+                hint="Use penalty='l2', or bootstrap() for the spread of the estimates.",
                 argument="penalty",
                 value=self.penalty,
             )
@@ -582,8 +581,8 @@ class PseudoLikelihood(Engine):
         """Prepare rows in a file as `prepare` does; read them into memory if there are few."""
         if not rows.complete:  # public functions refuse it with advice
             raise OptionError(
-                "method='pseudo' fits each predictor to rows of its own where values are "
-                "missing, which it cannot do block by block.",
+                "method='pseudo' fits each predictor to different rows where values are missing, "
+                "which is not possible block by block.",
                 argument="missing",
             )
         if few_enough(rows.n, layout):
@@ -667,7 +666,7 @@ class PseudoLikelihood(Engine):
             site_rows = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
-            remedy = "take penalty='l2' and lambdah > 0" if self.sparse else "give lambdah > 0"
+            remedy = "use penalty='l2' and lambdah > 0" if self.sparse else "give lambdah > 0"
             absent = absent_levels(counts or level_counts(site_rows, layout.n_levels), remedy)
         share_count = n_shares(site_rows)
         fits = []

@@ -192,7 +192,7 @@ class PersistentVI(Engine):
         choice("sd", self.sd, SDS)
         if self.sd == "lrvb" and self.likelihood != "sampled":
             raise OptionError(
-                "sd='lrvb' needs the likelihood itself, and likelihood='pseudo' replaces it.",
+                "sd='lrvb' needs the full likelihood, which likelihood='pseudo' replaces.",
                 argument="sd",
                 hint="Give likelihood='sampled', or sd='factorised'.",
             )
@@ -215,8 +215,8 @@ class PersistentVI(Engine):
             object.__setattr__(self, name, integer(name, getattr(self, name), 1))
         if self.draws > self.chains:
             raise OptionError(
-                f"chains={self.chains} is less than draws={self.draws}, and each draw has its "
-                "own chains.",
+                f"chains={self.chains} is less than draws={self.draws}, and each draw needs a "
+                f"chain.",
                 argument="chains",
                 hint=f"Give at least chains={self.draws}.",
             )
@@ -224,18 +224,18 @@ class PersistentVI(Engine):
             generator(self.seed)  # raises an error if it is no seed
 
     def _check_combination(self) -> None:
-        """Raise an OptionError if options exclude each other."""
+        """Raise an OptionError if options cannot be combined."""
         if self.prior == "flat":
             for name, default in (("scale", None), ("centred", False), ("empirical_bayes", False)):
                 if getattr(self, name) != default:
                     raise OptionError(
-                        f"{name}={getattr(self, name)!r} needs scales, and prior='flat' has none.",
+                        f"{name}={getattr(self, name)!r} needs scales, but prior='flat' has none.",
                         argument=name,
                         hint=f"Leave out {name}, or give prior='gaussian'.",
                     )
         if self.centred and self.empirical_bayes:
             raise OptionError(
-                "empirical_bayes=True changes estimates that contain scales, and those of "
+                "empirical_bayes=True changes estimates that depend on scales, which those of "
                 "centred=True do not.",
                 argument="empirical_bayes",
                 hint="Leave out centred or empirical_bayes.",
@@ -428,8 +428,8 @@ class PersistentVI(Engine):
         if np.isfinite(sds).all():
             return sds, ()
         message = (
-            "there is no linear response, for the bound is flat along some scale; sds are the "
-            "factorised ones"
+            "linear response is not available, because the bound is flat along some scale; using "
+            "the factorised sds"
         )
         return posterior.sd, (
             Note(predictor=-1, level=-1, what=f"{message}. prior='gaussian' has one"),
@@ -473,7 +473,7 @@ class PersistentVI(Engine):
             Note(
                 predictor=-1,
                 level=-1,
-                what="the approximation had not settled; raise n_iter"
+                what="the approximation had not converged; raise n_iter"
                 + ", or give a scale" * (self._global_scale is None),
                 detail=detail,
             ),
@@ -488,7 +488,7 @@ class PersistentVI(Engine):
         scale = self._global_scale
         n = Approximation.length(layout, self._prior, scale, self.grouped)
         if len(mean) != n or len(log_sd) != n:
-            raise ValueError("the approximation is of another model")
+            raise ValueError("the approximation belongs to another model")
         return Approximation(
             layout,
             self._prior,
@@ -552,7 +552,6 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
         ):
             separated |= {int(i[k]), int(j[k])}
     message = (
-        "is determined by another predictor and determines it; the prior alone keeps their "
-        "couplings finite"
+        "and another predictor determine each other; only the prior keeps their couplings finite"
     )
     return tuple(Note(predictor=i, level=-1, what=message) for i in sorted(separated))

@@ -71,8 +71,7 @@ class Named:
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
             raise KeyError(
-                f"{name!r} is not a part of this. {near_match(name, names)}It has "
-                f"{', '.join(names)}."
+                f"there is no {name!r} here. {near_match(name, names)}It has {', '.join(names)}."
             )
         return getattr(self, str(name))
 

@@ -120,7 +120,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     method = make_method(options.pop("name"), options)
     # kind of cells that the method is for, and that the table has ("levels", ...)
     if method.response != table.holds:
-        raise ValueError("method and table do not fit together")
+        raise ValueError("method and table do not match")
     check_types(meta, {"call": str, "n_iter": int, "converged": bool})
     n_rows, n_columns = table.shape
     # an ordered response has `table.levels` too, but its cells are numeric

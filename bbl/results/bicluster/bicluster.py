@@ -198,7 +198,7 @@ class BiclusterResults(BlockTables):
         wants_shares = self.table.holds == "levels" and type == "prob"
         if type not in ("response", "prob") or (type == "prob" and not wants_shares):
             raise BBLTypeError(
-                f"type={type!r} is not a prediction of this table.",
+                f"type={type!r} is not available for this table.",
                 argument="type",
                 hint="Give 'response', or 'prob' for categorical tables.",
                 value=type,
@@ -301,7 +301,7 @@ class BiclusterResults(BlockTables):
         if len(without_cells):
             raise LevelError(
                 f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and newdata "
-                "has no cell from which to estimate its group.",
+                "has no cells to estimate its group from.",
                 column=self.table.rows.name,
                 argument="newdata",
                 hint=f"Give some of its cells: the column {self.table.response!r}.",
@@ -437,7 +437,7 @@ class BiclusterResults(BlockTables):
         """
         if self.selection is None:
             raise DataError(
-                "The numbers of groups were given, not chosen.", hint="Fit with groups=None."
+                "The numbers of groups were given, not selected.", hint="Fit with groups=None."
             )
         names = (self.table.rows.name, self.table.columns.name)
         return plot_selection(self.selection, names, ax)

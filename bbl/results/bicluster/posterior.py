@@ -137,7 +137,7 @@ def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
     # the first axis of all arrays is the chain
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))
     if not draws.log_posterior.size:
-        raise ValueError("the draws are not as saved")
+        raise ValueError("the draws are malformed")
     # labels of rows, then of columns, (chains, draws, items): the draws of all chains are pooled
     row_share, column_share = (
         similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2]

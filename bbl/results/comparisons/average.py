@@ -56,7 +56,7 @@ __all__ = ["NOT_CLASSIFIERS", "AverageResults", "auto_results", "average_cv", "m
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NO_COVARIANCE = (
-    "Members of an average are fitted to the same rows, and have no covariance between them"
+    "Members of an average are fitted to the same rows, and the covariance between them is unknown"
 )
 NOT_A_SUM = "An average has no scores that are sums over terms"
 CLASS_PROPORTIONS = "class proportions"  # name of a member without predictors
@@ -181,7 +181,7 @@ class AverageResults(ClassifierResults):
         """
         if self.call.startswith("average("):  # also of a model that was loaded from a file
             raise OptionError(
-                "An average of given fits is not fitted again to other rows.",
+                "An average of given fits cannot be refitted to other rows.",
                 hint="Call crossVal() of each of fit.members.",
             )
         asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
@@ -206,7 +206,7 @@ class AverageResults(ClassifierResults):
             raise ClassError(
                 f"{name} is for a single Boltzmann machine, and this is an average of "
                 f"{len(self.members)} models.",
-                hint=f"Ask one of its members, such as fit.members[0].{name}; for the average "
+                hint=f"Use one of its members, such as fit.members[0].{name}; for the average "
                 "use avg_comparisons(), importance() and evaluate().",
             )
         return object.__getattribute__(self, name)  # raises the AttributeError
@@ -316,7 +316,7 @@ class AverageResults(ClassifierResults):
         methods = [member.relevant for member in self.members if hasattr(member, "relevant")]
         if len(methods) < len(self.members):
             raise OptionError(
-                "relevant() is for Boltzmann machines, and a member of this average is a "
+                "relevant() is for Boltzmann machines, but a member of this average is a "
                 "different model."
             )
         frames = [
@@ -340,7 +340,7 @@ class AverageResults(ClassifierResults):
         raise OptionError(
             f"{NO_LIKELIHOOD}, so it has neither AIC nor BIC.",
             argument="method",
-            hint="Judge its predictions with evaluate(), or use the likelihoods of fit.members.",
+            hint="Assess its predictions with evaluate(), or use the likelihoods of fit.members.",
         )
 
     def coef(self) -> dict[str, Any]:
@@ -533,12 +533,12 @@ class AverageResults(ClassifierResults):
             members.append(classes[member_meta.pop("kind")]._unpack(member_meta, member_arrays))
         first = members[0]
         if any(m.labels != first.labels for m in members):
-            raise ValueError("its members are not of the same groups and predictors")
+            raise ValueError("its members have different groups or predictors")
         check_arrays(average_arrays, TABLE, K=len(first.labels.groups), members=len(members))
         # old files lack the policy for missing values, as all members had the same one
         missing = meta.get("missing", first.design.missing)
         if missing not in {member.design.missing for member in members}:
-            raise ValueError("what it does with missing values is not as saved")
+            raise ValueError("its treatment of missing values is malformed")
         design = replace(first.design, missing=missing)
         return cls(
             meta["call"],

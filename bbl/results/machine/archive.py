@@ -176,7 +176,7 @@ def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
         return None
     chosen = arrays["relevant"]
     if (np.diff(chosen) <= 0).any():
-        raise ValueError("'relevant' holds what cannot have been saved")
+        raise ValueError("'relevant' contains invalid values")
     return Relevance(float(arrays["relevance_level"][0]), chosen, arrays["relevant_p"])
 
 
@@ -277,7 +277,7 @@ def _unpack_section(stored: dict) -> Section:
         *(column["name"] for column in stored["columns"]),
     ]
     if not all(type(text) is str for text in texts):
-        raise ValueError("a heading of its summary is not as saved")
+        raise ValueError("a heading of its summary is malformed")
     # escapes control characters; names: of rows, then of columns
     heading, note, *names = map(label_text, texts)
     n_rows = len(stored["rows"])
@@ -293,7 +293,7 @@ def _unpack_section(stored: dict) -> Section:
         )
         # beyond int64
         if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):
-            raise ValueError("a table of its summary is not as saved")
+            raise ValueError("a table of its summary is malformed")
         # None: pandas' own dtype of text
         dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]
         columns.append(
@@ -312,7 +312,7 @@ def _pack_numbers(values: np.ndarray) -> list:
 def _unpack_numbers(stored: list) -> np.ndarray:
     """Return the vector that `_pack_numbers` stored."""
     if not all(type(v) in (float, str) for v in stored):
-        raise ValueError("a list of numbers is not as saved")
+        raise ValueError("a list of numbers is malformed")
     return np.array([float(v) for v in stored])
 
 
@@ -356,7 +356,7 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
         or stored["option"] not in options
         or not all(type(text) is str for text in problem_texts)
     ):
-        raise ValueError("its tuning is not as saved")
+        raise ValueError("its tuning is malformed")
     calibration = Calibration(temperature, offset)
     return Tuning(
         stored["option"],
@@ -405,7 +405,7 @@ def _unpack_support(
         or not possible.any(axis=1).all()
         or possible.all()
     ):
-        raise ValueError("its structural zeros are not as saved")
+        raise ValueError("its structural zeros are malformed")
     return Support(tuple(scope.tolist()), possible.reshape(len(possible), *scope_shape))
 
 
@@ -417,18 +417,18 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
     without rows is nan.
     """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
-        raise ValueError("it does not say which terms its groups have")
+        raise ValueError("the terms of its groups are missing")
     # `Layout` has sorted `terms`: the array equals them if it is sorted
     for k, terms in enumerate(layout.terms, 2):
         if (
             not np.array_equal(arrays[_terms_name(k)], terms)
             or not (terms[:, 1:] > terms[:, :-1]).all()
         ):
-            raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
+            raise ValueError(f"{_terms_name(k)!r} contains invalid values")
     if "sd" in arrays and ((arrays["sd"] < 0.0).any() or np.isinf(arrays["sd"]).any()):
-        raise ValueError("'sd' holds what cannot have been saved")
+        raise ValueError("'sd' contains invalid values")
     if "calibration" in arrays and arrays["calibration"][-1] <= 0:  # the temperature
-        raise ValueError("'calibration' holds what cannot have been saved")
+        raise ValueError("'calibration' contains invalid values")
 
 
 def _terms_name(order: int) -> str:
@@ -497,7 +497,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     """
     design = Design.from_dict(meta["design"])
     if design.classes != classes:
-        raise ValueError("its response is not as saved")
+        raise ValueError("its response is malformed")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](
         **{k: np.inf if v == "inf" else v for k, v in options.items()}

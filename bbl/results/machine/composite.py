@@ -79,8 +79,8 @@ class CompositeMixin(MachineResults):
         rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
         if len(rowless):
             raise DataError(
-                f"no row of group {self.labels.groups[rowless[0]]!r} is complete, and composite "
-                "criteria count the complete rows, the same for all formulas.",
+                f"no row of group {self.labels.groups[rowless[0]]!r} is complete, but composite "
+                f"criteria use complete rows only, so that they are the same for all formulas.",
                 hint="Compare aic or bic, or fit with missing='level'.",
             )
         return self._inference.composite  # computed with the standard errors

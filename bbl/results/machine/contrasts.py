@@ -30,7 +30,7 @@ __all__ = ["DifferenceInference"]
 
 # texts of the column ``test``
 NO_TEST = "no test: the penalty shrinks differences"
-PENALTY_DECIDES = "not estimable: the penalty decides"
+PENALTY_DECIDES = "not estimable: determined by the penalty"
 NOT_CONVERGED = "not estimable: the fit did not converge"
 
 
@@ -102,7 +102,7 @@ class DifferenceInference(Estimates):
         )
         self._reason_without_se = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:
-            self.note = "There are no standard errors: the fit did not converge. Raise ridge."
+            self.note = "Standard errors are not available: the fit did not converge. Raise ridge."
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
         """Return (covariance matrices of the differences, one per term; which parameters have an

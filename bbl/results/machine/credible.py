@@ -83,7 +83,7 @@ class PosteriorInference(Estimates):
         )
         if selection == "pooled":
             raise OptionError(
-                f"{self._engine.refusals()['pooled']}, so there is no difference from it.",
+                f"{self._engine.refusals()['pooled']}, so there is no difference to compare.",
                 argument="of",
                 hint="Give of='group', or two groups.",
             )

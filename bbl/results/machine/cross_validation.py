@@ -89,8 +89,8 @@ def stored_data(fit: ModelResults, arguments: str, support: Support | None = Non
     """
     if fit.training is None:
         raise DataError(
-            "crossVal() fits the training rows again, and this fit does not hold them: it was "
-            "saved without them, or fitted to data that were read in batches.",
+            "crossVal() fits the training rows again, and this fit does not contain them: it was "
+            "saved without them, or fitted to data read in batches.",
             hint=f"Call bbl.crossVal({arguments}), or save fits with store_data=True.",
         )
     design = fit.design

@@ -259,7 +259,7 @@ class CVResults(Notebook):
         """Return `model`; an OptionError that names the method `name` if it is an average."""
         if not isinstance(self.model, MachineResults):
             raise OptionError(
-                f"{name}() is of single Boltzmann machines, and the model is an average.",
+                f"{name}() is for single Boltzmann machines, but the model is an average.",
                 hint=f"Call {name}() of one of cv.model.members.",
             )
         return self.model
@@ -333,9 +333,9 @@ class CVResults(Notebook):
         """
         if not self.model.design.classes:
             raise ClassError(
-                f"{name}() is for class probabilities, and {self.model.formula!r} has no response.",
+                f"{name}() is for class probabilities, but {self.model.formula!r} has no response.",
                 argument="formula",
-                hint="For the scores of all settings use cvframe.",
+                hint="For the scores of all settings see cvframe.",
             )
 
     @check_keywords

@@ -79,7 +79,7 @@ class DensityResults(FittedMachine):
         """
         if name in CLASSIFIER_NAMES:
             raise ClassError(
-                f"{name} is for models with classes, and {self.formula!r} has no response.",
+                f"{name} is for models with classes, but {self.formula!r} has no response.",
                 argument="formula",
                 hint=(
                     "Fit a formula with a response, such as 'y ~ .'; for the log-density of "

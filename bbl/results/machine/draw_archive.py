@@ -45,7 +45,7 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
     if "draws" not in arrays:
         return [None] * n_runs
     if 0 in arrays["draws"].shape[1:3]:
-        raise ValueError("'draws' is not as saved")
+        raise ValueError("'draws' is malformed")
     return [None if np.isnan(draws).any() else draws for draws in arrays["draws"]]
 
 
@@ -61,7 +61,7 @@ def unpack_predictive(
     n_hidden = hidden_layout.m - layout.m
     # a model with draws has "draws_hidden" if and only if it has hidden units
     if "draws" in arrays and (n_hidden > 0) != ("draws_hidden" in arrays):
-        raise ValueError("'draws_hidden' is not as saved")
+        raise ValueError("'draws_hidden' is malformed")
     if "draws_log_z" not in arrays:
         return None
     log_z = arrays["draws_log_z"]
@@ -69,7 +69,7 @@ def unpack_predictive(
     T = log_z.shape[1]
     # the T draws of a group are some of its draws in all chains
     if "draws" not in arrays or np.prod(arrays["draws"].shape[1:3]) < T:
-        raise ValueError("'draws_log_z' is not as saved")
+        raise ValueError("'draws_log_z' is malformed")
     if n_hidden:
         return Predictive(hidden_layout, arrays["draws_hidden"], log_z, n_hidden)
     group_draws = unpack_draws(arrays, K)[:K]  # without the pooled run
@@ -78,5 +78,5 @@ def unpack_predictive(
         np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws
     ]
     if any(len(draws) != T for draws in theta):
-        raise ValueError("'draws_log_z' holds what cannot have been saved")
+        raise ValueError("'draws_log_z' contains invalid values")
     return Predictive(layout, np.array(theta), log_z)

@@ -134,7 +134,7 @@ def permutation_table(
     n_pairs = len(layout.pairs)
     n_interactions = sum(map(len, layout.terms))
     if layout.order > 2:
-        frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
+        frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are for pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
         # each (P,), an entry for each pair; df is 0 where the rows tell nothing
         chisq, df, p = permutation_tests(

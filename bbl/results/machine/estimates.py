@@ -242,7 +242,7 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
                 raise OptionError(
                     f"{g!r} is not a group.",
                     argument="of",
-                    hint=f"{near_match(g, groups)}Choose groups among {groups}.",
+                    hint=f"{near_match(g, groups)}Choose from the groups {groups}.",
                 )
         if of[0] == of[1]:
             raise OptionError(

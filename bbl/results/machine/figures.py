@@ -93,7 +93,7 @@ class FiguresMixin(MachineResults):
         if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
             if not isinstance(self, ClassifierResults):
                 raise DataError(
-                    f"kind={kind!r} is for predictions, and {self.formula!r} has no response.",
+                    f"kind={kind!r} is for predictions, but {self.formula!r} has no response.",
                     value=kind,
                 )
             return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), groups, axes)
@@ -130,7 +130,7 @@ class FiguresMixin(MachineResults):
         tuned = self.engine.tuned
         if self.tuning is None or self.tuning.option is None or tuned is None:
             raise DataError(
-                "There was no cross-validation in this fit.",
+                "This fit had no cross-validation.",
                 hint="Fit with lambda_='cv' (or eps='cv'), or use crossVal().",
             )
         # `values` and `loss` (S,) of the S settings; `chosen` is the position of one of them
@@ -301,7 +301,7 @@ class FiguresMixin(MachineResults):
             ):
                 near = near_match(unknown[0], names) if unknown else ""
                 raise OptionError(
-                    f"term={term!r} is not a term of three predictors or more of this model.",
+                    f"term={term!r} is not a term of three or more predictors in this model.",
                     argument="term",
                     hint=f"{near}List the terms with interactions(order=3).",
                     value=term,

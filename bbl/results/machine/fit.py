@@ -51,8 +51,8 @@ __all__ = ["BBLResults"]
 LARGEST_LOG_ODDS = 100.0
 CALIBRATED = " The calibration of class scores is taken as fixed."
 TEMPERATURE = (
-    "calibrate='temperature' multiplied the class scores by an estimated factor, whose uncertainty "
-    "standard errors would leave out."
+    "calibrate='temperature' multiplied the class scores by an estimated factor, whose "
+    "uncertainty the standard errors would ignore."
 )
 
 
@@ -125,7 +125,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         if self.training is None and not self.engine.posterior:
             raise DataError(
                 "This model has no training rows, from which the effects are computed: it was "
-                "saved without them, or fitted to data that were read in batches.",
+                "saved without them, or fitted to data read in batches.",
                 hint=Hint(
                     "Save it with store_data=True.", command_line="Save it with --store-data."
                 ),
@@ -140,7 +140,7 @@ class BBLResults(FittedMachine, ClassifierResults):
                 estimate.predictive is None
             ):  # the draws with their ln Z, over which predictions average
                 lacking = self.engine.refusals().get(
-                    "effects", "The draws of this fit are not kept with an exact ln Z"
+                    "effects", "The draws of this fit are stored without an exact ln Z"
                 )
                 raise OptionError(f"{lacking}.", argument="se", hint="Give se='bootstrap'.")
             return ErrorSource(
@@ -153,7 +153,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             raise OptionError(
                 f"{CHOSEN_BY_ROWS}.",
                 argument="se",
-                hint="Give se='bootstrap', which chooses them in each refit.",
+                hint="Give se='bootstrap', which selects them in each refit.",
             )
         if self.survey is not None and self.survey.replicates is not None:
             # neither a covariance nor draws: refits to the replicate weights of the survey

@@ -293,8 +293,8 @@ class GoodnessMixin(MachineResults):
         rows = self._rows()
         if not rows.complete:
             raise DataError(
-                f"{what} compares the counts of complete rows, and values are missing in rows of "
-                "this fit.",
+                f"{what} compares the counts of complete rows, but some rows of this fit have "
+                f"missing values.",
                 argument="missing",
                 hint="Fit with missing='drop' or missing='level'.",
             )

@@ -171,7 +171,7 @@ class Inference(Estimates):
         layout = self._parameters.layout
         engine = self._engine
         found = []
-        with progress_bar(len(self._parameters.theta), "fits without penalty", True) as progress:
+        with progress_bar(len(self._parameters.theta), "unpenalised fits", True) as progress:
             # they start at the penalised parameters `theta`
             for g, theta in enumerate(self._parameters.theta):
                 group_layout = layout.of_group(g)
@@ -433,9 +433,10 @@ class Inference(Estimates):
         share("level", level)
         if not self._engine.has_profiles:
             raise OptionError(
-                "Profile limits are of a fit with Firth's penalty.",
+                "Profile intervals are for fits with Firth's penalty.",
                 argument="method",
-                hint="Fit with method='conditional', ridge='firth', or take the limits of table().",
+                hint="Fit with method='conditional', ridge='firth', or use the intervals of "
+                "table().",
             )
         selection = self._selection(of)
         influence = self._joint_tests.influence

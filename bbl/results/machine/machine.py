@@ -136,7 +136,7 @@ class MachineResults(ModelResults):
         ]
         if not histories:
             reason = self.engine.refusals().get(
-                "history", "the model is from a file, which holds no history"
+                "history", "the model was loaded from a file, which has no history"
             )
             raise DataError(f"There is none: {reason}.")
         return pd.concat(
@@ -304,8 +304,8 @@ class MachineResults(ModelResults):
             return self
         if self._hidden is not None:
             raise OptionError(
-                "Hidden units have different signs in each chain, so the mean of the draws "
-                "is not a model.",
+                "Hidden units have different signs in each chain, so the mean of the draws is not "
+                "a valid model.",
                 argument="draws",
                 hint="Give draws='all'.",
             )
@@ -360,7 +360,7 @@ class MachineResults(ModelResults):
                 f"{self.engine.refusals()['likelihood']}; the likelihood of rows needs a "
                 "model of the predictors, P(x|y).",
                 argument="method",
-                hint="Choose method='pseudo', or judge predictions with evaluate().",
+                hint="Choose method='pseudo', or assess predictions with evaluate().",
             )
 
     def _log_likelihood_of(self, rows: Rows) -> float:
@@ -455,7 +455,7 @@ class MachineResults(ModelResults):
                 f"{CHOSEN_BY_ROWS}.",
                 argument="relevance",
                 hint=(
-                    "Fit without relevance, or judge predictions with crossVal() and evaluate()."
+                    "Fit without relevance, or assess predictions with crossVal() and evaluate()."
                 ),
             )
         empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)

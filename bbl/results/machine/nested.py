@@ -73,7 +73,7 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
         return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": test_name}
     if np.isnan(result.p):
         return {"df": result.df, "test": f"no test: {_refused_terms_text(large.labels, result)}"}
-    test_text = f"least p of {result.tested} tests of terms, times {result.tested}"
+    test_text = f"smallest p of {result.tested} tests of terms, times {result.tested}"
     return {"df": result.df, "p": result.p, "test": test_text + _sparse_text(large.labels, result)}
 
 
@@ -123,7 +123,7 @@ def _conditional_ratio_test(
         relation = (
             "have the same terms"
             if term_sets[0] == term_sets[1]
-            else "are not nested: each has terms of its own"
+            else "are not nested: each has terms that the other does not have"
         )
         raise DataError(f"the models {relation}.", hint="Compare the criteria.")
     large._testable_rows()  # raises for weights that are no counts
@@ -131,7 +131,7 @@ def _conditional_ratio_test(
         raise DataError("the models were fitted with different sampling designs.")
     if large.engine.has_profiles != small.engine.has_profiles:
         raise DataError(
-            "one model has Firth's penalty, and the other has not.",
+            "only one of the models has Firth's penalty.",
             hint="Fit both with the same ridge.",
         )
     columns_in_large = [large.labels.names.index(name) for name in small.labels.names]
@@ -141,8 +141,8 @@ def _conditional_ratio_test(
     ratio = 2.0 * (large._log_likelihood - small._log_likelihood)
     if df < 1:
         raise DataError(
-            "in these rows the larger model has no more parameters: its other terms are copies, or "
-            "have levels that never occur together."
+            "in these rows the larger model has no more parameters: its other terms are "
+            "redundant, or have levels that never occur together."
         )
     layout = large.estimate.parameters.layout
     # the terms of the smaller fit, as in `term_sets`
@@ -267,7 +267,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         raise DataError("the models were fitted to different rows, groups or levels.")
     if not _have_same_zeros(large, small, small_columns):
         raise DataError(
-            "the models have different structural zeros, so they are models of different cells."
+            "the models have different structural zeros, so they describe different cells."
         )
     # by position in `small`, the position in `large`; terms as sets of positions in `large`
     large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
@@ -285,7 +285,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         relation = (
             f"have the same {noun}"
             if is_same
-            else f"are not nested: each has {noun} that the other has not"
+            else f"are not nested: each has {noun} that the other does not have"
         )
         raise DataError(f"the models {relation}.", hint="Compare the criteria.")
     return large, np.array([term in small_terms for term in large_terms])

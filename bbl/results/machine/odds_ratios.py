@@ -236,7 +236,7 @@ class OddsRatiosMixin(MachineResults):
                         f"{name!r} is not a predictor.",
                         argument="pairs",
                         hint=(
-                            f"{near_match(name, names)}Choose predictors among "
+                            f"{near_match(name, names)}Choose from the predictors "
                             f"{', '.join(map(repr, names))}."
                         ),
                     )
@@ -246,7 +246,7 @@ class OddsRatiosMixin(MachineResults):
                     f"{pair[0]!r} and {pair[1]!r} do not interact in this model, so their odds "
                     "ratios are 1.",
                     argument="pairs",
-                    hint="List the pairs that interact with interactions().",
+                    hint="List the interacting pairs with interactions().",
                 )
             position_pairs.append((i, j))
         return position_pairs

@@ -71,9 +71,9 @@ def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
     # there is at least one stage, and codes are 0, 1, ... without gaps
     for codes in (strata, *clusters):
         if not len(clusters) or len(np.unique(codes)) != codes.max(initial=-1) + 1:
-            raise ValueError("its sampling design is not as saved")
+            raise ValueError("its sampling design is malformed")
     if (np.diff(arrays["survey_rows"]) <= 0).any():
-        raise ValueError("the rows of its sampling design are not as saved")
+        raise ValueError("the rows of its sampling design are malformed")
     population = tuple(arrays["survey_population"]) if "survey_population" in arrays else None
     plan = SamplingPlan(
         arrays["survey_weights"],

@@ -162,7 +162,7 @@ class UncertaintyMixin(MachineResults):
             raise OptionError(
                 f"{self.engine.refusals()['bootstrap']}.",
                 argument="method",
-                hint="Judge predictions with crossVal().",
+                hint="Assess predictions with crossVal().",
             )
         # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from
         # the model; the rows of `frame` are group by group, as these are
@@ -254,11 +254,11 @@ class UncertaintyMixin(MachineResults):
             orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
             return frame[orders == integer("order", order, 2)].reset_index(drop=True)
         if pvalues is None:
-            frame = untested_table(self.labels, self.estimate.parameters, of, "not asked for")
+            frame = untested_table(self.labels, self.estimate.parameters, of, "not requested")
         elif choice("pvalues", pvalues, PVALUES) == "permutation":
             if of != "group":
                 raise OptionError(
-                    "A permutation test is for the couplings of one group.",
+                    "Permutation tests are for the couplings of a single group.",
                     argument="of",
                     hint="Give of='group', or pvalues='auto'.",
                 )

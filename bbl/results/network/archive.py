@@ -112,7 +112,7 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
     )
     n_all_families = len(features)
     if not len(n_families) or n_families.sum() != n_all_families or n_parents.sum() != len(parents):
-        raise ValueError("its structure is not as saved")
+        raise ValueError("its structure is malformed")
     # without families, `np.split` would return one empty part
     family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n_all_families else []
     families = [
@@ -126,17 +126,17 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
     for dag in dags:
         dag_features = set(dag.features)
         if len(dag_features) < len(dag.families):
-            raise ValueError("a feature stands twice in its structure")
+            raise ValueError("its structure has a duplicate feature")
         # the feature and its parents must be different, and all be features of the graph
         if any(
             len({i, *parents_of_i}) < 1 + len(parents_of_i)
             or not dag_features.issuperset(parents_of_i)
             for i, parents_of_i in dag.families
         ):
-            raise ValueError("a family of its structure is not as saved")
+            raise ValueError("a family of its structure is malformed")
         dag.layers  # noqa: B018  # raises a ValueError if there is a cycle
     if len({frozenset(dag.features) for dag in dags}) > 1:
-        raise ValueError("the networks that it averages differ in features")
+        raise ValueError("the networks that it averages have different features")
     return dags
 
 
@@ -153,7 +153,7 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
     elif not isinstance(wanbia, bool):
         wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
         if len(wanbia) != m:
-            raise ValueError("its weights are not as saved")
+            raise ValueError("its weights are malformed")
     awnb = stored["awnb"]  # number of trees, and share of the rows that each tree gets
     arc_prior = stored["manb_prior"]
     return Recipe(
@@ -175,7 +175,7 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
     """
     options = {} if learner is None else LEARNERS[learner].options  # option objects by name
     if stored.keys() != options.keys():
-        raise ValueError("the options of its learner are not as saved")
+        raise ValueError("the options of its learner are malformed")
     for name, value in stored.items():
         default_value = options[name].default
         if options[name].check is None:
@@ -186,7 +186,7 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
                 type(default_value) is float and type(value) is int
             )
         if not is_valid:
-            raise ValueError(f"the option {name} of its learner is not as saved")
+            raise ValueError(f"the option {name} of its learner is malformed")
     return dict(stored)
 
 
@@ -199,11 +199,11 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     labels = design.labels
     K = len(design.response.levels)
     if not design.classes or len(set(columns)) < len(columns):  # no response, or a repeated name
-        raise ValueError("its names are not as saved")
+        raise ValueError("its names are malformed")
     check_model(meta, arrays, TABLE, design, columns=len(columns))
     dags = _unpack_dags(arrays)
     if {columns[i] for i in dags[0].features} != set(labels.names):
-        raise ValueError("its features are not those of its design")
+        raise ValueError("its features do not match its design")
     # from a position in `columns` to the position in the design
     to_design = {columns.index(name): i for i, name in enumerate(labels.names)}
     design_dags = [
@@ -218,7 +218,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     families = [Families(dag.families, n_levels, K) for dag in design_dags]
     ends = np.cumsum([f.cells for f in families])  # where each member's rows of `theta` end
     if len(arrays["theta"]) != ends[-1]:
-        raise ValueError("the array 'theta' is not as saved")
+        raise ValueError("the array 'theta' is malformed")
     thetas = np.split(arrays["theta"], ends[:-1])
     networks = tuple(
         Network(d, f, arrays["prior"], t)

@@ -88,16 +88,16 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """
     design = Design.from_dict(meta["design"])
     if not design.classes:
-        raise ValueError("its response is not as saved")
+        raise ValueError("its response is malformed")
     check_model(meta, arrays, TABLE, design, contrasts=len(design.response.levels) - 1)
     chosen = _unpack_terms(arrays, design.n_levels)
     terms = list(chosen)
     path = _unpack_path(arrays["path"])
     if not np.isin(arrays["entered"], path.index).all():
-        raise ValueError("its terms entered at points that its path does not have")
+        raise ValueError("its terms enter at points that are not on its path")
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
     if len(penalties) < max(map(len, terms), default=1):  # each order of terms has a penalty
-        raise ValueError("its penalties are not as saved")
+        raise ValueError("its penalties are malformed")
     return unpack_model(meta, arrays, design) | {
         "chosen": chosen,
         "intercept": arrays["intercept"],
@@ -125,7 +125,7 @@ def _unpack_terms(
         arrays[name] for name in ("orders", "predictors", "weights_of_terms")
     )
     if orders.sum() != len(predictors):
-        raise ValueError("its terms are not as saved")
+        raise ValueError("its terms are malformed")
     # without terms, `np.split` would return one empty part, here and below
     term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
     terms = [tuple(map(int, positions)) for positions in term_predictors]
@@ -133,10 +133,10 @@ def _unpack_terms(
     if len(set(terms)) < len(terms) or any(
         before >= after for term in terms for before, after in pairwise(term)
     ):
-        raise ValueError("its terms are not as saved")
+        raise ValueError("its terms are malformed")
     n_features = [math.prod(int(n_levels[i]) - 1 for i in term) for term in terms]
     if len(weights) != sum(n_features):
-        raise ValueError("its weights are not as saved")
+        raise ValueError("its weights are malformed")
     return (
         dict(zip(terms, np.split(weights, np.cumsum(n_features)[:-1]), strict=True))
         if terms
@@ -155,5 +155,5 @@ def _unpack_path(values: np.ndarray) -> pd.DataFrame:
         frame["chosen"].sum() != 1
         or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all()
     ):
-        raise ValueError("its path is not as saved")
+        raise ValueError("its path is malformed")
     return frame.astype(PATH)

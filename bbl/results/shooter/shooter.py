@@ -51,10 +51,10 @@ __all__ = ["CHOOSE", "ShooterResults"]
 CHOOSE = "Choose the penalty by lambda_='cv'."
 MAX_DRAWN = 30  # terms in a figure
 NO_ERRORS = (
-    "The terms of shooter() are chosen by the same rows, which neither a covariance nor refits "
+    "The terms of shooter() are selected on the same rows, which neither a covariance nor refits "
     "account for"
 )
-SEARCHES_TERMS = "shooter looks for interactions itself"
+SEARCHES_TERMS = "shooter selects interactions itself"
 
 
 @final
@@ -311,8 +311,9 @@ class ShooterResults(ClassifierResults):
         names = [label_text(x) for x in self.labels.names]
         if self._numbers:
             raise OptionError(
-                f"explain() needs categories, and {names[self._numbers[0]]} is numeric.",
-                hint="Read the weights of the terms from coef().",
+                f"explain() needs categorical predictors, but {names[self._numbers[0]]} is "
+                f"numeric.",
+                hint="Get the weights of the terms from coef().",
             )
         # the first group, whose log odds are 0, is inserted, and the axis of groups put first
         tables = {

@@ -151,6 +151,6 @@ def check_single_rows(survey: SurveySample | None, what: str) -> None:
     """
     if survey is not None:
         raise DataError(
-            f"{what} counts rows that were drawn one by one, and this fit has a sampling design.",
+            f"{what} assumes independently sampled rows, but this fit has a sampling design.",
             hint="Use inference().",
         )

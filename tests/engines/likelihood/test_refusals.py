@@ -141,7 +141,7 @@ def test_steps_know_no_sampling_design():
     design = bbl.survey(weights="weight", cluster="cluster")
     fit = bbl.bbl("~ x0 + x1 + x2", data, design=design, method="ml", verbose=0)
     with pytest.raises(
-        DataError, match="A stepwise choice of terms counts rows that were drawn one by one"
+        DataError, match="Stepwise selection of terms assumes independently sampled rows"
     ):
         bbl.step(fit, verbose=0)
     # the advice

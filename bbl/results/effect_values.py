@@ -153,7 +153,7 @@ def make_effect_rows(
     """
     if grid is not None and newdata is not None:
         raise OptionError(
-            "newdata and grid exclude each other: a grid makes its own rows.",
+            "newdata and grid cannot be combined: a grid generates its own rows.",
             argument="grid",
             hint="Give newdata or grid.",
         )
@@ -193,7 +193,7 @@ def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
     if fit.training is None:
         raise DataError(
             "This model has no training rows to average over: it was saved without them, or "
-            "fitted to data that were read in batches.",
+            "fitted to data read in batches.",
             hint=Hint(
                 "Give newdata= or grid=; or save it with store_data=True.",
                 command_line="Give a table after the model, or --grid; or save the model with "
@@ -218,7 +218,7 @@ def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _Enc
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
         raise DataError(
-            "newdata has no row with a prediction.",
+            "newdata has no row that can be predicted.",
             argument="newdata",
             hint="Give rows without missing values.",
         )
@@ -292,7 +292,7 @@ def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
         else:
             return codes
     raise OptionError(
-        "The grid has no row that can occur: all are in cells of structural_zeros.",
+        "Every row of the grid is a structural zero.",
         argument="grid",
         hint="Give other levels.",
     )
@@ -372,7 +372,7 @@ def _number_units(
         codes_by_name.append(column_codes)
         levels_by_name.append(levels)
     if len(set(names)) < len(names):
-        raise OptionError(f"by names a column twice: {names!r}.", argument="by")
+        raise OptionError(f"by contains a duplicate column: {names!r}.", argument="by")
     # the distinct rows of codes are the units, in the order of these codes
     combinations, unit_numbers = np.unique(
         np.column_stack(codes_by_name), axis=0, return_inverse=True

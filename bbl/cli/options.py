@@ -53,32 +53,32 @@ MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
 DEFAULT_BINS = 5
 EXAMPLES = f"""\
 examples:
-  {PROGRAM} "y ~ .^2" people.csv                                  fit, and print the model and its tests
-  {PROGRAM} "y ~ .^2" people.csv --lambda cv --save fit.bbl       choose the penalty, keep the model
-  {PROGRAM} predict fit.bbl new.csv --keep id > predicted.csv     predict with a model that was kept
-  {PROGRAM} evaluate fit.bbl test.csv                             compare its predictions with observed groups
-  {PROGRAM} explain fit.bbl new.csv --keep id > explained.csv     what led to each prediction
-  {PROGRAM} effects fit.bbl people.csv --variables Home           what a level changes, as probabilities
+  {PROGRAM} "y ~ .^2" people.csv                                  fit a model and print it with its tests
+  {PROGRAM} "y ~ .^2" people.csv --lambda cv --save fit.bbl       choose the penalty, save the model
+  {PROGRAM} predict fit.bbl new.csv --keep id > predicted.csv     predict with a saved model
+  {PROGRAM} evaluate fit.bbl test.csv                             compare predictions with observed groups
+  {PROGRAM} explain fit.bbl new.csv --keep id > explained.csv     explain each prediction
+  {PROGRAM} effects fit.bbl people.csv --variables Home           effects of levels on probabilities
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
   {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
-"{PROGRAM} predict --help" has the options of predict, likewise of evaluate, explain and effects.
+"{PROGRAM} predict --help" lists the options of predict; likewise for evaluate, explain and effects.
 Models, predictions and tables go to standard output, warnings and errors to standard error. Exit
-status: 0; 1 after an error in files, data or model; 2 if the command is not understood."""  # noqa: E501
+status: 0 on success, 1 after an error in files, data or model, 2 for an invalid command."""  # noqa: E501
 EFFECTS_TEXT = """Compare levels of predictors by the probabilities that a saved model gives to the
 groups. The result is a CSV table on standard output: for each group the average difference of
 probabilities, with standard error, test and interval where the method has them."""
 EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy,
 log-loss, Brier score and AUC with intervals, confusion matrix, and scores of each group, on
-standard output. Rows without a group are left out, and a note tells their number."""
+standard output. Rows without a group are left out and counted in a note."""
 EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a
 row adds to the log-odds of two groups. The result is a CSV table on standard output, one line for
 each row of the table."""
 PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on
 standard output, one line for each row in the order of the table. Columns are read as the model
-needs them: where it knows texts, 01 stays 01."""
+needs them: in a column of text, 01 stays 01."""
 
 
 def numbers(text: str) -> float | list[float] | str:
@@ -91,7 +91,7 @@ def numbers(text: str) -> float | list[float] | str:
         values = [float(number_text) for number_text in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number; give one, or {' or '.join(RULES)}"
+            f"{text!r} is not a number; give one, or {' or '.join(RULES)}"
         ) from None
     return values if len(values) > 1 else values[0]
 
@@ -107,7 +107,7 @@ def column_type(text: str) -> tuple[str | None, str]:
     if kind not in TYPES:
         type_names = " or ".join(TYPES)
         raise argparse.ArgumentTypeError(
-            f"{text!r} names no type; give {type_names}, or a column's as {column or text}=text"
+            f"{text!r} is not a type; give {type_names}, or for one column {column or text}=text"
         )
     return (column if sign else None), kind
 
@@ -117,7 +117,7 @@ def separator(text: str) -> str:
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no single character; give one, such as ';', or tab"
+            f"{text!r} is not a single character; give one, such as ';', or tab"
         )
     return character
 
@@ -127,7 +127,8 @@ def bin_rule(text: str) -> tuple[str, int]:
     method, _, number = text.partition(":")
     if method not in CUTS or not (number or str(DEFAULT_BINS)).isdigit():
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no way of binning; give {', '.join(CUTS)}, or as quantile:4"
+            f"{text!r} is not a binning method; give {', '.join(CUTS)}, with the number of "
+            f"intervals as in quantile:4"
         )
     return method, int(number or DEFAULT_BINS)
 
@@ -143,20 +144,20 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "--sep",
         type=separator,
         metavar="CHAR",
-        help="what separates cells; default: , or tab in .tsv, or ; with --decimal ,",
+        help="cell separator; default: comma, tab for .tsv, or ; with --decimal ,",
     )
     group.add_argument(
         "--decimal",
         choices=(".", ","),
         metavar="CHAR",
-        help="the decimal mark, . or ,; default: .",
+        help="decimal mark, . or ,; default: .",
     )
     group.add_argument(
         "--na",
         action="append",
         metavar="TEXT",
-        help="a cell that means missing, besides empty ones; repeat for more. Default: "
-        + ", ".join(text for text in MISSING_TEXTS if text),
+        help="text that marks a missing value, in addition to empty cells; repeat for more. "
+        "Default: " + ", ".join(text for text in MISSING_TEXTS if text),
     )
     return group
 
@@ -182,10 +183,7 @@ def _add_unseen_option(group: argparse._ArgumentGroup) -> None:
         "--unseen",
         choices=("raise", "ignore"),
         default="raise",
-        help=(
-            "levels that the model does not know are an error (raise, default), or say nothing "
-            "(ignore)"
-        ),
+        help=("levels not seen in training: an error (raise, default), or ignored (ignore)"),
     )
 
 
@@ -196,8 +194,7 @@ def _add_keep_option(group: argparse._ArgumentGroup) -> None:
         action="append",
         metavar="COL",
         help=(
-            "column of the new table, such as an identifier, that is copied to the result; repeat "
-            "for more"
+            "column of the new table to copy to the result, such as an identifier; repeat for more"
         ),
     )
 
@@ -213,26 +210,26 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the fit of a model."""
     group = parser.add_argument_group("model")
     group.add_argument(
-        "--weights", metavar="COL", help="column of frequencies, or of sampling weights"
+        "--weights", metavar="COL", help="column with frequencies or sampling weights"
     )
     group.add_argument(
         "--strata",
         action="append",
         metavar="COL",
-        help="column of the strata of a survey, with --weights; see --cluster",
+        help="column with the strata of a survey, with --weights; see --cluster",
     )
     group.add_argument(
         "--cluster",
         action="append",
         metavar="COL",
-        help="column of the clusters (sampling points) of a survey; repeat for further stages. "
-        "Standard errors and tests are those of this design (pseudo, ml, naive)",
+        help="column with the clusters (sampling points) of a survey; repeat for further stages. "
+        "Standard errors and tests account for this design (pseudo, ml, naive)",
     )
     group.add_argument(
         "--method",
         choices=(*ENGINES, AUTO),
         default=DEFAULT,
-        help=f"default: {DEFAULT}; {AUTO} is an average",
+        help=f"default: {DEFAULT}; {AUTO} averages several methods",
     )
     group.add_argument(
         "--lambda",
@@ -245,7 +242,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gauge",
         choices=GAUGES,
-        help="what is shrunk: non-reference levels, or all levels, zero-sum (pseudo, mf)",
+        help="which levels are shrunk: all but the reference level, or all (zero-sum) (pseudo, mf)",
     )
     group.add_argument(
         "--eps",
@@ -257,22 +254,23 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--ridge",
         type=_ridge,
         metavar="X",
-        help="penalty (conditional, shbm); 0 is logistic regression, firth Firth's, finite where "
-        "groups are separated; or cv, cv-1se",
+        help="penalty (conditional, shbm); 0: logistic regression; firth: Firth's penalty, finite "
+        "under separation; or cv, cv-1se",
     )
     group.add_argument(
         "--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)"
     )
     group.add_argument(
-        "--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)"
+        "--tolerance", type=float, metavar="X", help="gradient tolerance for convergence (pseudo)"
     )
-    group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
+    group.add_argument(
+        "--itmax", type=int, metavar="N", help=("maximum number of iterations (pseudo)")
+    )
     group.add_argument(
         "--missing",
         choices=MISSING,
-        help="missing values are an error (raise, default), their rows are dropped (drop), they "
-        "are a level of their own (level), or they are summed out (marginal, default with "
-        "--learner)",
+        help="missing values: an error (raise, default), drop their rows (drop), a separate level "
+        "(level), or averaged over (marginal, default with --learner)",
     )
     group.add_argument(
         "--novar-ok",
@@ -281,25 +279,32 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         help="keep predictors with a single level",
     )
     group.add_argument(
-        "--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto"
+        "--log-z", choices=LOG_Z, default="auto", help="how to compute ln Z; default: auto"
     )
     group.add_argument(
-        "--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none"
+        "--calibrate",
+        choices=CALIBRATE,
+        default="none",
+        help="how to calibrate class scores; default: none",
     )
     group.add_argument(
         "--relevance",
         type=_level_or_rule,
         metavar="P",
         help=(
-            "let only predictors differ between groups that are significant at this level; cv and "
-            "cv-1se choose it"
+            "let only predictors significant at this level differ between groups; or cv, cv-1se "
+            "to choose the level"
         ),
     )
     group.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="random seed for folds and sampling; default: 0",
     )
     group.add_argument(
-        "--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores"
+        "--jobs", dest="n_jobs", type=int, metavar="N", help="number of threads; default: all cores"
     )
 
 
@@ -309,7 +314,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cv",
         action="store_true",
-        help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best",
+        help="score one setting or a grid, such as --lambda 0.01,0.1,1, and refit with the best",
     )
     group.add_argument(
         "--nfold", type=int, metavar="K", help="number of folds; default: 5, with --learner 10"
@@ -317,7 +322,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--shuffle",
         action="store_true",
-        help="assign rows to folds at random (default: in their order)",
+        help="assign rows to folds at random (default: in order)",
     )
     group.add_argument(
         "--score",
@@ -336,8 +341,8 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         f"       {PROGRAM} explain MODEL NEWDATA [options]\n"
         f"       {PROGRAM} effects MODEL [NEWDATA] [options]",
         description=(
-            "Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on "
-            "shipped data."
+            "Fit a Boltzmann Bayes learner. Without arguments, run the Titanic session of the "
+            "paper on the data included."
         ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -347,18 +352,22 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         "formula", nargs="?", metavar="FORMULA", help="'y ~ .^2', 'y ~ .^3' or 'y ~ a * b + c'"
     )
     parser.add_argument(
-        "data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula"
+        "data",
+        nargs="?",
+        type=Path,
+        metavar="DATA",
+        help="table with the columns named in the formula",
     )
     parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
 
     _add_model_options(parser)
     group = parser.add_argument_group(
-        "Bayesian network classifiers", "In place of the Boltzmann machine."
+        "Bayesian network classifiers", "Instead of a Boltzmann machine."
     )
     group.add_argument(
         "--learner",
         choices=tuple(LEARNERS),
-        help="how the structure is learnt; 'y ~ .' is the formula",
+        help="structure learner; the formula is 'y ~ .'",
     )
     group.add_argument(
         "--smooth", type=float, metavar="X", help="prior count of every cell; default: 0"
@@ -372,56 +381,56 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         type=column_type,
         metavar="COL=TYPE",
         help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. "
-        "By default columns of numbers are numbers, but text where one has a leading zero, as in "
-        "01, or over 18 digits",
+        "By default columns of numbers are numeric, but text if a number has a leading zero, as "
+        "in 01, or over 18 digits",
     )
     group.add_argument(
         "--levels",
         action="append",
         metavar="[COL=]A,B,...",
-        help="levels of a column in their order, the reference first; without COL= of all columns "
-        "that have only these levels, such as the items of a scale; repeat for more. By default "
-        "texts are sorted",
+        help="levels of a column in order, reference first; without COL=, of all columns that "
+        "have only these levels, such as the items of a scale; repeat for more. By default text "
+        "is sorted",
     )
     group.add_argument(
         "--bin",
         type=bin_rule,
         metavar="HOW[:N]",
-        help="cut columns of numbers into N intervals (default 5): quantile, width, or mdl (what "
-        "tells the groups apart); new data are cut alike",
+        help="cut numeric columns into N intervals (default 5): quantile, width, or mdl "
+        "(supervised, by the groups); new data get the same cuts",
     )
     group.add_argument(
         "--lump",
         type=int,
         metavar="N",
-        help="put levels that occur less than N times together, as (rare)",
+        help="merge levels that occur less than N times into (rare)",
     )
 
     group = parser.add_argument_group("results")
     group.add_argument(
-        "--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output"
+        "--newdata", type=Path, metavar="FILE", help="predict this table, as CSV on standard output"
     )
     _add_prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
     group.add_argument(
         "--store-data",
         action="store_true",
-        help="with the training rows, so that effects have standard errors",
+        help="save the training rows too, so that effects have standard errors",
     )
     group.add_argument(
         "--report",
         type=Path,
         metavar="PAGE",
         help=(
-            "write everything about the model to this HTML page; evaluated on --newdata, if that "
-            "has the response"
+            "write an HTML report of the model to this file; evaluated on --newdata if that has "
+            "the response"
         ),
     )
     group.add_argument(
         "--plot",
         type=Path,
         metavar="FILE",
-        help="write the figure of coefficients, or of --cv, to it",
+        help="write a figure of the coefficients, or of --cv, to this file",
     )
     return parser
 
@@ -437,7 +446,7 @@ def _make_saved_parser(command: str, text: str, content: str) -> argparse.Argume
     )
     parser.set_defaults(command=command)
     parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote"
+        "model", type=Path, metavar="MODEL", help="model file written by --save or fit.save()"
     )
     nargs = "?" if command == "effects" else None
     parser.add_argument("newdata", type=Path, nargs=nargs, metavar="NEWDATA", help=content)
@@ -458,8 +467,8 @@ def _make_evaluate_parser() -> argparse.ArgumentParser:
         "evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model"
     )
     group = parser.add_argument_group("evaluation")
-    group.add_argument("--weights", metavar="COL", help="column of weights of NEWDATA")
-    group.add_argument("--plot", type=Path, metavar="FILE", help="write a figure to it")
+    group.add_argument("--weights", metavar="COL", help="column of NEWDATA with weights")
+    group.add_argument("--plot", type=Path, metavar="FILE", help="write a figure to this file")
     group.add_argument(
         "--kind", choices=FIGURES, default=FIGURES[0], help=f"which figure; default: {FIGURES[0]}"
     )
@@ -467,7 +476,7 @@ def _make_evaluate_parser() -> argparse.ArgumentParser:
         "--report",
         type=Path,
         metavar="PAGE",
-        help="write the model's HTML page with this evaluation",
+        help="write the model's HTML report with this evaluation",
     )
     _add_unseen_option(group)
     _add_table_options(parser)
@@ -486,10 +495,10 @@ def _make_explain_parser() -> argparse.ArgumentParser:
         "the first; of three or more, each row's most probable group against the next",
     )
     group.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write the figure of one row to it"
+        "--plot", type=Path, metavar="FILE", help="write a figure of one row to this file"
     )
     group.add_argument(
-        "--row", type=int, default=1, metavar="N", help="number of that row; default: 1, the first"
+        "--row", type=int, default=1, metavar="N", help="number of that row; default: 1"
     )
     _add_unseen_option(group)
     _add_keep_option(group)
@@ -500,8 +509,8 @@ def _make_explain_parser() -> argparse.ArgumentParser:
 def _make_effects_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``effects``."""
     content = (
-        "table of the rows to average over; needed unless the file holds the training rows, or "
-        "with --grid"
+        "table of the rows to average over; required unless the model was saved with its training "
+        "rows, or with --grid"
     )
     parser = _make_saved_parser("effects", EFFECTS_TEXT, content)
     group = parser.add_argument_group("effects")
@@ -512,7 +521,10 @@ def _make_effects_parser() -> argparse.ArgumentParser:
         help="predictor; repeat for more. Default: all",
     )
     group.add_argument(
-        "--by", metavar="NAME", action="append", help="average by its values; repeat for more"
+        "--by",
+        metavar="NAME",
+        action="append",
+        help="average within each value of this column; repeat for more",
     )
     group.add_argument(
         "--contrast",
@@ -524,19 +536,21 @@ def _make_effects_parser() -> argparse.ArgumentParser:
         "--transform", choices=tuple(TRANSFORMS), default="difference", help="default: difference"
     )
     group.add_argument(
-        "--cross", action="store_true", help="contrast the contrasts of several predictors"
+        "--cross", action="store_true", help="cross-contrasts: change several predictors together"
     )
     group.add_argument(
         "--grid",
         choices=GRIDS,
-        help="made rows: all combinations of levels, or the most frequent ones",
+        help="generated rows: all combinations of levels, or the most frequent levels",
     )
-    group.add_argument("--weights", metavar="COL", help="column of frequencies of NEWDATA")
+    group.add_argument("--weights", metavar="COL", help="column of NEWDATA with frequencies")
     group.add_argument(
-        "--bootstrap", dest="nboot", type=int, metavar="N", help="standard errors by N refits"
+        "--bootstrap", dest="nboot", type=int, metavar="N", help="standard errors from N refits"
     )
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of the refits; default: 0")
-    group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure to it")
+    group.add_argument(
+        "--seed", type=int, default=0, metavar="N", help=("random seed for the refits; default: 0")
+    )
+    group.add_argument("--plot", type=Path, metavar="FILE", help="write a figure to this file")
     _add_table_options(parser)
     return parser
 
@@ -571,7 +585,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     for name, default in MACHINE_OPTIONS.items() if args.learner is not None else ():
         if getattr(args, name) != default:
             parser.error(
-                f"{option_names()[name]} is of Boltzmann machines; leave it out with --learner"
+                f"{option_names()[name]} is for Boltzmann machines; leave it out with --learner"
             )
     if args.missing is None:
         args.missing = "raise" if args.learner is None else "marginal"
@@ -589,8 +603,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
         option = option_names()[name]
         if args.cv and value in RULES:
             parser.error(
-                f"{option} {value} chooses inside one fit; with --cv give a grid, as {option} "
-                "0.01,0.1,1"
+                f"{option} {value} is chosen within a single fit; with --cv give a grid, such as "
+                f"{option} 0.01,0.1,1"
             )
         if not args.cv and isinstance(value, list):
             parser.error(

@@ -125,8 +125,8 @@ def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
 
 
 NO_EQUATIONS = (
-    "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and "
-    "'naive')"
+    "Standard errors are available for methods that solve likelihood equations (such as 'pseudo' "
+    "and 'naive')"
 )
 # capabilities that a prediction method without standard errors lacks
 NEED_ERRORS = (
@@ -140,7 +140,7 @@ NEED_ERRORS = (
     "effects",
     "survey",
 )
-SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the groups"
+SHARED_ROWS = "The pooled fit and the groups share rows, so their posteriors are not independent"
 
 
 @dataclass(frozen=True)
@@ -293,8 +293,8 @@ class Engine:
                 f"{reason}.",
                 argument="missing",
                 hint=(
-                    "Give missing values a level of their own (missing='level'), or drop "
-                    "their rows (missing='drop')."
+                    "Make missing values a separate level (missing='level'), or drop their rows "
+                    "(missing='drop')."
                 ),
             )
 
@@ -320,13 +320,17 @@ class Engine:
         if cls.weights == "counts":
             reasons["real_weights"] = NOT_COUNTS
         if not cls.solves:
-            reasons["survey"] = f"{method} has no standard errors that could know a sampling design"
+            reasons["survey"] = (
+                f"{method} has no standard errors that account for a sampling design"
+            )
         if cls.tuned is None:
             reasons["tuning"] = ABSENT
         if "gauge" not in {option.name for option in fields(cls)}:
             reasons["gauge"] = ABSENT
         if not cls.zeros:
-            reasons["structural_zeros"] = f"{method} takes every combination of levels for possible"
+            reasons["structural_zeros"] = (
+                f"{method} assumes that every combination of levels can occur"
+            )
         if cls.joint:
             only_conditional = f"{method} fits P(y|x) alone"
             need_density = (
@@ -345,17 +349,18 @@ class Engine:
             reasons["importance"] = "missing or unseen values cannot be averaged over"
         if cls.chooses or cls.posterior:
             why_not = (
-                "chooses its terms itself"
+                "selects its terms itself"
                 if cls.chooses
-                else "has priors by which what does not matter is small"
+                else "has priors that shrink irrelevant terms"
             )
             reasons["relevance"] = f"{method} {why_not}"
         if cls.chooses:
             reasons["mlestimate"] = (
-                f"{method} chooses its terms, which h and J of pairs do not hold"
+                f"{method} selects its terms, which do not fit into h and J of pairs"
             )
             reasons["bootstrap"] = (
-                f"{method} chooses other terms from other rows, so that refits share no parameters"
+                f"{method} selects different terms on different rows, so refits do not share "
+                f"parameters"
             )
         if cls.posterior:
             reasons |= dict.fromkeys(
@@ -378,12 +383,12 @@ class Engine:
             reasons["draws"] = f"{method} has no draws from a posterior"
             if cls.posterior:
                 reasons["covariances"] = (
-                    f"{method} keeps the sd of each parameter, and no covariances"
+                    f"{method} stores the standard deviation of each parameter, but no covariances"
                 )
         if not (cls.posterior and cls.posterior.keeps_history):
             reasons["history"] = f"{method} keeps no history"
         if not cls.has_likelihood:
-            reasons["goodness_of_fit"] = f"{method} does not find the largest likelihood of a table"
+            reasons["goodness_of_fit"] = f"{method} does not maximise the likelihood of a table"
         if cls.order == 1:
             reasons |= dict.fromkeys(
                 ("plot_network", "odds_ratios"), "The model has no interactions"
@@ -397,10 +402,10 @@ class Engine:
         if self.joint:
             raise OptionError(
                 f"{what} needs a model of the predictors, P(x|y), and "
-                f"{self.refusals()['density']}: only differences of its scores between groups "
-                "have a meaning.",
+                f"{self.refusals()['density']}: only differences in its scores between groups are "
+                f"meaningful.",
                 argument="method",
-                hint="Choose method='pseudo', or judge predictions with evaluate().",
+                hint="Choose method='pseudo', or assess predictions with evaluate().",
             )
 
     @classmethod
@@ -629,10 +634,10 @@ def check_two_levels(layout: Layout) -> None:
     """Raise an OptionError, for ``penalty="l1"``, if a predictor has three levels or more."""
     if (layout.n_levels > 2).any():
         raise OptionError(
-            f"penalty='l1' is for predictors of two levels; some have "
-            f"{int(layout.n_levels.max())}, and which couplings it would make zero would "
-            "depend on the reference level.",
-            hint="Give penalty='group', which makes whole tables zero.",
+            f"penalty='l1' is for predictors with two levels; some have "
+            f"{int(layout.n_levels.max())}, and the couplings it sets to zero would depend on the "
+            f"reference level.",
+            hint="Give penalty='group', which sets whole tables to zero.",
             argument="penalty",
             value="l1",
         )

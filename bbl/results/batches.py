@@ -35,8 +35,9 @@ def prediction_frame(
     """Return predictions from class scores (n, K): a column for each group and ``yhat``, or
     ``yhat`` for type "class".
 
-    ``yhat`` is the most probable group or, with `costs` (K, K; observed by predicted), the group of
-    least expected cost; it is missing where scores are nan. The other columns are, by `type`,
+    ``yhat`` is the most probable group or, with `costs` (K, K; observed by predicted), the group
+    with the lowest expected cost; it is missing where scores are nan. The other columns are, by
+    `type`,
     probabilities or links: for each group its score less the log-sum-exp of the other scores.
     """
     # beside the name yhat; as categories, groups have their type in the data

@@ -73,7 +73,7 @@ class PredictionsMixin(ClassifierBase):
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns; others are ignored. None for the training rows. For
-            data that are read in batches, the result is an iterator of frames, as from
+            data read in batches, the result is an iterator of frames, as from
             `predict_batches`.
         type : {"link", "prob", "class"}, default "link"
             ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the class scores; the probabilities of eq.
@@ -87,7 +87,7 @@ class PredictionsMixin(ClassifierBase):
             groups that are text need names.
         costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
             Cost of predicting a group (column) where another (row) is true; ``yhat`` is then the
-            group of least expected cost instead of the most probable one. In
+            group with the lowest expected cost instead of the most probable one. In
             ``{true: {predicted: cost}}`` absent entries are 0.
 
         Returns

@@ -258,7 +258,7 @@ TABLE = {
         (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
     ),
     "tests of a conditional fit": Advice(
-        r"Ask for two groups, of=\(a, b\), which have intervals, or give ridge=0,",
+        r"Give two groups, of=(a, b), for intervals, or give ridge=0,",
         lambda: fit("y ~ a", method="conditional").inference().tests(),
         (
             lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
@@ -268,7 +268,7 @@ TABLE = {
         ),
     ),
     "no model of rows": Advice(
-        r"Choose method='pseudo', or judge predictions with evaluate\(\)\.",
+        r"Choose method='pseudo', or assess predictions with evaluate()\.",
         lambda: fit("y ~ a", method="conditional").logLik(),
         (
             lambda: fit("y ~ a", method="pseudo").logLik(),

@@ -241,7 +241,7 @@ def test_effects_say_why_they_have_no_errors(table):
         ({"relevance": 0.0}, "strictly between 0 and 1"),
         ({"relevance": "best"}, "Choose one of 'cv', 'cv-1se'"),
         ({"method": "pvi", "relevance": 0.05}, "has priors"),
-        ({"method": "shbm", "relevance": 0.05}, "chooses its terms itself"),
+        ({"method": "shbm", "relevance": 0.05}, "selects its terms itself"),
         ({"formula": "~ .", "relevance": 0.05}, "has no response"),
         (
             {"method": "ml", "relevance": 0.05, "structural_zeros": "zero"},

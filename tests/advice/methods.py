@@ -90,7 +90,7 @@ TABLE = {
         (lambda: blocks("rating ~ user*movie"),),
     ),
     "interactions of shooter": Advice(
-        r"Write 'y ~ \.' or 'y ~ a \+ b', and the most predictors of a term as order=",
+        r"Write 'y ~ \.' or 'y ~ a \+ b', and set the maximum number of predictors per term",
         lambda: shot("y ~ a*b*c"),
         (lambda: shot("y ~ ."), lambda: shot("y ~ a + b", order=2)),
     ),

@@ -342,12 +342,12 @@ BAD = {
     "one value": (
         lambda: bbl.bicluster(None, np.ones((4, 4)), (2, 2)),
         DataError,
-        "single value 1",
+        "only one value, 1",
     ),
     "one level": (
         lambda: bbl.bicluster(None, np.ones((4, 4)), (2, 2), metric="levels"),
         DataError,
-        "single level",
+        "only one level",
     ),
     "unknown option": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), metrik="levels"),

@@ -110,7 +110,7 @@ def test_groups_that_are_separated_are_told_with_the_terms(table):
     ("options", "error", "words"),
     [
         ({"order": 0}, OptionError, "order must be at least 1"),
-        ({"lambda_": (1.0, 2.0, 3.0)}, OptionError, "3 penalties for order=2"),
+        ({"lambda_": (1.0, 2.0, 3.0)}, OptionError, "3 penalties, but order=2"),
         ({"lambda_": 0.0}, OptionError, "lambda_ must be in"),
         ({"lambda_": float("nan")}, OptionError, "lambda_ must be in"),
         ({"lambda_": "bic"}, OptionError, "lambda_='bic' is unknown"),
@@ -135,7 +135,7 @@ def test_data_that_cannot_be_used_are_refused(table):
         quick(table.assign(y="yes"))
     wide = pd.DataFrame(np.random.default_rng(1).integers(0, 2, (30, 2001)).astype(str))
     wide.columns = [f"x{i}" for i in range(2001)]
-    with pytest.raises(OptionError, match="not of 2001"):
+    with pytest.raises(OptionError, match="the data has 2001"):
         bbl.shooter("y ~ .", wide.assign(y=wide["x0"]), screen="all", order=2, novarOk=True)
 
 

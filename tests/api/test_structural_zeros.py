@@ -299,7 +299,7 @@ def test_what_leaves_nothing_or_names_a_group_is_refused():
             zeros={"Survived": ["Yes"], "Class": ["Crew"], "Age": ["Adult"]},
         )
     with pytest.raises(
-        FormulaError, match="'never' holds the marks of structural zeros and is also a predictor"
+        FormulaError, match="'never' contains the marks of structural zeros and is also a predictor"
     ):
         fit("~ Class + never", MARKED, "never")
     with pytest.raises(DataError, match="the data.*such rows"):

@@ -185,7 +185,7 @@ def test_what_has_no_standard_errors_says_so(monkeypatch):
         fit.conf_int,
         lambda: fit.inference().interactions("pooled"),
     ):
-        with pytest.raises(OptionError, match=r"(Single groups|no pooled fit).*of=\(a, b\)"):
+        with pytest.raises(OptionError, match=r"(single groups|no pooled fit).*of=\(a, b\)"):
             call()
     assert fit.interactions()["test"].str.contains("for single groups").all()
     with pytest.raises(OptionError, match="not a group"):

@@ -208,15 +208,15 @@ def test_bootstrap_of_effects_chooses_anew(table):
     ids=["inference", "claic", "bootstrap", "odds ratios"],
 )
 def test_there_are_no_tests_of_what_the_rows_have_chosen(table, ask):
-    with pytest.raises(OptionError, match="the same rows have chosen"):
+    with pytest.raises(OptionError, match="selected on the same rows"):
         ask(fitted(table, "pseudo"))
 
 
 def test_goodness_of_fit_and_step_are_refused(table):
     fit = bbl.bbl("y ~ a * b", table, method="ml", relevance=0.05)
-    with pytest.raises(OptionError, match="the same rows have chosen"):
+    with pytest.raises(OptionError, match="selected on the same rows"):
         fit.goodness_of_fit()
-    with pytest.raises(OptionError, match="step chooses the terms itself"):
+    with pytest.raises(OptionError, match="step selects the terms itself"):
         bbl.step(fit)
 
 
@@ -224,14 +224,14 @@ def test_interactions_and_report_say_why_there_are_no_tests(table, tmp_path):
     fit = fitted(table, "pseudo")
     strongest = fit.interactions().iloc[0]
     assert (strongest["predictor"], strongest["predictor2"]) == ("a", "b")
-    assert "the same rows have chosen" in strongest["test"]
+    assert "selected on the same rows" in strongest["test"]
     fit.report(tmp_path / "report.html")
-    assert "the same rows have chosen" in (tmp_path / "report.html").read_text()
+    assert "selected on the same rows" in (tmp_path / "report.html").read_text()
 
 
 def test_effects_say_why_they_have_no_errors(table):
     effects = fitted(table, "pseudo").avg_comparisons(variables="a")
-    assert "the same rows have chosen. Hint: Give se='bootstrap'" in effects.note
+    assert "selected on the same rows. Hint: Give se='bootstrap'" in effects.note
     assert "std_error" not in effects.frame or effects.frame["std_error"].isna().all()
 
 

@@ -255,7 +255,7 @@ def test_strengths_are_there_without_tests(tmp_path):
     assert pairs["p"].isna().all() and pairs["test"].str.contains("training rows").all()
     with pytest.raises(DataError, match="training rows"):
         loaded.interactions(pvalues="permutation")
-    with pytest.raises(OptionError, match="one group"):
+    with pytest.raises(OptionError, match="single group"):
         fit.interactions("pooled", pvalues="permutation")
     with pytest.raises(OptionError, match="pvalues"):
         fit.interactions(pvalues="exact")

@@ -306,13 +306,13 @@ def test_files_keep_the_fit(data, tmp_path):
 
 
 def test_what_boosting_cannot_tell_is_refused(data):
-    with pytest.raises(OptionError, match=r"rate must lie in \(0, 1\]; got 0"):
+    with pytest.raises(OptionError, match=r"rate must be in \(0, 1\]; got 0"):
         bbl.bbl("y ~ .", data, method="boosting", rate=0)
     with pytest.raises(OptionError, match="pairs must be"):
         bbl.bbl("y ~ .", data, method="boosting", pairs=-1)
     fit = bbl.bbl("y ~ .", data, method="boosting", verbose=0)
     for ask in (lambda: fit.bse, lambda: fit.inference().table(of=("g0", "g1")), fit.cov_params):
-        with pytest.raises(OptionError, match="ends before its optimum"):
+        with pytest.raises(OptionError, match="stops before its optimum"):
             ask()
     with pytest.raises(OptionError, match="cannot be averaged over"):
         bbl.bbl("y ~ .", data.mask(data == "l0"), method="boosting", missing="marginal")

@@ -174,7 +174,7 @@ def test_verbs_take_the_penalty_and_say_that_there_are_no_errors(tmp_path):
     table = pd.DataFrame(codes, columns=[*"abcd"]).astype(str)
     fit = bbl.bbl("d ~ .^2", table, penalty="group", lambda_=0.02, n_jobs=1, verbose=0)
     assert "no standard errors" in str(fit.summary())
-    with pytest.raises(OptionError, match="Hint: Take penalty='l2'"):
+    with pytest.raises(OptionError, match="Hint: Use penalty='l2'"):
         fit.inference().table()
     fit.save(tmp_path / "fit.bbl")
     again = bbl.load(tmp_path / "fit.bbl")

@@ -20,7 +20,7 @@ from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
 QUICK = {"n_iter": 400, "chains": 32, "draws": 1, "sweeps": 2}
-pytestmark = pytest.mark.filterwarnings("ignore:(?s).*had not settled:bbl.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*had not converged:bbl.ConvergenceWarning")
 
 
 @pytest.fixture

@@ -376,14 +376,14 @@ def test_loaded_models_answer_alike_and_ask_for_rows(tmp_path):
     ("call", "error", "text"),
     [
         (lambda m: m.avg_comparisons("Sxe"), OptionError, "Did you mean 'Sex'"),
-        (lambda m: m.avg_comparisons(["Sex", "Sex"]), OptionError, "twice"),
+        (lambda m: m.avg_comparisons(["Sex", "Sex"]), OptionError, "duplicate"),
         (lambda m: m.avg_comparisons({"Sex": ("Male", "Mle")}), OptionError, "'Mle' is no.*level"),
         (lambda m: m.avg_comparisons({"Sex": ("Male", "Male")}), OptionError, "with itself"),
         (lambda m: m.avg_comparisons("Sex", 3), BBLTypeError, "pair"),
         (lambda m: m.avg_comparisons("Sex", transform="odds"), OptionError, "transform"),
         (lambda m: m.avg_comparisons("Sex", cross=True), OptionError, "two predictors"),
         (lambda m: m.avg_comparisons("Sex", by="Freq"), OptionError, "columns of newdata"),
-        (lambda m: m.avg_comparisons("Sex", by=["Sex", "Sex"]), OptionError, "twice"),
+        (lambda m: m.avg_comparisons("Sex", by=["Sex", "Sex"]), OptionError, "duplicate"),
         (lambda m: m.avg_comparisons(by=3), BBLTypeError, "name or a list"),
         (
             lambda m: m.avg_comparisons(newdata=TITANIC, grid="mode"),

@@ -120,7 +120,7 @@ def test_levels_that_cannot_occur_together_have_no_effect(journeys):
     assert (rows["estimate"].isna() == rows["row"].isin(data.index[data.b == "t"])).all()
     assert model.avg_predictions(grid="balanced").frame["estimate"].notna().all()
     assert len(model.predictions(grid="balanced", se=False).frame) == 2 * 5
-    with pytest.raises(OptionError, match="no row that can occur"):
+    with pytest.raises(OptionError, match="is a structural zero"):
         model.predictions(grid={"a": "q", "b": "t"})
     with pytest.raises(DataError, match="row 0 is in a cell"):
         model.predictions(pd.DataFrame({"a": ["q"], "b": ["t"]}))

@@ -102,7 +102,7 @@ def test_figures_show_what_they_say(fit, kind, panels):
         assert heights.shape == (3, 20)
     with pytest.raises(OptionError, match="kind"):
         fit.posterior.plot("pairs")
-    with pytest.raises(OptionError, match="no group"):
+    with pytest.raises(OptionError, match="not a group"):
         fit.posterior.plot(kind, group="Maybe")
 
 

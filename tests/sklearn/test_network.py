@@ -84,7 +84,7 @@ def test_missing_cells_and_unknown_levels_are_summed_out():
     blank = new.copy()
     blank.loc[0, "a"] = None
     np.testing.assert_array_equal(model.predict_proba(new), model.predict_proba(blank))
-    with pytest.raises(ValueError, match="'a' has levels"):
+    with pytest.raises(ValueError, match="'a' has unknown levels"):
         clone(model).set_params(unseen="raise").fit(X, y).predict(new)
     dropped = BNClassifier("nb", missing="drop").fit(X, y)
     assert np.isnan(dropped.predict_proba(X)).any(axis=1).tolist() == X.isna().any(axis=1).tolist()
@@ -115,7 +115,7 @@ def test_bad_options_are_named(titanic):
     X, y = titanic[["Class"]], titanic["Survived"].astype(str)
     with pytest.raises(OptionError, match="learner='nbb' is unknown. Hint: Did you mean 'nb'"):
         BNClassifier("nbb").fit(X, y)
-    with pytest.raises(OptionError, match="smooth must lie"):
+    with pytest.raises(OptionError, match="smooth must be in"):
         BNClassifier(smooth=-1).fit(X, y)
 
 

@@ -99,7 +99,7 @@ def test_unknown_levels_and_dropped_rows(table):
     out = model.transform(new)
     assert (out[0, [0, 1, 3, 4]] == 0).all() and abs(out[0, 2]) == 1
     assert np.isnan(out[1]).all() and np.isfinite(out[2]).all()
-    with pytest.raises(ValueError, match="'a' has levels"):
+    with pytest.raises(ValueError, match="'a' has unknown levels"):
         model.set_params(unseen="raise").transform(new)
 
 

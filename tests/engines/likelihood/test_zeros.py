@@ -178,7 +178,7 @@ def test_too_many_states_are_refused_before_the_fit():
     support = Support((0, 1), np.array([[[True, True], [True, False]]]))
     wide = Layout(np.full(17, 2), [(i, i + 1) for i in range(1, 16)], support)
     with pytest.raises(
-        OptionError, match="join 17 predictors with 1.31e[+]05 states.*a formula with fewer"
+        OptionError, match="connect 17 predictors with 1.31e[+]05 states.*a formula with fewer"
     ):
         MaximumLikelihood().layout(Sample(np.zeros((1, 17), dtype=np.uint8), np.ones(1)), wide)
     narrow = Layout(np.full(40, 2), [(i, i + 1) for i in range(2, 39)], support)

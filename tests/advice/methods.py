@@ -268,7 +268,7 @@ TABLE = {
         ),
     ),
     "no model of rows": Advice(
-        r"Choose method='pseudo', or assess predictions with evaluate()\.",
+        r"Choose method='pseudo', or assess predictions with evaluate\(\)\.",
         lambda: fit("y ~ a", method="conditional").logLik(),
         (
             lambda: fit("y ~ a", method="pseudo").logLik(),

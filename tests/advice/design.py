@@ -431,7 +431,7 @@ COLUMNS = {
         lambda: fit(priors={"s": 0.4, "t": 0.6}),
     ),
     "a prior too few": case(
-        "Name each of 's', 't' once",
+        "Name each of 's', 't' exactly once",
         lambda: fit(priors={"s": 1.0}),
         lambda: fit(priors={"s": 0.4, "t": 0.6}),
     ),

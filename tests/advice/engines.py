@@ -162,7 +162,7 @@ ENGINES = {
         lambda: maximal("y ~ a").inference().table(),
     ),
     "groups without complete rows": case(
-        r"Leave some predictors out, or give .*\(missing='level'\)",
+        r"Leave some predictors out, or make .*\(missing='level'\)",
         lambda: fit("y ~ a + b", HOLES, method="shbm", missing="marginal"),
         lambda: fit("y ~ b + c", HOLES, method="shbm", missing="marginal"),
         lambda: fit("y ~ a + b", HOLES, method="shbm", missing="level"),

@@ -258,7 +258,7 @@ TABLE = {
         (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
     ),
     "tests of a conditional fit": Advice(
-        r"Give two groups, of=(a, b), for intervals, or give ridge=0,",
+        r"Give two groups, of=\(a, b\), for intervals, or give ridge=0,",
         lambda: fit("y ~ a", method="conditional").inference().tests(),
         (
             lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
@@ -341,7 +341,7 @@ TABLE = {
         ),
     ),
     "a logistic of dates": Advice(
-        "of a date take a part, such as the month",
+        "for dates, extract a part such as the month",
         lambda: fit("y ~ d", DATA.assign(d=pd.date_range("2020-01-01", periods=60))),
         (lambda: fit("y ~ d", DATA.assign(d=pd.date_range("2020-01-01", periods=60).month)),),
     ),
@@ -398,7 +398,7 @@ TABLE = {
         ),
     ),
     "layers of hidden units": Advice(
-        r"Give one number; or .*bbl\.ScoreFeatures\('conjugate', options=\{'hidden': \(5, 3\)\}\)",
+        r"Give one number, or .*bbl\.ScoreFeatures\('conjugate', options=\{'hidden': \(5, 3\)\}\)",
         lambda: fit(method="bayes", prior="conjugate", hidden=(5, 3)),
         (
             lambda: fit(method="bayes", prior="conjugate", hidden=5, **FEW),
@@ -473,7 +473,7 @@ TABLE = {
         (lambda: networks.structure("y", {"a": [], "b": ["a"]}),),
     ),
     "levels twice": Advice(
-        "Name each level once",
+        "Name each level only once",
         lambda: fit(xlevels={"a": [0, 1, 1]}),
         (lambda: fit(xlevels={"a": [0, 1]}),),
     ),
@@ -523,8 +523,8 @@ TABLE = {
         (lambda: blocks(groups=None, max_groups=3).plot_selection(),),
     ),
     "a response of two-way pairs": Advice(
-        "Write it like 'rating ~ user\\*movie', or use method='mcmc' for pairs that are there or "
-        "not",
+        "Write it like 'rating ~ user\\*movie', or use method='mcmc' for pairs that are either "
+        "present or absent",
         lambda: blocks("~ user*movie"),
         (
             lambda: blocks("rating ~ user*movie"),

@@ -205,7 +205,7 @@ def test_a_group_of_prior_zero_is_never_predicted(fits, titanic):
 @pytest.mark.parametrize(
     ("priors", "words"),
     [
-        ({"No": 0.5}, "nothing for group 'Yes'"),
+        ({"No": 0.5}, "no entry for group 'Yes'"),
         ({"No": 0.5, "Maybe": 0.5}, "'Maybe'"),
         ([0.5, 0.6], "sum to 1.1"),
         ([0.5], "2 numbers"),
@@ -330,9 +330,9 @@ def test_a_log_loss_says_where_it_is_floored(titanic, fits):
     never = fit.evaluate(priors={"No": 1, "Yes": 0})
     assert never.floored == (711.0, 711.0)
     assert never.scores.loc["log-loss", "estimate"] == pytest.approx(-711 / 2201 * np.log(1e-15))
-    assert "of 711 of them it is 0: without the floor the log-loss is infinite" in " ".join(
+    assert "711 of them with probability 0: without the floor the log-loss is infinite" in " ".join(
         str(never).split()
     )
     rare = fit.evaluate(priors={"No": 1 - 1e-20, "Yes": 1e-20})
-    assert rare.floored == (711.0, 0.0) and "that of 711 observations is smaller." in str(rare)
+    assert rare.floored == (711.0, 0.0) and "affects 711 observations." in str(rare)
     assert "infinite" not in str(rare) and "1e-15" in rare.as_html() and "1e-15" in rare.as_latex()

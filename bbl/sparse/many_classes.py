@@ -22,9 +22,12 @@ __all__ = ["minimise_groups"]
 
 FIRST_CURVATURE = 1e-3  # per weight of the rows; doubled until it bounds the loss along a step
 EASING = 0.95  # factor of the curvature after each step, so that steps may get longer
+STEP_BEYOND_ROUNDING = 1e3  # least change of the loss, in units of its rounding, to do so
 MAX_PROXIMAL_STEPS = 60  # between runs of Newton's method
 STABLE_STEPS = 5  # proximal steps in a row with the same terms, after which Newton's method begins
 MAX_CG_STEPS = 200  # of conjugate gradients in each Newton step
+AT_BOUND = (1.0 - 1e-12) * MAX_INTERCEPT  # size of an intercept at its bound, but for rounding
+MAX_STALLED_ROUNDS = 5  # without progress beyond rounding, of both kinds of steps in turn
 LEAST_STEP = 1e-3  # of the line search; below, terms have to be dropped by proximal steps first
 
 Floats = NDArray[np.float64]
@@ -40,8 +43,9 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Gradients of the loss by weights (D, q) and intercept (q,), and the violation of the
-    optimality conditions, in units of penalties.
+    """Gradients of the loss by weights (D, q) and intercept (q,), which is zero for an intercept
+    that is held at its bound, and the violation of the optimality conditions, in units of
+    penalties.
     """
 
     theta: Floats
@@ -63,16 +67,23 @@ def minimise_groups(descent: Descent) -> float:
     descent.n_steps = 0
     stop = stop_flag()
     is_done = slope.violation <= descent.max_violation
+    least_violation = slope.violation
+    n_stalled = 0
     while not is_done:
         before = _objective(descent, point)
         point, curvature = _proximal_steps(descent, point, curvature)
         slope = _slope_at(descent, point)
         if slope.violation > descent.max_violation:
             point, slope = _newton_steps(descent, point, slope)
+        # near the minimum the violation still falls where the objective changes by rounding alone
+        is_lower = before - _objective(descent, point) > 1e-3 * ROUNDING * abs(before)
+        is_better = slope.violation < 0.9 * least_violation
+        least_violation = min(least_violation, slope.violation)
+        n_stalled = 0 if is_lower or is_better else n_stalled + 1
         is_done = (
             slope.violation <= descent.max_violation
             or descent.n_steps >= descent.max_steps
-            or before - _objective(descent, point) <= 1e-3 * ROUNDING * abs(before)
+            or n_stalled == MAX_STALLED_ROUNDS
             or bool(stop[0])
         )
     descent.theta = point.theta
@@ -91,8 +102,9 @@ def _slope_at(descent: Descent, point: Point) -> Slope:
     gradient = descent.products.gradient(descent.slope)
     by_intercept = descent.slope.sum(axis=1)
     # an intercept at its bound, which a step downhill would move beyond it
-    is_bounded = (np.abs(point.intercept) >= MAX_INTERCEPT) & (by_intercept * point.intercept < 0.0)
-    largest = float(np.abs(np.where(is_bounded, 0.0, by_intercept)).max())
+    is_bounded = (np.abs(point.intercept) >= AT_BOUND) & (by_intercept * point.intercept < 0.0)
+    by_intercept[is_bounded] = 0.0
+    largest = float(np.abs(by_intercept).max())
     violation = violations(
         point.theta, gradient, descent.products.starts, descent.lambdas, group=True
     )
@@ -143,7 +155,9 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
         if n_stable == STABLE_STEPS or descent.n_steps >= descent.max_steps:
             break
         ahead = Point(ahead_theta, ahead_intercept, ahead_link, descent.evaluate(ahead_link))
-        curvature *= EASING
+        # within rounding of the loss a curvature that is too small would pass
+        if curvature * squares > STEP_BEYOND_ROUNDING * ROUNDING * abs(point.loss):
+            curvature *= EASING
     else:
         descent.evaluate(point.link)
     return point, curvature
@@ -167,7 +181,10 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
         move, intercept_move = model.minimum(min(0.05, 0.5 * math.sqrt(slope.violation)))
         predicted = float((model.gradient * move).sum() + model.by_intercept @ intercept_move)
         objective = point.loss + float(lambdas @ model.norms)
-        step = 1.0
+        largest_step = _step_to_bound(point.intercept, intercept_move)
+        if largest_step < LEAST_STEP:
+            return point, slope
+        step = largest_step
         while True:
             weights = model.weights + step * move
             intercept = np.clip(
@@ -179,7 +196,7 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
             if new_objective <= objective + 1e-4 * step * predicted + ROUNDING * abs(objective):
                 break
             step *= 0.5
-            if step < LEAST_STEP:
+            if step < LEAST_STEP * largest_step:
                 descent.evaluate(point.link)  # the slope is again that at `point`
                 return point, slope
         theta = point.theta.copy()
@@ -188,9 +205,19 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
         slope = _slope_at(descent, point)
         excess = row_norms(slope.theta, products.starts, group=True) / descent.lambdas - 1.0
         # a term needs weight, or is about to lose it
-        if step < 1.0 or excess[~has_weight].max(initial=0.0) > 0.5 * slope.violation:
+        if step < largest_step or excess[~has_weight].max(initial=0.0) > 0.5 * slope.violation:
             break
     return point, slope
+
+
+def _step_to_bound(intercept: Floats, move: Floats) -> float:
+    """Return the largest step, at most 1, along `move` at which no intercept is beyond its bound.
+
+    Intercepts in `move` that are at their bound already do not change.
+    """
+    moves = move != 0.0
+    room = MAX_INTERCEPT - np.sign(move[moves]) * intercept[moves]
+    return float(min(1.0, (room / np.abs(move[moves])).min(initial=1.0)))
 
 
 class _Model:
@@ -220,6 +247,7 @@ class _Model:
         self.bend = np.repeat(lambdas / self.norms, active.sizes)[:, None]
         self.gradient = slope.theta[rows] + self.bend * self.weights
         self.by_intercept = slope.intercept
+        self.is_free = (np.abs(point.intercept) < AT_BOUND) | (slope.intercept != 0.0)
         self.p = softmax(self.to_scores @ point.link, axis=0)  # (K, n)
         # diagonal of the Hessian, but for correlations of features and classes
         variance = ((self.to_scores**2).T @ self.p) - (self.to_scores.T @ self.p) ** 2
@@ -229,14 +257,16 @@ class _Model:
         self.intercept_diagonal = by_class
 
     def curve(self, v: Floats, v_intercept: Floats) -> tuple[Floats, Floats]:
-        """Return the Hessian times a vector of weights (D, q) and intercept (q,)."""
+        """Return the Hessian times a vector of weights (D, q) and intercept (q,), zero for an
+        intercept that is held at its bound.
+        """
         scores = self.to_scores @ self.active.link(v, v_intercept)
         centred = scores - (self.p * scores).sum(axis=0)
         slope = self.to_scores.T @ (self.p * centred * self.row_weights)
         along = np.add.reduceat((self.weights * v).sum(axis=1), self.active.starts[:-1])
         radial = np.repeat(along / self.norms**2, self.active.sizes)[:, None]
         out = self.active.gradient(np.ascontiguousarray(slope))
-        return out + self.bend * (v - self.weights * radial), slope.sum(axis=1)
+        return out + self.bend * (v - self.weights * radial), slope.sum(axis=1) * self.is_free
 
     def minimum(self, accuracy: float) -> tuple[Floats, Floats]:
         """Return the step to the minimum by preconditioned conjugate gradients, which end when the

@@ -14,6 +14,7 @@ from bbl.engines.pseudo import sparse_sites
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
+from bbl.sparse.workingset import Descent
 
 
 def fitted(codes, n_levels, penalty, grid, weights=None, **options):
@@ -67,10 +68,7 @@ def test_l1_couplings_are_means_of_both_sites_and_some_are_zero():
     assert (fit.theta[layout.D :] == 0.0).sum() >= 5
 
 
-@pytest.mark.parametrize("gram_size", [sparse_sites.GRAM_SIZE, 0])
-def test_group_meets_its_conditions_of_optimality(monkeypatch, gram_size):
-    # 0: by the solver of many weights, for sites of more than two levels
-    monkeypatch.setattr(sparse_sites, "GRAM_SIZE", gram_size)
+def test_group_meets_its_conditions_of_optimality():
     n_levels = [2, 3, 4, 3]
     lambda_, codes = 0.04, draw([2, 3, 4, 3])
     layout, (fit,) = fitted(codes, n_levels, "group", [lambda_])
@@ -113,8 +111,8 @@ def test_both_solvers_have_one_minimum(monkeypatch, lambda_, absent):
     if absent:
         codes[codes[:, 1] == 2, 1] = 0
     found = []
-    for gram_size in (10**6, 0):
-        monkeypatch.setattr(sparse_sites, "GRAM_SIZE", gram_size)
+    for solver in (sparse_sites.minimise_groups, Descent.minimise):
+        monkeypatch.setattr(sparse_sites, "minimise_groups", solver)
         layout, (fit,) = fitted(codes, n_levels, "group", [lambda_], tolerance=1e-9)
         assert fit.converged.all() and fit.grad_norm.max() < 1e-8
         found.append(fit)
@@ -135,6 +133,25 @@ def test_a_site_of_many_levels_converges_to_rounding():
     assert fits[0].n_iter.max() < 100 and fits[1].n_iter.max() < 300
     J = [fits[1].site_theta[:19, 1 + 19 * j : 1 + 19 * (j + 1)] for j in (1, 2)]
     assert np.abs(J[0]).max() > 0.1
+
+
+def test_a_site_without_neighbours_has_its_level_shares():
+    codes = draw([3, 4])
+    for pairs in ([], [(0, 1)]):
+        layout = Layout([3, 4, 3], pairs)
+        sample = Sample(np.column_stack([codes, codes[:, 0]]).astype(np.uint8), np.ones(300))
+        fit = PseudoLikelihood(0.02, penalty="group").fit(sample, layout)
+        shares = np.bincount(codes[:, 0]) / 300
+        assert_allclose(fit.theta[layout.start[2] :][:2], np.log(shares[1:] / shares[0]), atol=1e-7)
+
+
+def test_fields_of_absent_levels_end_at_their_bound():
+    # most of the 20 levels are rare or absent, so that their fields fall to the bound
+    codes = draw([20] * 6, 200, seed=5) ** 3 // 400
+    sample = Sample(codes.astype(np.uint8), np.ones(len(codes)))
+    fits = PseudoLikelihood(0.02, penalty="group").path(sample, Layout([20] * 6), [0.04, 0.01])
+    for fit in fits:
+        assert fit.grad_norm.max() < 1e-8 and fit.n_iter.max() < 300
 
 
 def test_strengths_are_norms_of_the_averaged_tables():

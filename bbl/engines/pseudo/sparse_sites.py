@@ -23,7 +23,7 @@ from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample, code_dtype
 from bbl.sparse.many_classes import minimise_groups
 from bbl.sparse.products import Problem, contrasts, simplex
-from bbl.sparse.workingset import GRAM_SIZE, MAX_INTERCEPT, Descent, Penalty
+from bbl.sparse.workingset import MAX_INTERCEPT, Descent, Penalty
 
 __all__ = ["solve_sparse"]
 
@@ -96,18 +96,17 @@ def _solve_site(
     start = np.clip(2.0 * contrasts(problem.K).T @ log_shares, -MAX_INTERCEPT, MAX_INTERCEPT)
     descent = Descent(problem, Penalty((1.0,)), zeros, start)
     descent.max_steps = engine.itmax
-    # the Hessian of the terms that have weight would be too large
-    has_many_weights = problem.K > 2 and (len(descent.theta) + 1) * q > GRAM_SIZE
     # of the norm of a table's weights: the Frobenius norm of the table in the zero-sum gauge, or
     # for two levels each, of which that norm is half, the coupling itself
     to_norm = np.sqrt(0.5 * np.array(problem.n_levels, dtype=float))
     if engine.penalty == "l1":
         to_norm *= 2.0
+    has_groups = problem.K > 2 and problem.m > 0
     for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
         descent.lambdas = grid[k] * problem.total * to_norm
         largest = grid[k] * float(to_norm.max(initial=1.0))  # per row
         descent.max_violation = max(engine.tolerance, LEAST_VIOLATION) / largest
-        norm = largest * (minimise_groups(descent) if has_many_weights else descent.minimise())
+        norm = largest * (minimise_groups(descent) if has_groups else descent.minimise())
         _write_site(layout, i, neighbours, descent, solutions[k])
         sites = reports[k]
         sites.value[i] = (descent.loss + descent.penalties(descent.theta)) / problem.total

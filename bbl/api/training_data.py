@@ -26,7 +26,7 @@ from bbl.design.streams.dask_passes import OnCluster
 from bbl.design.streams.passes import encode_source
 from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
-from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
+from bbl.design.table_types import RowFolds, TableLike, Weights
 from bbl.errors import DataWarning, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
@@ -192,7 +192,7 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
 
 def encode_data(
     formula: str,
-    data: TableLike | Batches | Source,
+    data: TableLike | Source,
     weights: Weights | None = None,
     *,
     rules: EncodingRules,
@@ -219,15 +219,14 @@ def encode_data(
         For data read in batches: folds to which rows are assigned, Dask workers that read
         the rows, 0 for no progress bar, and threads.
     """
-    source = None if isinstance(data, pd.DataFrame) else lazy_source(data)
     layout = cast(Layout, None)  # its terms depend on the family of models
-    if source is not None:
+    if isinstance(data, Source):
         with (
             progress_bar(None, "reading", verbose) as progress,
             out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
         ):
             encoded = encode_source(
-                source,
+                data,
                 formula,
                 weights,
                 xlevels,

@@ -284,7 +284,7 @@ def prepare(
     )
     encoded = encode_data(
         formula,
-        data if source is None else source,
+        cast(TableLike, data) if source is None else source,
         weights,
         rules=rules,
         xlevels=xlevels,

@@ -1,4 +1,5 @@
-"""Fits of an engine to each response group (and to all rows pooled), and the ln Z of each group.
+"""Fits of an engine to each response group (and to all rows pooled), and the ln Z of each group;
+before them, checks of their time, memory and rows.
 
 K is the number of groups, m of predictors. Z is the normalising constant of the model of a group.
 The *sites* of a fit are its predictors as responses of regressions on all others; a *site solution*

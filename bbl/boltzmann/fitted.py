@@ -1,5 +1,6 @@
 """Estimate: a fitted model of all groups as plain arrays. Relevance: which predictors it uses to
-tell groups apart.
+tell groups apart. Predictive: posterior draws over which predictions average. And the warning about
+fits that did not converge.
 
 K is the number of groups, m of predictors, n of rows, q of chosen predictors. An *energy* is the
 exponent of P(row | group), ln P(row | group) + ln Z with the normalising constant Z of the group's

@@ -1,5 +1,5 @@
-"""Warnings about predictions: a log-loss above that of the groups' shares or of naive Bayes, and
-folds of ordered rows.
+"""Warnings about predictions: a log-loss above that of the class proportions or of naive Bayes, and
+folds of ordered rows, with the test of their order.
 
 The *shares* are the relative frequencies of the groups: what a model without predictors predicts. n
 is the number of rows that are scored, N of validated rows, K of groups, F of folds; predictor i has

@@ -1,4 +1,5 @@
 """`Factor`: the levels of a categorical column, and the coding of values as numbers of levels.
+Columns of amounts and of identifiers are refused.
 
 A `Column` has `codes` (n,) of the rows into its distinct `values`, and the `kinds` of these values,
 see `Factor`; missing values are its last value. `used()` marks the values that occur, `n` is the

@@ -1,5 +1,6 @@
 """Engine, the base class of inference methods: options, declared capabilities, and `path`, which
-fits a group.
+fits a group. What several engines share: the option ``lambda_``, and `WarmStarts`, solutions at
+earlier settings.
 """
 
 from __future__ import annotations

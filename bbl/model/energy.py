@@ -1,4 +1,5 @@
-"""Energy of encoded rows under several models (the exponent of eq. 6 of Woo & Wang 2022).
+"""Energy of encoded rows under several models (the exponent of eq. 6 of Woo & Wang 2022), and the
+conditional probabilities of their levels.
 
 The columns of a `Layout` are the D non-reference levels: ``start`` (m + 1,) holds the first column
 of each predictor, `n_levels` (m,) its number of levels. A parameter vector has D fields, then the

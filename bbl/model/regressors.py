@@ -1,4 +1,5 @@
-"""Regressors: levels and joint levels of the other predictors that each predictor is regressed on.
+"""Regressors: levels and joint levels of the other predictors that each predictor is regressed on;
+conversion between flat parameters, matrices of couplings and site solutions.
 
 *Site*: the predictor whose conditional distribution given the others is modelled. A *set* is a term
 (i, j, k, ...) of three predictors or more without one member: given all others, site i has a

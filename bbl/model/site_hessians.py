@@ -1,4 +1,5 @@
-"""Scores and Hessians of the conditional likelihood of sites, summed over rows.
+"""Scores and Hessians of the conditional likelihood of sites, summed over rows, and inverses of
+Hessians.
 
 The *score* is the gradient of the log conditional likelihood, the *Hessian* that of minus the log:
 Newton's step is the inverse Hessian times the score.

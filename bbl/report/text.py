@@ -1,5 +1,5 @@
-"""Printed forms, in R's layout, of calls, fits, cross-validations and modes (the most probable
-configurations).
+"""Printed forms, in R's layout, of numbers, names and tables, and of calls, fits,
+cross-validations and modes (the most probable configurations).
 
 *Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets,
 *terms*. Level 0 of a predictor is the reference, whose parameters are 0 and not shown. L_i is the

@@ -1,5 +1,5 @@
-"""Effects as numbers: averages of probabilities in scenarios, their contrasts, standard errors and
-intervals.
+"""Effects as numbers: the rows that are averaged, averages of probabilities in scenarios, their
+contrasts, standard errors and intervals.
 
 A *scenario* sets some predictors of every row to a level each; a *quantity* is a contrast of the
 averages of some scenarios; a *unit* is a set of rows that are averaged, or a single row. S

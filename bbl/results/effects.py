@@ -1,4 +1,6 @@
-"""EffectsMixin: effects of predictors on the scale of probabilities."""
+"""EffectsMixin: effects of predictors on the scale of probabilities, with standard errors from the
+delta method, posterior draws, survey replicates or refits.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`Rows`, the interface of encoded samples in memory, in a file or on a cluster, and `Sample`, the
-one in memory.
+one in memory; weighted counts of their levels.
 """
 
 from __future__ import annotations

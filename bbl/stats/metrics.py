@@ -1,5 +1,5 @@
-"""Scores of class predictions with frequency weights: accuracy, AUC with DeLong's interval,
-log-loss, Brier score.
+"""Class scores by Bayes' rule (Woo & Wang 2022, section 2.5), and the quality of predictions with
+frequency weights: accuracy, AUC with DeLong's interval, log-loss with its baseline, Brier score.
 
 Log probabilities `log_p` are (n, K), group codes `y` and `weights` (n,).
 """

@@ -1,4 +1,4 @@
-"""Solvers of the pseudo-likelihood: Newton's method and L-BFGS.
+"""Solvers of the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster.
 
 A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution
 `site_theta` has shape (layout.D, 1 + D): a row for each non-reference level of each site, with its

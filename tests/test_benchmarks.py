@@ -644,6 +644,7 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     assert list(frame["setting"].unique()) == [setting.name for setting in likelihood.SETTINGS]
     assert (frame["wald_covered"] <= frame["wald"]).all()
     assert (frame["wald"] + frame["exact"] <= frame["parameters"]).all()
+    assert frame["wald"].sum() and frame["exact"].sum()
     dense = frame[frame["setting"].str.contains("2,000")]
     assert set(dense["test"]) == {"likelihood ratio"}
     level = likelihood.run_level(700, 1)

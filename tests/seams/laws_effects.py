@@ -154,7 +154,7 @@ def intervals_of_effects_agree(case: Case) -> None:
         f"p and interval: {effects.frame.to_dict('records')}",
     )
     notes = effects.frame[effects.columns["note"]].to_numpy(object)
-    silent = np.isnan(low) & (notes == "") & ("no standard errors" not in effects.note)
+    silent = np.isnan(low) & (notes == "") & ("No standard errors" not in effects.note)
     expect(
         not silent.any(), f"no interval, and nothing says why: {effects.frame.to_dict('records')}"
     )

@@ -13,10 +13,10 @@ import pandas as pd
 
 import bbl
 from bbl.results.effect_table import Effects
-from seams.advice import follow
-from seams.case import Case, Fall, expect
-from seams.introspection import COSTLY, answer, difference, public_names
-from seams.laws import Law, law
+from scenarios.advice import follow
+from scenarios.case import Case, LawBroken, expect
+from scenarios.introspection import COSTLY, answer, difference, public_names
+from scenarios.laws import Law, law
 
 WITHOUT_ROWS = re.compile("training rows|were read in|fitted to different rows|from a file")
 NOT_IN_FILES = {"history", "converged"}  # a file has no record of the way
@@ -55,7 +55,7 @@ def a_loaded_model_answers_alike(case: Case) -> None:
     that it lacks.
     """
     store = bool(case.rng.integers(2)) and case.in_memory
-    with tempfile.TemporaryDirectory(prefix="seams-") as folder:
+    with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
         paths = [Path(folder) / f"{k}.bbl" for k in range(2)]
         case.fit.save(paths[0], store_data=store)
         loaded = bbl.load(paths[0])
@@ -70,7 +70,7 @@ def a_loaded_model_answers_alike(case: Case) -> None:
         what = difference(before[1], after[1], name)
         if name in NOT_IN_FILES or not what or (not store and lacks_rows(name, *after)):
             continue
-        raise Fall(f"{what} (store_data={store})")
+        raise LawBroken(f"{what} (store_data={store})")
 
 
 def lacks_rows(name: str, said: str, found: Any) -> bool:
@@ -106,12 +106,12 @@ class Tags(HTMLParser):
 
 
 def check_html(text: str) -> None:
-    """Raise a `Fall` unless tags are closed, and no name of the user's became one."""
+    """Raise `LawBroken` unless tags are closed, and no name of the user's became one."""
     tags = Tags()
     tags.feed(text)
     tags.close()
     expect(not tags.open, f"HTML: {tags.open} are not closed")
-    expect("seams" not in tags.seen, "HTML: a name became a tag")
+    expect("scenario" not in tags.seen, "HTML: a name became a tag")
 
 
 def printable(case: Case) -> list[Any]:
@@ -158,7 +158,7 @@ def results_print(case: Case) -> None:
 @law(cost=1500)
 def reports_open(case: Case) -> None:
     """The report of a model is a page whose tags are closed, with all names escaped."""
-    with tempfile.TemporaryDirectory(prefix="seams-") as folder:
+    with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
         path = Path(folder) / "report.html"
         if case.classes and case.rng.random() < 0.5:
             case.fit.report(path, case.new_frame)

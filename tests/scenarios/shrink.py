@@ -1,4 +1,4 @@
-"""Shrinking: a falling scenario made smaller, step by step, while the same law falls in the same
+"""Shrinking: a failing scenario made smaller, step by step, while the same law fails in the same
 way.
 """
 
@@ -8,8 +8,8 @@ import dataclasses
 import time
 from collections.abc import Iterator
 
-from seams.runner import run
-from seams.scenario import Scenario
+from scenarios.runner import run
+from scenarios.scenario import Scenario
 
 __all__ = ["shrunk"]
 
@@ -57,14 +57,14 @@ def simpler(s: Scenario) -> Iterator[Scenario]:
 
 
 def shrunk(s: Scenario, law: str, kind: str, seconds: float = SECONDS) -> tuple[Scenario, str]:
-    """Return the smallest scenario that was met that falls in the same way, and the law."""
+    """Return the smallest scenario that was met that fails in the same way, and the law."""
     end = time.monotonic() + seconds
     names = None if law == "fit" else [law]
 
-    def falls(each: Scenario) -> bool:
-        return any(found[:2] == (law, kind) for found in run(each, names or []).falls)
+    def fails(each: Scenario) -> bool:
+        return any(found[:2] == (law, kind) for found in run(each, names or []).failures)
 
-    if not falls(s):
+    if not fails(s):
         return s, law
     again = True
     while again and time.monotonic() < end:
@@ -72,7 +72,7 @@ def shrunk(s: Scenario, law: str, kind: str, seconds: float = SECONDS) -> tuple[
         for each in simpler(s):
             if time.monotonic() > end:
                 break
-            if falls(each):
+            if fails(each):
                 s, again = each, True
                 break
     return s, law

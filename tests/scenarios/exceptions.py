@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 
 from bbl.results.machine.machine import MachineResults
-from seams.build import kept_rows
-from seams.case import Case
+from scenarios.build import kept_rows
+from scenarios.case import Case
 
 __all__ = ["EXCEPTIONS", "Exempt", "exception"]
 

@@ -1,14 +1,14 @@
-"""How a fall is shown: its scenario as plain Python, and the command that checks it again."""
+"""How a failure is shown: its scenario as plain Python, and the command that checks it again."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from seams import build
-from seams.laws import LAWS
-from seams.scenario import Scenario, to_json
+from scenarios import build
+from scenarios.laws import LAWS
+from scenarios.scenario import Scenario, to_json
 
-__all__ = ["shown_fall", "snippet"]
+__all__ = ["shown_failure", "snippet"]
 
 SHOWN = 40  # rows that are written out
 
@@ -23,7 +23,7 @@ def snippet(s: Scenario) -> str:
         "d = pd.DataFrame({",
     ]
     if len(frame) > SHOWN:
-        lines[2:] = [f"d = tests.seams.build.make_table(scenario).frame()  # {len(frame)} rows"]
+        lines[2:] = [f"d = tests.scenarios.build.make_table(scenario).frame()  # {len(frame)} rows"]
     else:
         for name in frame:
             dtype = frame[name].dtype
@@ -43,17 +43,17 @@ def snippet(s: Scenario) -> str:
     )
     text = ", ".join(f"{name}={value!r}" for name, value in options.items())
     formula = build.formula(s, table)
-    verb = {
+    function = {
         "bbl": "bbl.bbl(",
         "shooter": "bbl.shooter(",
         "average": f"average of {s.method}: (",
     }.get(s.family, f"bbl.networks.bnc({s.method!r}, ")
-    lines.append(f"fit = {verb}{formula!r}, {data}{weights}, {text})")
+    lines.append(f"fit = {function}{formula!r}, {data}{weights}, {text})")
     return "\n".join(lines)
 
 
-def shown_fall(s: Scenario, law: str, message: str) -> str:
-    """Return a fall as text."""
+def shown_failure(s: Scenario, law: str, message: str) -> str:
+    """Return a failure as text."""
     sentence = (
         LAWS[law].sentence
         if law in LAWS
@@ -64,6 +64,6 @@ def shown_fall(s: Scenario, law: str, message: str) -> str:
             f"# {sentence}",
             f"# {message}",
             snippet(s),
-            f"# python -m tests.seams --law {law} --record '{to_json(s)}'",
+            f"# python -m tests.scenarios --law {law} --record '{to_json(s)}'",
         ]
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seams.words import NAME_STYLES
+from scenarios.words import NAME_STYLES
 
 __all__ = ["Scenario", "draw", "from_json", "to_json"]
 
@@ -42,7 +42,7 @@ MAX_STATES = 2**17
 @dataclass(frozen=True)
 class Scenario:
     """What a user did: a table and a call. Every field can be replaced by a simpler one, which is
-    how a fall shrinks.
+    how a failure shrinks.
 
     Attributes
     ----------

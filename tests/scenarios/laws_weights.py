@@ -13,12 +13,12 @@ import pandas as pd
 
 from bbl.report.machine.summary import Summary
 from bbl.results.model import ModelResults
-from seams import build
-from seams.case import Case, Fall, expect, strict_warnings
-from seams.introspection import answer
-from seams.laws import law
-from seams.laws_answers import drawn
-from seams.laws_verbs import validated
+from scenarios import build
+from scenarios.case import Case, LawBroken, expect, strict_warnings
+from scenarios.introspection import answer
+from scenarios.laws import law
+from scenarios.laws_answers import drawn
+from scenarios.laws_public_functions import validated
 
 TOLERANCE = 1e-5  # of optimisers that stop at a gradient; scaled weights differ by rounding alone
 SOFT = 1e-3  # of numbers printed with four digits
@@ -137,6 +137,6 @@ def the_scale_of_weights_does_not_matter_to_validation(case: Case) -> None:
                 raise
             found.append(str(error))
     if type(found[0]) is not type(found[1]):
-        raise Fall(f"crossVal: weights times {factor:g}: {found[0]} and {found[1]}")
+        raise LawBroken(f"crossVal: weights times {factor:g}: {found[0]} and {found[1]}")
     difference = unlike(found[0], found[1], "cvframe")
     expect(not difference, f"crossVal: weights times {factor:g}: {difference}")

@@ -1,4 +1,4 @@
-"""The ledger: how many scenarios have run and what was checked, stored as JSON and told on
+"""The ledger: how many scenarios have run and what was checked, stored as JSON and summarised on
 `docs/reliability.md`.
 """
 
@@ -8,14 +8,14 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from seams.exceptions import EXCEPTIONS
-from seams.laws import LAWS, Law
+from scenarios.exceptions import EXCEPTIONS
+from scenarios.laws import LAWS, Law
 
 __all__ = ["enter", "page", "section", "write_page"]
 
 STORED = Path(__file__).with_name("ledger.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
-FIRST, LAST = "<!-- made by python -m tests.seams --page -->", "<!-- end of what is made -->"
+FIRST, LAST = "<!-- made by python -m tests.scenarios --page -->", "<!-- end of what is made -->"
 
 
 def place(law: Law) -> tuple[str, int]:
@@ -25,18 +25,18 @@ def place(law: Law) -> tuple[str, int]:
 
 def enter(
     scenarios: int,
-    falls: int,
+    failures: int,
     refused: int,
     seconds: float,
     cpu: float,
     jobs: int,
     checked: Counter,
 ) -> None:
-    """Store what a run found in place of the last one."""
+    """Store the results of a run, replacing the last one."""
     laws = {name: checked.get(name, 0) for name in sorted({*LAWS, *checked})}
     found = {
         "scenarios": scenarios,
-        "falls": falls,
+        "failures": failures,
         "refused": refused,
         "per_minute": round(60 * scenarios / seconds),
         "cpu_ms": round(1e3 * cpu / scenarios),
@@ -47,13 +47,13 @@ def enter(
 
 
 def section() -> str:
-    """Return what the page says of laws, runs and exceptions."""
+    """Return the section on laws, runs and exceptions."""
     found = json.loads(STORED.read_text(encoding="utf-8"))
     laws = found["laws"]
     lines = [
         f"The last long run drew {found['scenarios']:,} scenarios, {found['per_minute']:,} a "
         f"minute on a busy machine ({found['jobs']} processes; {found['cpu_ms']} ms of processor "
-        f"time each), and checked {sum(laws.values()):,} laws with {found['falls']} falls. "
+        f"time each), and checked {sum(laws.values()):,} laws with {found['failures']} failures. "
         f"{found['refused']:,} scenarios were refused, and their advice followed.",
         "",
         "| law | checked |",

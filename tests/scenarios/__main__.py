@@ -1,4 +1,4 @@
-"""The command: draw scenarios, check laws, shrink falls and print how to see them again."""
+"""The command: draw scenarios, check laws, shrink failures and print how to see them again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 # as in tests: this package, and the oracle reference.py
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from seams import ledger  # noqa: E402
-from seams.report import shown_fall  # noqa: E402
-from seams.runner import run, run_seed  # noqa: E402
-from seams.scenario import draw, from_json  # noqa: E402
-from seams.shrink import shrunk  # noqa: E402
+from scenarios import ledger  # noqa: E402
+from scenarios.report import shown_failure  # noqa: E402
+from scenarios.runner import run, run_seed  # noqa: E402
+from scenarios.scenario import draw, from_json  # noqa: E402
+from scenarios.shrink import shrunk  # noqa: E402
 
 CHUNK = 50
 
@@ -30,7 +30,7 @@ def judged(seeds: list[int]) -> list[tuple]:
         out.append(
             (
                 seed,
-                found.falls,
+                found.failures,
                 found.refused,
                 found.checked,
                 found.excepted,
@@ -42,19 +42,19 @@ def judged(seeds: list[int]) -> list[tuple]:
 
 def main() -> int | None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.seams", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.scenarios", description=__doc__)
     parser.add_argument("--scenarios", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="scenario k has seed * 10,000,000 + k")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--scenario", type=int, help="one scenario, by its own seed")
-    parser.add_argument("--record", help="one scenario, as the JSON that a fall prints")
+    parser.add_argument("--record", help="one scenario, as the JSON that a failure prints")
     parser.add_argument("--law", action="append", help="check these laws only")
-    parser.add_argument("--shrink", type=int, default=10, help="how many falls are made smaller")
+    parser.add_argument("--shrink", type=int, default=10, help="how many failures are made smaller")
     parser.add_argument(
         "--ledger",
         action="store_true",
-        help="store what was found, and tell it on docs/reliability.md",
+        help="store the results, and update docs/reliability.md",
     )
     parser.add_argument(
         "--page", action="store_true", help="write docs/reliability.md by what is stored"
@@ -72,9 +72,9 @@ def main() -> int | None:
             "\nlaws:",
             *outcome.checked,
         )
-        for law, kind, message in outcome.falls:
-            print(shown_fall(*shrunk(scenario, law, kind), message))
-        return bool(outcome.falls)
+        for law, kind, message in outcome.failures:
+            print(shown_failure(*shrunk(scenario, law, kind), message))
+        return bool(outcome.failures)
     return many(options)
 
 
@@ -87,12 +87,12 @@ def many(options: argparse.Namespace) -> int:
     chunks = [list(seeds[k : k + CHUNK]) for k in range(0, len(seeds), CHUNK)]
     pool = get_context("fork").Pool(options.jobs) if options.jobs > 1 else None
     for part in pool.imap_unordered(judged, chunks) if pool else map(judged, chunks):
-        for seed, falls, refused, laws, reasons, seconds in part:
+        for seed, failures, refused, laws, reasons, seconds in part:
             done, cpu = done + 1, cpu + seconds
             checked.update(laws)
             excepted.update(reasons)
             refusals[refused.split(".")[0][:70]] += bool(refused)
-            for law, kind, message in falls:
+            for law, kind, message in failures:
                 kinds[law, kind] += 1
                 if (law, kind) not in first:
                     first[law, kind] = seed, message
@@ -120,10 +120,10 @@ def many(options: argparse.Namespace) -> int:
         print(*(f"{n:6d} {text}" for text, n in checked.most_common()), sep="\n")
     for (law, kind), (seed, message) in list(first.items())[: options.shrink]:
         print(
-            f"\n=== {law}, {kind}: {kinds[law, kind]} times; python -m tests.seams --scenario "
+            f"\n=== {law}, {kind}: {kinds[law, kind]} times; python -m tests.scenarios --scenario "
             f"{seed}"
         )
-        print(shown_fall(*shrunk(draw(seed), law, kind), message))
+        print(shown_failure(*shrunk(draw(seed), law, kind), message))
     return bool(first)
 
 

@@ -13,28 +13,28 @@ import numpy as np
 import pandas as pd
 
 import bbl
-from seams import build
-from seams.build import Table
-from seams.scenario import MEMORY, Scenario
+from scenarios import build
+from scenarios.build import Table
+from scenarios.scenario import MEMORY, Scenario
 
-__all__ = ["Case", "Fall", "expect", "strict_warnings"]
+__all__ = ["Case", "LawBroken", "expect", "strict_warnings"]
 
 OURS = (bbl.ConvergenceWarning, bbl.DataWarning)
 
 
-class Fall(AssertionError):
+class LawBroken(AssertionError):
     """A law does not hold."""
 
 
 def expect(holds: Any, what: str) -> None:
-    """Raise a `Fall` that says what does not hold."""
+    """Raise `LawBroken` that says what does not hold."""
     if not holds:
-        raise Fall(what)
+        raise LawBroken(what)
 
 
 def expect_close(a: Any, b: Any, what: str, rtol: float = 1e-9, atol: float = 1e-9) -> None:
-    """Raise a `Fall` unless two arrays are the same up to rounding; missing values have to be in
-    the same places.
+    """Raise `LawBroken` unless two arrays are equal up to rounding, with missing values in the same
+    places.
     """
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     expect(a.shape == b.shape, f"{what}: shapes {a.shape} and {b.shape}")
@@ -44,18 +44,20 @@ def expect_close(a: Any, b: Any, what: str, rtol: float = 1e-9, atol: float = 1e
         at = np.unravel_index(
             np.nanargmax(np.where(np.isnan(a) != np.isnan(b), np.inf, np.nan_to_num(far))), a.shape
         )
-        raise Fall(f"{what}: {a[at]!r} and {b[at]!r} at {tuple(map(int, at))}")
+        raise LawBroken(f"{what}: {a[at]!r} and {b[at]!r} at {tuple(map(int, at))}")
 
 
 @contextmanager
 def strict_warnings(messages: list[str]):
-    """Collect warnings of the package as text; any other is a fall."""
+    """Collect warnings of the package as text; any other is a failure."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for each in caught:
         if not issubclass(each.category, OURS) and "missing from font" not in str(each.message):
-            raise Fall(f"{each.category.__name__}: {each.message} ({each.filename}:{each.lineno})")
+            raise LawBroken(
+                f"{each.category.__name__}: {each.message} ({each.filename}:{each.lineno})"
+            )
         messages.append(f"{each.category.__name__}: {each.message}")
 
 

@@ -17,8 +17,8 @@ import pandas as pd
 
 import bbl
 from bbl import networks
-from seams.scenario import MEMORY, Scenario
-from seams.words import column_names, level_names
+from scenarios.scenario import MEMORY, Scenario
+from scenarios.words import column_names, level_names
 
 __all__ = ["Table", "arguments", "fit", "formula", "make_table", "source"]
 
@@ -391,7 +391,7 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
     rng = np.random.default_rng([seed, 6])
     cuts = sorted({0, *map(int, rng.integers(0, len(frame) + 1, 2)), len(frame)})
     parts = [arrow.slice(a, b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)] or [arrow]
-    with tempfile.TemporaryDirectory(prefix="seams-") as name:
+    with tempfile.TemporaryDirectory(prefix="scenario-") as name:
         folder = Path(name)
         if kind in ("file", "files", "folder", "dataset", "duckdb"):
             for k, part in enumerate([arrow] if kind == "file" else parts):

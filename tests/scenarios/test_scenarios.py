@@ -1,27 +1,27 @@
-"""A few random scenarios in every run of the tests: 60, or `BBL_SEAMS` of them; see `python -m
-tests.seams`.
+"""A few random scenarios in every run of the tests: 60, or `BBL_SCENARIOS` of them; see `python -m
+tests.scenarios`.
 """
 
 import os
 
 import pytest
 
-from seams import laws_verbs, ledger
-from seams.laws import LAWS
-from seams.report import shown_fall, snippet
-from seams.runner import run
-from seams.scenario import draw, from_json, to_json
-from seams.shrink import shrunk
+from scenarios import laws_public_functions, ledger
+from scenarios.laws import LAWS
+from scenarios.report import shown_failure, snippet
+from scenarios.runner import run
+from scenarios.scenario import draw, from_json, to_json
+from scenarios.shrink import shrunk
 
-SCENARIOS, BATCHES = int(os.environ.get("BBL_SEAMS", "60")), 10
+SCENARIOS, BATCHES = int(os.environ.get("BBL_SCENARIOS", "60")), 10
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_laws_hold_for_random_scenarios(batch):
     for seed in range(batch, SCENARIOS, BATCHES):
         scenario = draw(seed)
-        for law, kind, message in run(scenario).falls:
-            pytest.fail(f"scenario {seed}\n{shown_fall(*shrunk(scenario, law, kind), message)}")
+        for law, kind, message in run(scenario).failures:
+            pytest.fail(f"scenario {seed}\n{shown_failure(*shrunk(scenario, law, kind), message)}")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -36,13 +36,13 @@ def test_every_law_says_what_holds():
 
 
 def test_every_verb_is_called_by_some_law():
-    verbs = set(laws_verbs.public_verbs())
-    assert not verbs - {*laws_verbs.VERBS, *laws_verbs.ANOTHER_LAW}
+    functions = set(laws_public_functions.public_functions())
+    assert not functions - {*laws_public_functions.FUNCTIONS, *laws_public_functions.ANOTHER_LAW}
 
 
 def test_a_law_that_falls_is_found_shrunk_and_printed(monkeypatch):
     """A planted fault: groups in another order, where there are weights."""
-    from seams.laws import Law
+    from scenarios.laws import Law
 
     def check(case):
         assert case.table.weights is None, "weights"
@@ -51,9 +51,9 @@ def test_a_law_that_falls_is_found_shrunk_and_printed(monkeypatch):
     seed = next(
         k for k in range(200) if draw(k).weights == "counts" and not run(draw(k), []).refused
     )
-    falls = run(draw(seed), ["planted"]).falls
-    assert [law for law, *_ in falls] == ["planted"]
-    small, law = shrunk(draw(seed), *falls[0][:2])
+    failures = run(draw(seed), ["planted"]).failures
+    assert [law for law, *_ in failures] == ["planted"]
+    small, law = shrunk(draw(seed), *failures[0][:2])
     table = small.rows if small.rows is not None else range(small.n)
     assert (
         law == "planted"
@@ -61,8 +61,10 @@ def test_a_law_that_falls_is_found_shrunk_and_printed(monkeypatch):
         and len(table) <= 8
         and small.source == "pandas"
     )
-    assert "bbl" in shown_fall(small, law, falls[0][2])
+    assert "bbl" in shown_failure(small, law, failures[0][2])
 
 
-def test_the_page_tells_what_is_stored():
-    assert ledger.page() == ledger.PAGE.read_text(encoding="utf-8"), "python -m tests.seams --page"
+def test_the_page_matches_the_stored_ledger():
+    assert ledger.page() == ledger.PAGE.read_text(encoding="utf-8"), (
+        "python -m tests.scenarios --page"
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seams.case import Case
+from scenarios.case import Case
 
 __all__ = ["LAWS", "Law", "law"]
 
@@ -23,7 +23,7 @@ class Law:
     sentence : str
         What holds, for users: the first line of the docstring.
     check : callable
-        Raises a `Fall` where it does not hold.
+        Raises `LawBroken` where it does not hold.
     when : callable
         Of which cases it can be asked at all. Where it can be asked and does not hold, `exceptions`
         says why.

@@ -9,9 +9,9 @@ import pandas as pd
 
 import bbl
 from bbl.errors import BBLError
-from seams import build
-from seams.case import Case, expect, expect_close
-from seams.laws import law
+from scenarios import build
+from scenarios.case import Case, expect, expect_close
+from scenarios.laws import law
 
 
 def tests_are_there(case: Case) -> bool:

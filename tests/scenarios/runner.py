@@ -1,4 +1,4 @@
-"""The runner: draws scenarios, chooses laws, checks them, and tells falls apart."""
+"""The runner: draws scenarios, chooses laws, checks them, and tells failures apart."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 
 import bbl
-from seams import (  # noqa: F401
+from scenarios import (  # noqa: F401
     laws_answers,
     laws_effects,
     laws_equivalence,
     laws_inference,
     laws_predictions,
-    laws_verbs,
+    laws_public_functions,
     laws_weights,
 )
-from seams.case import Case, Fall, strict_warnings
-from seams.exceptions import exception
-from seams.laws import LAWS, Law
-from seams.scenario import Scenario, draw
+from scenarios.case import Case, LawBroken, strict_warnings
+from scenarios.exceptions import exception
+from scenarios.laws import LAWS, Law
+from scenarios.scenario import Scenario, draw
 
 __all__ = ["Outcome", "run", "run_seed"]
 
@@ -37,8 +37,8 @@ class Outcome:
 
     Attributes
     ----------
-    falls : list of (law, kind, message)
-        `kind` tells falls apart: exception, and where in the package.
+    failures : list of (law, kind, message)
+        `kind` tells failures apart: exception, and where in the package.
     refused : str
         The message with which the fit was refused; empty if it was not.
     checked : list of str
@@ -47,7 +47,7 @@ class Outcome:
         Laws that were not, by the sentence that says why.
     """
 
-    falls: list[tuple[str, str, str]] = field(default_factory=list)
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
     refused: str = ""
     checked: list[str] = field(default_factory=list)
     excepted: Counter = field(default_factory=Counter)
@@ -55,8 +55,8 @@ class Outcome:
 
 def described(error: BaseException) -> tuple[str, str]:
     """Return the kind of an error, and it as text."""
-    if isinstance(error, Fall):
-        return "Fall: " + str(error).split(":")[0][:60], str(error)
+    if isinstance(error, LawBroken):
+        return "LawBroken: " + str(error).split(":")[0][:60], str(error)
     place = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename.startswith(str(HERE)):
@@ -76,7 +76,7 @@ def run(s: Scenario, names: list[str] | None = None) -> Outcome:
             check(laws_answers.REFUSED, case, outcome, error)
         return outcome
     except Exception as error:
-        outcome.falls.append(("fit", *described(error)))
+        outcome.failures.append(("fit", *described(error)))
         return outcome
     for law in (
         chosen(case, outcome) if names is None else [LAWS[name] for name in names if name in LAWS]
@@ -115,14 +115,14 @@ def chosen(case: Case, outcome: Outcome) -> list[Law]:
 
 
 def check(law: Law, case: Case, outcome: Outcome, *given) -> None:
-    """Check a law, and enter its fall."""
+    """Check a law, and enter its failure."""
     case.rng = np.random.default_rng([case.s.seed, 8, zlib.crc32(law.name.encode())])
     outcome.checked.append(law.name)
     try:
         with strict_warnings([]):
             law.check(case, *given)
     except Exception as error:
-        outcome.falls.append((law.name, *described(error)))
+        outcome.failures.append((law.name, *described(error)))
 
 
 def run_seed(seed: int) -> Outcome:

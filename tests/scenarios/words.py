@@ -25,7 +25,7 @@ PUNCTUATION = (
     "1",
     "a`b",
     '"q"',
-    "<seams>",
+    "<scenario>",
     "%s",
     "{0}",
     "a\\b",

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bbl.results.effect_table import Effects
-from seams.build import Table, impossible, kept_rows
-from seams.case import Case, expect, expect_close
-from seams.laws import law
+from scenarios.build import Table, impossible, kept_rows
+from scenarios.case import Case, expect, expect_close
+from scenarios.laws import law
 
 NUMBERS = ("estimate", "std_error", "p_value", "conf_low", "conf_high")
 

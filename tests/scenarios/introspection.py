@@ -17,7 +17,7 @@ import pandas as pd
 import bbl
 from bbl.report.machine.summary import Summary
 from bbl.results.model import ModelResults
-from seams.case import Case, Fall, expect
+from scenarios.case import Case, LawBroken, expect
 
 __all__ = ["COSTLY", "answer", "difference", "public_names"]
 
@@ -50,7 +50,7 @@ NOT_ASKED = {
     "write_bif": "it writes a file",
     "class_scores": "it takes encoded rows, for the package itself",
     "of": "a constructor, for the package itself",
-    "compare": "it is anova, which is a verb",
+    "compare": "it is anova, which is a function",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",
     "design": "how rows are encoded, for the package itself",
@@ -82,9 +82,9 @@ def required(case: Case, name: str) -> Any:
         "b": lambda: case.fit.labels.names[-1],
     }
     if name not in values:
-        raise Fall(
+        raise LawBroken(
             f"argument {name!r} is new to the machine: enter a value in "
-            "tests/seams/introspection.py"
+            "tests/scenarios/introspection.py"
         )
     return values[name]()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from seams import build
-from seams.case import Case, expect, expect_close
-from seams.laws import law
+from scenarios import build
+from scenarios.case import Case, expect, expect_close
+from scenarios.laws import law
 
 LOOSE = 2e-4  # of optimisers that stop at a gradient
 
@@ -17,7 +17,7 @@ LOOSE = 2e-4  # of optimisers that stop at a gradient
 def same_predictions(
     case: Case, other: Any, what: str, rows: Any = None, exact: bool = False
 ) -> None:
-    """Raise a `Fall` unless another fit predicts new rows as the case's own."""
+    """Raise `LawBroken` unless another fit predicts new rows as the case's own."""
     fit = case.fit
     tolerance = 1e-12 if exact else LOOSE
     if case.classes:

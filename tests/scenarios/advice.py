@@ -13,8 +13,8 @@ from typing import Any
 import bbl
 from bbl import networks
 from bbl.engines import ENGINES
-from seams.case import Case, Fall
-from seams.scenario import Scenario
+from scenarios.case import Case, LawBroken
+from scenarios.scenario import Scenario
 
 __all__ = ["advised", "follow"]
 
@@ -49,13 +49,13 @@ def advised(text: str) -> Iterator[dict[str, Any]]:
 
 def known_arguments(s: Scenario) -> set[str]:
     """Return the names that a call takes."""
-    verb = {
+    function = {
         "bbl": bbl.bbl,
         "shooter": bbl.shooter,
         "network": networks.bnc,
         "average": bbl.average,
     }[s.family]
-    names = set(inspect.signature(verb).parameters)
+    names = set(inspect.signature(function).parameters)
     if s.family == "bbl" and s.method in ENGINES:
         names |= {f.name for f in dataclasses.fields(ENGINES[s.method])}
     return names
@@ -83,7 +83,7 @@ def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
 
 
 def follow(case: Case, error: bbl.BBLError) -> None:
-    """Raise a `Fall` if an argument that an error advises is refused, or leads to the same
+    """Raise `LawBroken` if an argument that an error advises is refused, or leads to the same
     error.
     """
     alternatives = list(advised(error.hint or ""))
@@ -101,4 +101,6 @@ def follow(case: Case, error: bbl.BBLError) -> None:
             of_data = isinstance(again, bbl.errors.DataError)  # these may not allow all
             refused = again.argument in changes and not of_data
             if str(again) == str(error) or refused:
-                raise Fall(f"advice {changes} of {str(error)!r} gives {str(again)!r}") from again
+                raise LawBroken(
+                    f"advice {changes} of {str(error)!r} gives {str(again)!r}"
+                ) from again

@@ -1,4 +1,4 @@
-"""Laws of verbs: each public function of the package is called with a scenario's table or model."""
+"""Laws for public functions: each is called with a scenario's table or model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 import bbl
 from bbl import networks
-from seams import build
-from seams.case import Case, Fall, expect, expect_close
-from seams.laws import law
+from scenarios import build
+from scenarios.case import Case, LawBroken, expect, expect_close
+from scenarios.laws import law
 
-ANOTHER_LAW = {  # verbs that scenarios and other laws call
+ANOTHER_LAW = {  # functions that scenarios and other laws call
     "average": "a family of scenarios",
     "bbl": "a family of scenarios",
     "bnc": "a family of scenarios",
@@ -77,7 +77,7 @@ def complete_codes(case: Case) -> np.ndarray:
     return case.table.codes[(case.table.codes >= 0).all(axis=1)]
 
 
-VERBS: dict[str, Callable[[Case], Any]] = {
+FUNCTIONS: dict[str, Callable[[Case], Any]] = {
     "anova": lambda case: bbl.anova(case.fit, case.fit),
     "etable": lambda case: bbl.etable({"one": case.fit, "other": case.fit}),
     "step": lambda case: bbl.step(case.fit, scope=("~ 1", "~ .^2"), verbose=0),
@@ -135,19 +135,19 @@ VERBS: dict[str, Callable[[Case], Any]] = {
 }
 
 
-def public_verbs() -> list[str]:
+def public_functions() -> list[str]:
     """Return every public function, found by introspection: a new one is under the laws at once."""
     places = ((bbl, bbl.__all__), (networks, networks.__all__))
-    verbs = [n for place, names in places for n in names if callable(getattr(place, n))]
-    return sorted({n for n in verbs if not isinstance(getattr(bbl, n, None), type)})
+    functions = [n for place, names in places for n in names if callable(getattr(place, n))]
+    return sorted({n for n in functions if not isinstance(getattr(bbl, n, None), type)})
 
 
 @law(cost=25)
-def every_verb_answers(case: Case) -> None:
+def every_public_function_answers(case: Case) -> None:
     """Every public function takes the table or the model, or refuses with an error of the
     package.
     """
-    names = [name for name in public_verbs() if name not in ANOTHER_LAW]
+    names = [name for name in public_functions() if name not in ANOTHER_LAW]
     if len(case.frame) > 200 or len(case.table.names) > 6:
         names = [
             n
@@ -157,12 +157,12 @@ def every_verb_answers(case: Case) -> None:
     if len(case.table.names) > 4:
         names.remove("graphs")  # all graphs of six variables take a second
     name = str(case.rng.choice(names))
-    if name not in VERBS:
-        raise Fall(
-            f"verb {name!r} is new to the machine: enter a call in tests/seams/laws_verbs.py"
+    if name not in FUNCTIONS:
+        raise LawBroken(
+            f"{name} has no call in tests/scenarios/laws_public_functions.py. Hint: add one."
         )
     try:
-        found = VERBS[name](case)
+        found = FUNCTIONS[name](case)
     except bbl.BBLError as error:
         expect(len(str(error)) > 20, f"{name}: refused with {str(error)!r}")
         return

@@ -10,9 +10,9 @@ import pandas as pd
 import reference
 from sklearn import metrics
 
-from seams.build import kept_rows, structural_zeros
-from seams.case import Case, expect, expect_close
-from seams.laws import law
+from scenarios.build import kept_rows, structural_zeros
+from scenarios.case import Case, expect, expect_close
+from scenarios.laws import law
 
 
 def has_classes(case: Case) -> bool:

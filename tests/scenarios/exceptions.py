@@ -284,6 +284,15 @@ EXCEPTIONS: list[Exempt] = [
         "weights that are counts to their sum.",
     ),
     Exempt(
+        ("a_sampling_design_has_the_estimates_of_its_weights",),
+        lambda case: (
+            case.s.weights != "none" and "pseudo" in case.s.method and constant_within_a_group(case)
+        ),
+        "The observation that pseudo-likelihood adds where a predictor is constant within a group "
+        "is one of the effective number of rows under a sampling design, and one of the total with "
+        "weights that are counts.",
+    ),
+    Exempt(
         EQUAL,
         lambda case: (
             case.s.weights == "huge"

@@ -15,7 +15,7 @@ for terms of three predictors and more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -443,6 +443,10 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     cell_weights[0, 0] = (
         both_known[i, j] - nonref_known[i, j] - nonref_known[j, i] + both_nonref[i, j]
     )
+    if not sample.whole:
+        # differences of real-valued weights leave rounding errors in empty cells; counts do not
+        has_weight = replace(sample, weights=(sample.weights > 0.0).astype(float))
+        cell_weights[cell_counts(has_weight, layout) == 0.0] = 0.0
     return cell_weights
 
 

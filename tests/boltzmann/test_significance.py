@@ -144,6 +144,21 @@ def test_the_optimum_without_a_penalty_is_that_of_a_fit_without():
     np.testing.assert_array_equal(cells, wanted)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 0.004, 0.3, 7.7, 1e5])
+def test_an_empty_cell_is_empty_at_any_scale_of_weights(scale):
+    data = pd.DataFrame(
+        {
+            "a": ["1", "1", "2", "0", "1", "2", "0", "2"],
+            "b": ["1", "0", "2", "1", "1", "0", "2", "1"],
+            "w": np.array([0.5, 0.2, 0.3, 0.2, 0.7, 0.1, 0.9, 0.13]) * scale,
+        }
+    )
+    design = bbl.survey(weights="w")
+    table = bbl.bbl("~ a*b", data, design=design, lambda_=0.1, verbose=0).inference().table()
+    of_cell = table[(table["level"] == "1") & (table["level2"] == "1")]
+    assert of_cell["test"].tolist() == [ABSENT]  # no row has a=0 and b=0
+
+
 def test_separation_without_an_empty_cell_is_found():
     # c is decided by a and b together: every pair of levels occurs
     rows = (

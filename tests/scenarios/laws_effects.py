@@ -161,7 +161,7 @@ def intervals_of_effects_agree(case: Case) -> None:
     turned = case.fit.avg_comparisons({name: pair[::-1]}, transform=transform, **asked)
     if transform == "lift":
         with np.errstate(divide="ignore", invalid="ignore"):
-            turned_value = -value / (1.0 + value)
+            turned_value = np.where(np.isposinf(value), -1.0, -value / (1.0 + value))
         is_clear = np.abs(1.0 + value) > 1e-4  # the ratio is not all but zero
         expect_close(
             numbers(turned)[0, is_clear, 0], turned_value[is_clear], "the pair turned round", 1e-6

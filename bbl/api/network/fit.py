@@ -156,6 +156,7 @@ def lp(
         Raise the probabilities of each feature to a weight in [0, 1], and normalise them. True: the
         weights that maximise the conditional likelihood under naive Bayes (WANBIA); "mse": those
         that minimise the squared error of the class probabilities; a dict: these weights.
+        Weights are estimated from tables with ``smooth=1`` and renormalised powers.
     awnb_trees : int, optional
         Number of trees. Each feature is weighted by the depth at which trees first split by it
         (AWNB). 10 if only `awnb_bootstrap` is given.

@@ -480,7 +480,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/missing.md",
-        "beyond, an error says so",
+        "more raise an error",
         "engines/likelihood/test_refusals.py::test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy",
     ),
     (

@@ -1,7 +1,7 @@
-"""Write the guide's page "What works with what" from what kinds of models declare that they lack.
+"""Write the guide's page "What works with what" from the refusals that kinds of models declare.
 
-Run in the checkout: ``python docs/make_works_with.py``. `tests/test_works_with.py` asks every kind
-of model for every capability, and whether the page is current.
+Run in the checkout: ``python docs/make_works_with.py``. `tests/test_works_with.py` tries every
+capability with every kind of model, and checks that the page is current.
 """
 
 from __future__ import annotations
@@ -43,43 +43,56 @@ html_theme.sidebar_secondary.remove: true
 <!-- written by docs/make_works_with.py -->
 # What works with what
 
-One column for each `method=` of `bbl`, and for averages of fits (here: of pseudo-likelihood),
-Bayesian networks and `shooter`. The table is made from the declarations by which the code itself
-refuses, and a test asks each kind of model for each of its rows.
+Find out here whether a method supports an option or a result. There is one column for each
+`method=` of `bbl`, and for averages of fits (here: of pseudo-likelihood), Bayesian networks and
+`shooter`. For example, mean field does not support `odds_ratios()`; a number refers to the reason:
+
+```python
+import bbl
+
+fit = bbl.bbl("Survived ~ .", bbl.datasets.load_titanic(), weights="Freq", method="mf")
+fit.odds_ratios()
+```
+
+```text
+OptionError: Standard errors are available for methods that solve likelihood equations (such as
+'pseudo' and 'naive'), not for method='mf'. Hint: Choose method='ml' or method='pseudo'.
+```
 
 - **yes**: it works.
-- a number: it is refused by an error with that reason, which says what to do instead; the reasons
-  are below the tables.
-- **–**: there is no such argument, or no such attribute.
+- a number: it is refused with an error; the number is that of the reason below the tables, and the
+  error also says what to do instead.
+- **–**: there is no such argument or attribute.
 
-What is not in the tables works everywhere: `missing="drop"` and `"level"`, counts as weights,
-`predict`, `evaluate`, `summary()`, `plot()`, `report`, `save` and `load`, `with_priors`, and
-predictions of data read in batches.
+The tables are generated from the declarations that the code uses to refuse a call, and a test
+checks every cell. Everything that is not in the tables works for all methods: `missing="drop"` and
+`"level"`, integer weights, `predict`, `evaluate`, `summary()`, `plot()`, `report`, `save` and
+`load`, `with_priors`, and predictions for data read in batches.
 """
 REMARKS = """\
 ## Remarks
 
-- `method="naive"` reads formulas with interactions, and fits fields alone.
-- `method="shbm"` chooses its terms from all products of the predictors of a formula; `shooter` and
-  networks look for theirs.
-- An average reads what all of its members read. `method="auto"` has mean field, pseudo-likelihood,
-  conditional likelihood, naive Bayes, Markov blankets and boosting as members; rows with missing
-  values are left to those that sum them out.
+- `method="naive"` accepts formulas with interactions, but fits only fields.
+- `method="shbm"` selects its terms among all products of the predictors in a formula; `shooter` and
+  networks select theirs as well.
+- An average accepts what all of its members accept. The members of `method="auto"` are mean field,
+  pseudo-likelihood, conditional likelihood, naive Bayes, Markov blankets and boosting; rows with
+  missing values are predicted by the members that can average over them.
 - `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that
   search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
-- Standard errors, tests and the bootstrap are of counts: with weights that are not integers
-  they are refused, and a sampling design ({{doc}}`survey`) gives the first two.
-- A fit with `structural_zeros=` refuses a few things more: {zeros}.
-- The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors,
-  covariances, tests, `logLik()`, `aic` and `bic`, whatever the number of rows, and `ridge="firth"`
-  has all of these but survey designs. Intervals of
-  differences of a penalised fit need `start=None`, at most 5,000 distinct rows, a finite `ridge`,
-  and no `early_stopping`. Codings of levels in order (`ordered=`) are of `ridge > 0`.
+- Standard errors, tests and the bootstrap assume counts: they are refused for weights that are not
+  integers. For sampling weights, a design ({{doc}}`survey`) provides standard errors and tests.
+- With `structural_zeros=`, some other things are refused, too: {zeros}.
+- The column of `conditional` is for `ridge > 0`. With `ridge=0`, standard errors, covariances,
+  tests, `logLik()`, `aic` and `bic` are available for any number of rows; with `ridge="firth"` too,
+  but not survey designs. Intervals for differences of a penalised fit need `start=None`, at most
+  5,000 distinct rows, a finite `ridge`, and no `early_stopping`. Codings of ordered levels
+  (`ordered=`) need `ridge > 0`.
 """
 
 
 def cell(reason: str | None, reasons: list[str]) -> str:
-    """Return what stands in the table; a reason is numbered, and added to the list if it is new."""
+    """Return the text of a cell; a reason is numbered, and added to the list if it is new."""
     if reason is None:
         return "yes"
     if reason == ABSENT:
@@ -87,7 +100,10 @@ def cell(reason: str | None, reasons: list[str]) -> str:
     general = re.sub(
         r"method='\w+'|shooter\(\)", "this method", re.sub("^it ", "the formula ", reason)
     )
-    general = general[0].upper() + general[1:]
+    if argument := re.match(r"\w+=\S+", general):
+        general = f"`{argument[0]}`{general[argument.end() :]}"
+    else:
+        general = general[0].upper() + general[1:]
     if general not in reasons:
         reasons.append(general)
     return f"[{reasons.index(general) + 1}](#reasons)"

@@ -1,4 +1,4 @@
-"""Graphs for other programs: networkx where it is installed, and names as Graphviz quotes them."""
+"""Export of graphs: the optional networkx, and names quoted for Graphviz."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["quoted", "require_networkx"]
 
 
 def require_networkx() -> ModuleType:
-    """Return the module networkx; if it is not installed, raise an ImportError that says how to
-    install it.
+    """Return the module networkx; if it is missing, raise an ImportError with the install
+    command.
     """
     try:
         import networkx
     except ImportError as error:
-        raise ImportError("to_networkx needs networkx: pip install networkx") from error
+        raise ImportError("networkx is not installed. Hint: run pip install networkx") from error
     return networkx
 
 
 def quoted(name: object) -> str:
-    """Return a name as a quoted identifier of Graphviz, on one line."""
+    """Return a name as a quoted Graphviz identifier, on one line."""
     text = re.sub(r"[\r\n]+", " ", str(name))
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""New figures with a grid of equal panels; all lengths are in inches, measured from the left and
+"""New figures with a grid of equal panels. Lengths are in inches, measured from the left and from
 the top.
 """
 
@@ -30,17 +30,17 @@ __all__ = [
 
 NO_INTERVAL = "hollow: no interval"  # note on points
 
-MOST_PANELS = 24  # panels of a new figure, at most
+MOST_PANELS = 24  # most panels of a new figure
 NOTE_HEIGHT = 0.2  # inches of a note below a figure
-MAX_WIDTH = 14.0  # inches of the panels of a new figure, side by side
+MAX_WIDTH = 14.0  # inches of all panels of a new figure side by side
 
 
 def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
-    """Return the number of columns for `n` panels of `width` inches, at most `max_columns` and
-    `MAX_WIDTH` inches.
+    """Return the number of columns for `n` panels of `width` inches: at most `max_columns`, and at
+    most `MAX_WIDTH` inches.
 
-    With these columns, the panels need a number of rows; the columns are then as few as that number
-    of rows allows, so that rows are equally full.
+    Among the layouts with the fewest rows, the one with the fewest columns is chosen, so that
+    rows are equally full.
     """
     columns = max(1, min(n, max_columns, int(MAX_WIDTH / width)))
     return math.ceil(n / math.ceil(n / columns))
@@ -50,29 +50,29 @@ def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str 
     """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`,
     unless all are shown.
 
-    `which` replaces the word ``first``, `noun` the word ``groups``. A further note of a figure
-    stands above the others.
+    `which` replaces the word ``first``, `noun` the word ``groups``. Further notes are placed
+    above earlier ones.
     """
     if n_shown < n:
         note_text(ax, f"showing the {which} {n_shown} of {n} {noun}")
 
 
 def note_text(ax: Axes, text: str) -> None:
-    """Write a note below the figure of `ax`; a further note stands above the others."""
+    """Write a note below the figure of `ax`; further notes are placed above earlier ones."""
     bottom = 0.005 + len(ax.figure.texts) * NOTE_HEIGHT * ax.figure.dpi / ax.figure.bbox.height
     ax.figure.text(0.5, bottom, text, fontsize=MAX_FONT, ha="center", va="bottom")
 
 
 def share_limits(panels: list[Axes]) -> None:
-    """Give all panels the same limits of the horizontal axis, so that they can be compared."""
+    """Give all panels the same horizontal limits, so that they can be compared."""
     limits = [ax.get_xlim() for ax in panels]
     for ax in panels:
         ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Return new axes of this width and height, `left` and `top` inches from the left and the top
-    of a figure.
+    """Return new axes of this width and height, `left` and `top` inches from the left and top of
+    the figure.
     """
     figure_width, figure_height = figure.get_size_inches()
     return figure.add_axes(
@@ -92,15 +92,15 @@ class Grid:
     Attributes
     ----------
     n, columns : int
-        Number of panels, and of panels in a row.
+        Number of panels, and number of panels per row.
     width, height : float
-        Inches of a panel.
+        Size of a panel in inches.
     left, head, foot : float
-        Inches left of all panels, above each panel (for its title), and below all panels.
+        Inches to the left of all panels, above each panel (for its title), and below all panels.
     gap : float, default 0.25
-        Inches between the columns.
+        Inches between columns.
     bar : float, default 1.0
-        Inches right of all panels, for a colour bar.
+        Inches to the right of all panels, for a colour bar.
     """
 
     n: int
@@ -124,17 +124,16 @@ class Grid:
 
     def figure(self, top: float = 0.0, width: float = 0.0, below: float = 0.0) -> Figure:
         """Return a new figure, at least `width` inches wide, with `top` inches above the grid and
-        `below` under it.
+        `below` inches below it.
         """
         import matplotlib.pyplot as plt
 
         return plt.figure(figsize=(max(width, self.size[0]), self.size[1] + top + below))
 
     def axes(self, figure: Figure, top: float = 0.0) -> list[Axes]:
-        """Return the new axes of all panels, the first row `top` inches below the top of the
-        figure.
+        """Return new axes for all panels, the first row `top` inches below the figure's top.
 
-        Only the panels on the left, and the lowest of each column, have tick labels.
+        Only the leftmost panels and the lowest panel of each column have tick labels.
         """
         panels = []
         for k in range(self.n):
@@ -153,8 +152,8 @@ class Grid:
         return panels
 
     def bar_axes(self, figure: Figure, top: float = 0.0) -> Axes:
-        """Return new axes for a colour bar, 0.14 inches wide, right of the first row; `top` as in
-        `axes`.
+        """Return new axes for a colour bar, 0.14 inches wide, to the right of the first row; `top`
+        as in `axes`.
         """
         bar_left = self.left + self.columns * (self.width + self.gap)
         return axes_at(

@@ -1,4 +1,4 @@
-"""Tables as HTML, LaTeX and Markdown; names and values from the data are escaped."""
+"""Tables as HTML, LaTeX and Markdown, with names and values from the data escaped."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    # at the start of a row, "[" and "*" would be read as options of the row break before
+    # at the start of a row, LaTeX would read "[" and "*" as options of the preceding row break
     "[": "{[}",
     "*": "{*}",
 }
 # names of columns
 P_VALUES = ("p", "Pr(>|z|)", "Pr(>chisq)", "Pr(>F)", "Holm", "BH", "p_value", "p_holm", "p_bh")
-# characters up to which an HTML cell or row name is short; longer ones are set as text and wrapped
+# longest HTML cell or row name that counts as short; longer ones are wrapped
 MAX_CELL = 24
 INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
 
@@ -56,19 +56,17 @@ class Section:
 
 
 def html_text(text: object) -> str:
-    """Return text for HTML: on one line, special characters escaped."""
+    """Return text escaped for HTML, on one line."""
     return html.escape(label_text(text))
 
 
 def latex_text(text: object) -> str:
-    """Return text for LaTeX: on one line, special characters escaped, two hyphens not joined to a
-    dash.
-    """
+    """Return text escaped for LaTeX, on one line; two hyphens are kept from joining to a dash."""
     return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")
 
 
 def _latex_cell(cell: str) -> str:
-    """Return the text of a cell for LaTeX, a number in mathematics, ``1e-05`` as a power of ten."""
+    """Return a cell for LaTeX: numbers in math mode, ``1e-05`` as a power of ten."""
     if cell in INFINITE:
         return INFINITE[cell]
     number = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:e([+-]\d+))?", cell, re.ASCII)
@@ -79,8 +77,8 @@ def _latex_cell(cell: str) -> str:
 
 
 def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
-    """Return a table in HTML, with a caption `title`, a line `note` under it, and the column names
-    if `header`.
+    """Return a table in HTML, with the caption `title`, the line `note` below it, and, if `header`,
+    the column names.
 
     Examples
     --------
@@ -93,11 +91,11 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     </table>
     """
     columns = [_html_cells(name, column) for name, column in frame.items()]
-    # for each column, the HTML attribute of its cells: long cells are set as text
+    # for each column, the HTML attribute of its cells: long cells are left-aligned and wrapped
     classes = [
         ' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns
     ]
-    # cells are short and some row name is long: a narrow page puts each row name on a line above
+    # with short cells and some long row name, a narrow page puts each row name on a line above
     # its cells
     is_long = (
         header
@@ -129,15 +127,15 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
 
 
 def _html_cells(name: object, column: pd.Series) -> list[str]:
-    """Return the cells of a column as texts: p-values have four decimals, or two digits below
+    """Return a column's cells as text: p-values with four decimals, or with two digits below
     0.0001.
 
-    A missing value of a column that is not numeric is empty.
+    A missing value in a column that is not numeric becomes empty.
     """
     if not pd.api.types.is_float_dtype(column.dtype):
         return ["" if pd.api.types.is_scalar(v) and pd.isna(v) else label_text(v) for v in column]
     if name in P_VALUES:
-        # p-values of 0 or nan are written as in other columns
+        # p-values of 0 or nan are formatted as in other columns
         return [
             f"{p:.4f}" if p >= 1e-4 else f"{p:.2g}" if p > 0 else format_column(pd.Series([p]))[0]
             for p in column
@@ -146,7 +144,7 @@ def _html_cells(name: object, column: pd.Series) -> list[str]:
 
 
 def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str] = ()) -> str:
-    """Return a fragment of HTML: `text`, line by line, then the HTML of `between`, then the tables
+    """Return an HTML fragment: `text`, line by line, then the HTML in `between`, then the tables
     of `sections`.
     """
     lines = (
@@ -157,7 +155,7 @@ def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str]
 
 
 def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
-    r"""Return a table in LaTeX that needs no package; arguments as in `html_table`.
+    r"""Return a table in LaTeX that needs no packages; arguments as in `html_table`.
 
     Examples
     --------
@@ -175,7 +173,7 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
         [_latex_cell(cell) for cell in format_column(frame.iloc[:, k])]
         for k in range(frame.shape[1])
     ]
-    n = len(columns) + 1  # with the column of row names
+    n = len(columns) + 1  # including the column of row names
     align = "".join("r" if pd.api.types.is_numeric_dtype(dtype) else "l" for dtype in frame.dtypes)
     lines = [rf"\begin{{tabular}}{{l{align}}}"]
     if title:
@@ -194,7 +192,7 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
 
 
 def markdown_table(frame: pd.DataFrame, title: str = "", note: str = "") -> str:
-    r"""Return a table in Markdown (GitHub's tables); arguments as in `html_table`.
+    r"""Return a table in GitHub Markdown; arguments as in `html_table`.
 
     Examples
     --------
@@ -216,5 +214,5 @@ def markdown_table(frame: pd.DataFrame, title: str = "", note: str = "") -> str:
 
 
 def _markdown_text(text: object) -> str:
-    """Return text for Markdown: on one line, special characters escaped."""
+    """Return text escaped for Markdown, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", label_text(text))

@@ -13,21 +13,21 @@ from bbl.report.text import table_text
 
 __all__ = ["ModelTable"]
 
-SHOWN_COEFFICIENTS = 60  # rows of coefficients that are printed
+SHOWN_COEFFICIENTS = 60  # printed rows of coefficients
 
 
 @dataclass(frozen=True, repr=False)
 class ModelTable:
-    """Fits side by side; made by `bbl.etable`.
+    """Several fits side by side, as returned by `bbl.etable`.
 
     Attributes
     ----------
     frame : DataFrame of str
-        One column for each model; rows are coefficients with standard errors in brackets, then key
+        One column per model; rows are coefficients with standard errors in parentheses, then key
         figures.
     title : str
     note : str
-        Line under the table that explains brackets and stars.
+        Line below the table that explains parentheses and stars.
     n_facts : int
         Number of rows of key figures.
 
@@ -47,8 +47,8 @@ class ModelTable:
     n_facts: int = 0
 
     def _printed(self) -> tuple[pd.DataFrame, str]:
-        """Return the table that is printed, with the first coefficients and all key figures, and
-        the note below it.
+        """Return the printed table (the first coefficients and all key figures) and the note below
+        it.
         """
         n_hidden = len(self.frame) - self.n_facts - SHOWN_COEFFICIENTS
         if n_hidden <= 0:
@@ -65,7 +65,7 @@ class ModelTable:
         return "\n".join([self.title, table_text(table), note])
 
     def as_html(self) -> str:
-        """Return the table in HTML; names are escaped.
+        """Return the table in HTML, with names escaped.
 
         Examples
         --------
@@ -82,7 +82,7 @@ class ModelTable:
         return html_table(table, self.title, note)
 
     def as_latex(self) -> str:
-        """Return the table in LaTeX that needs no package; names are escaped.
+        """Return the table in LaTeX that needs no packages, with names escaped.
 
         Examples
         --------
@@ -95,7 +95,7 @@ class ModelTable:
         return latex_table(self.frame, self.title, self.note)
 
     def as_markdown(self) -> str:
-        """Return the table in Markdown; names are escaped.
+        """Return the table in Markdown, with names escaped.
 
         Examples
         --------

@@ -1,6 +1,4 @@
-"""Notebook: results as notebooks show them, lines of text and tables in HTML; names and values are
-escaped.
-"""
+"""Display of results in notebooks: lines of text and HTML tables, with names and values escaped."""
 
 from __future__ import annotations
 
@@ -16,21 +14,19 @@ SHOWN_ROWS = 20  # of a table
 
 
 class Notebook(ABC):
-    """Mixin of results that a notebook shows as text and tables, in place of the text of the
-    prompt.
-    """
+    """Mixin of results that notebooks show as text and tables instead of their printed form."""
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return what a notebook shows: a text of one or more lines, and the tables below it."""
+        """Return the notebook display: one or more lines of text, and the tables below them."""
 
     def _repr_html_(self) -> str:
         return html_fragment(*self._notebook())
 
 
 def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -> Section:
-    """Return the first 20 rows of a table for a notebook; if there are more, the note says that
-    `source` has all.
+    """Return the first 20 rows of a table for a notebook; if there are more, a note refers to
+    `source`.
 
     Examples
     --------
@@ -39,7 +35,7 @@ def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -
     (20, '... (10 more rows; see .frame)')
     """
     table = frame.head(SHOWN_ROWS)
-    if isinstance(table.index, pd.RangeIndex):  # numbers of rows say nothing
+    if isinstance(table.index, pd.RangeIndex):  # row numbers carry no information
         table = table.set_axis([""] * len(table), axis=0)
     n_hidden = len(frame) - len(table)
     hidden_note = [f"... ({n_hidden:,} more rows; see {source})"] if n_hidden else []

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages of sections, tables and figures, fit for telephones and screen
+"""Self-contained HTML pages of sections, tables and figures, readable on phones and by screen
 readers.
 """
 
@@ -16,7 +16,7 @@ from bbl.report.markup import html_text
 
 __all__ = ["Part", "figure_html", "page_html"]
 
-# of a figure on the page; the stored picture has twice as many, for fine screens
+# of a figure on the page; the stored picture has twice as many, for high-resolution screens
 PIXELS_PER_INCH = 80
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; --shade: rgba(0, 0, 0, .3); }
@@ -80,7 +80,7 @@ footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
 }
 """  # noqa: E501
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
-# widths of screens, in pixels, below which the hint that a wider figure scrolls is shown
+# widths of screens, in pixels, below which a hint says that a wider figure scrolls
 HINT_WIDTHS = range(700, 1601, 100)
 STYLE += "".join(
     f"@media (max-width: {width}px) {{ .to{width} .hint {{ display: block; }} }}\n"
@@ -107,9 +107,9 @@ class Part:
 
 
 def figure_html(figure: Any, alt: str, caption: str) -> str:
-    """Return a matplotlib figure as an HTML picture with the data inside, and close the figure.
+    """Return a matplotlib figure as an HTML picture with embedded data, and close the figure.
 
-    `alt` describes the picture for readers who do not see it; `caption` is the text below it.
+    `alt` describes the picture for readers who cannot see it; `caption` is the text below it.
     """
     import matplotlib.pyplot as plt
 
@@ -125,7 +125,7 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
     if width <= MAX_SHRUNK_WIDTH:
         return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
     image = wrap_in_scroll_box(image, f"Figure: {caption}", css_class="scroll wide")
-    # the box and its margins need some pixels more than the figure
+    # the box and its margins need a few more pixels than the figure
     hint_width = next((limit for limit in HINT_WIDTHS if limit >= width + 32), HINT_WIDTHS[-1])
     return (
         f'<figure class="to{hint_width}"><p class="hint">The figure is wider than the screen: '
@@ -134,8 +134,8 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
 
 
 def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:
-    """Return HTML content in a box that scrolls sideways, also by the keyboard; screen readers say
-    its `label`.
+    """Return HTML content in a box that scrolls sideways, also with the keyboard; `label` is its
+    name for screen readers.
     """
     return (
         f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" '
@@ -144,8 +144,8 @@ def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> s
 
 
 def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
-    """Return an HTML page that loads nothing and runs no script: title, `lead` paragraph, contents,
-    parts, `foot`.
+    """Return an HTML page without scripts or external resources: title, `lead` paragraph,
+    contents, parts, `foot`.
     """
     links = "".join(
         f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1)
@@ -180,19 +180,19 @@ def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
 
 
 def _box_tables(content: str, heading: str) -> str:
-    """Return HTML content with each table in a box that scrolls, labelled by its caption or else by
-    `heading`.
+    """Return HTML content with each table in a scrolling box, labelled by its caption or, without
+    one, by `heading`.
     """
 
     def box_table(match: re.Match) -> str:
-        """Return a table, the matched text, in a box that scrolls."""
+        """Return the matched table in a scrolling box."""
         caption = re.search(r"<caption>(.*?)</caption>", match[0], re.DOTALL)
         label = heading if caption is None else caption[1]
-        # the note gets a div of its own, which `STYLE` keeps in view while the table scrolls
+        # the note gets its own div, which `STYLE` keeps in view while the table scrolls
         table = re.sub(
             r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", match[0], flags=re.DOTALL
         )
-        # unescaped: the box escapes its label
+        # unescape: wrap_in_scroll_box escapes its label
         return wrap_in_scroll_box(table, html.unescape(label))
 
     return re.sub(r"<table[ >].*?</table>", box_table, content, flags=re.DOTALL)

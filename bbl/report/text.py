@@ -1,13 +1,5 @@
-"""Printed forms, in R's layout, of numbers, names and tables, and of calls, fits,
-cross-validations and modes (the most probable configurations).
-
-*Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets,
-*terms*. Level 0 of a predictor is the reference, whose parameters are 0 and not shown. L_i is the
-number of levels of predictor i.
-
-`Parameters` holds ``theta`` (groups, size), a parameter vector for each group, and ``pooled``
-(size,), that of the pooled fit or None. Its `Layout` says where the parameters of each term are:
-``layout.table(vector, *predictors)``.
+"""Printed forms, in R's layout, of numbers, names, tables, calls, fits, cross-validations and
+modes (the most probable configurations).
 """
 
 from __future__ import annotations
@@ -49,10 +41,10 @@ __all__ = [
 
 
 def distinct_names(names: Iterable[Hashable]) -> list[Any]:
-    """Return the names, each repeated name made distinct by trailing underscores.
+    """Return the names, making repeated names distinct by trailing underscores.
 
-    The first of equal names stays. So callers put the package's own column names after those of
-    users.
+    The first of several equal names is kept. Callers therefore list users' names before the
+    package's own column names.
 
     Examples
     --------
@@ -84,8 +76,8 @@ INDENT = 3  # blanks before the cells of a row whose name is on the line above
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     """Format numbers as R prints a vector: all with the same number of decimals.
 
-    Each number is rounded to `digits` significant digits without trailing zeros; the number of
-    decimals is the largest that one of them needs. All numbers are in scientific notation where
+    Each number is rounded to `digits` significant digits, without trailing zeros; all get the
+    largest number of decimals that any of them needs. All are in scientific notation where
     that is shorter.
 
     Examples
@@ -118,7 +110,7 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
 
 
 def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
-    """Format p-values one by one, each to `digits` significant digits; a missing one is empty.
+    """Format p-values one by one, each to `digits` significant digits; a missing one gives "".
 
     Examples
     --------
@@ -129,9 +121,8 @@ def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
 
 
 def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
-    """Format statistics with equally many decimals, at most as many as `digits` significant digits
-    of the largest have; a missing one is empty.
-
+    """Format statistics with a common number of decimals, at most as many as the largest shows
+    with `digits` significant digits; a missing one gives "".
     Examples
     --------
     >>> statistic_texts([26.31548, float("nan"), 3.4])
@@ -144,7 +135,7 @@ def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
 
 
 def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
-    """Format numbers with this number of decimals; a missing one is empty.
+    """Format numbers with a fixed number of decimals; a missing one gives "".
 
     Examples
     --------
@@ -158,20 +149,20 @@ def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
 
 
 def _non_finite_text(v: float) -> str:
-    """Return a number that is not finite as R prints it."""
+    """Return a non-finite number as R prints it."""
     return "NaN" if math.isnan(v) else "Inf" if v > 0 else "-Inf"
 
 
 def label_text(label: object) -> str:
-    """Return a name or a level for printing: on one line, and without control characters."""
+    """Return a name or a level for printing: on one line, without control characters."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label)
     )
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in characters of a terminal: 2 for a wide character, 0 for a
-    combining one.
+    """Return the number of terminal columns of a text: 2 for a wide character, 0 for a combining
+    one.
     """
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     # 0: not a combining character
@@ -179,9 +170,7 @@ def _width(text: str) -> int:
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Return a text filled up with blanks to `width` characters: on its left, or with `left` on its
-    right.
-    """
+    """Pad a text with blanks to `width` characters: on its left, or with `left` on its right."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
@@ -189,16 +178,16 @@ def _pad(text: str, width: int, left: bool = False) -> str:
 def _table_lines(
     row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False
 ) -> list[str]:
-    """Return the lines of a table; columns that do not fit into `WIDTH` follow below, with the row
-    names repeated, unless they fit below the names.
+    """Return the lines of a table.
 
-    The first of `row_names` and the first text of each column are the heading. `left` aligns the
-    cells left.
+    Columns that do not fit into `WIDTH` follow below, with the row names repeated, unless they
+    fit when long row names get lines of their own. The first of `row_names` and the first text
+    of each column are the heading. `left` left-aligns the cells.
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
     lines = []
-    # all columns fit side by side if long names have a line of their own, above their cells
+    # all columns fit side by side if long names get a line of their own, above their cells
     all_columns = INDENT + sum(widths) + len(widths)
     if len(widths) > 1 and all_columns <= WIDTH < name_width + sum(widths) + len(widths):
         for row, name in enumerate(row_names):
@@ -227,7 +216,7 @@ def _table_lines(
 
 
 def vector_text(names: Iterable, values: Iterable[float]) -> str:
-    """Return a named vector as R prints it: names over numbers, all padded to one width."""
+    """Return a named vector as R prints it: names above numbers, all padded to one width."""
     cells = format_numbers(values)
     headings = [label_text(name) for name in names]
     width = max(map(_width, [*cells, *headings]))
@@ -236,15 +225,15 @@ def vector_text(names: Iterable, values: Iterable[float]) -> str:
 
 
 def format_column(column: pd.Series) -> list[str]:
-    """Return the cells of a column: floats with common decimals, everything else as text."""
+    """Return the cells of a column: floats with a common number of decimals, others as text."""
     if pd.api.types.is_float_dtype(column.dtype):
         return format_numbers(column)
     return [label_text(v) for v in column]
 
 
 def table_text(frame: pd.DataFrame, left: bool = False) -> str:
-    """Return a table as R prints a data frame, with equally many decimals in a column; `left`
-    aligns the cells left.
+    """Return a table as R prints a data frame, with a common number of decimals in each column;
+    `left` left-aligns the cells.
     """
     names = ["", *map(label_text, frame.index)]
     columns = [
@@ -253,16 +242,15 @@ def table_text(frame: pd.DataFrame, left: bool = False) -> str:
     return "\n".join(_table_lines(names, columns, left))
 
 
-CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
-SHOWN_LEVELS = 10  # levels of a predictor that are printed
-SHOWN_ROWS = 10  # predictors that are printed in the list of levels and in the table of modes
-# a pair (a, b) for each kind of item: up to a items are all printed; of a longer list, only the
-# first b
+CALL_WIDTH = 60  # R breaks a call after the argument that exceeds this column
+SHOWN_LEVELS = 10  # printed levels of a predictor
+SHOWN_ROWS = 10  # printed predictors in the list of levels and in the table of modes
+# a pair (a, b) for each kind of item: up to a items are all printed; of a longer list, only b
 ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
 def argument_texts(arguments: Mapping[str, Any]) -> list[str]:
-    """Return arguments as a printed call has them.
+    """Return arguments as they appear in a printed call.
 
     Examples
     --------
@@ -280,7 +268,7 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     name : str
         Name of the function.
     arguments : mapping of str to object
-        Values by name; strings are quoted, but for ``formula``, ``data``, ``weights`` and
+        Values by name; strings are quoted, except for ``formula``, ``data``, ``weights`` and
         ``design``.
 
     Examples
@@ -290,7 +278,7 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     ... )
     bbl(formula = y ~ a + b, data = data, method = 'mf', eps = 0.5)
     """
-    # complete lines, and the line that is being filled
+    # complete lines, and the line being filled
     lines = []
     line = f"{name}("
     for k, argument in enumerate(argument_texts(arguments)):
@@ -304,7 +292,7 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _argument_text(key: str, value: Any) -> str:
-    """Return the value of the argument `key` as text; long strings and lists are cut."""
+    """Return the value of the argument `key` as text; long strings and lists are truncated."""
     if isinstance(value, str):
         one_line = " ".join(label_text(value.replace("\n", " ")).split())
         text = one_line if len(one_line) <= 2 * WIDTH else one_line[: 2 * WIDTH] + " ..."
@@ -319,13 +307,12 @@ def _argument_text(key: str, value: Any) -> str:
 
 
 def _omitted_text(n: int, noun: str) -> str:
-    """Return the line that stands for `n` items that are not printed."""
+    """Return the line that replaces `n` items that are not printed."""
     return f"... ({n} more {noun}{'s' if n > 1 else ''})"
 
 
 def _n_printed(n: int, noun: str) -> tuple[int, list[str]]:
-    """Return how many of `n` items to print by `ALL_OR_FEW`, and the line that stands for the
-    others.
+    """Return how many of `n` items to print by `ALL_OR_FEW`, and the line that replaces the rest.
 
     The line is in a list, which is empty if all items are printed. `noun` is a key of `ALL_OR_FEW`.
     """
@@ -334,14 +321,14 @@ def _n_printed(n: int, noun: str) -> tuple[int, list[str]]:
 
 
 def _levels_text(levels: Sequence) -> str:
-    """Return the first `SHOWN_LEVELS` levels, and the number of all if there are more."""
+    """Return the first `SHOWN_LEVELS` levels, and the number of levels if there are more."""
     text = " ".join(label_text(x) for x in levels[:SHOWN_LEVELS])
     return text if len(levels) <= SHOWN_LEVELS else f"{text} ... ({len(levels)} in all)"
 
 
 def head_text(call: str, labels: Labels) -> str:
-    """Return the head of a printed fit or summary: call (made by `call_text`), levels of the
-    predictors, responses.
+    """Return the head of a printed fit or summary: the call (made by `call_text`), the levels of
+    the predictors, and the responses.
     """
     m = len(labels.names)
     lines = ["Call:", f" {call}", f" {m} predictor state{'s' if m > 1 else ''}:"]
@@ -360,16 +347,16 @@ def head_text(call: str, labels: Labels) -> str:
 
 
 def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
-    """Return a fit as R prints it: call (made by `call_text`), levels, and the first fields and
-    couplings.
+    """Return a fit as R prints it: the call (made by `call_text`), the levels, and the first
+    fields and couplings.
 
-    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of
-    ``h`` and ``J``.
+    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead
+    of ``h`` and ``J``.
     """
     layout = parameters.layout
     d = "" if parameters.pooled is None else "d"
-    # K groups, m predictors and n_terms terms are printed; a line in a list stands for those that
-    # are not, if any
+    # K groups, m predictors and n_terms terms are printed; a line in a list replaces those that
+    # are omitted, if any
     K, groups_line = _n_printed(len(labels.groups), "group")
     m, predictors_line = _n_printed(layout.m, "predictor")
     # (`order`: the largest number of predictors of a term)
@@ -380,7 +367,7 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
         else parameters.theta[:K] - parameters.pooled
     )
     names = [label_text(n) for n in labels.names]
-    # all parameters of the reference group of a joint fit are zero, and are not printed
+    # all parameters of a joint fit's reference group are zero and are not printed
     is_reference = (layout.size > 0) & (len(labels.groups) > 1) & ~theta.any(axis=1)
     is_reference &= parameters.pooled is None and not is_reference.all()
     group_suffixes = {
@@ -417,18 +404,17 @@ def group_text(
     J: Mapping[tuple[int, ...], np.ndarray],
     diagnostics: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the first fields and couplings of one group as text; predictors and levels are
+    """Return the first fields and couplings of one group as text, with predictors and levels
     numbered.
-
     Parameters
     ----------
     h : sequence of ndarray, shape (L_i - 1,)
         Fields of predictor i.
     J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1); (i, j, k) likewise
-        Couplings; of pairs (i, j) and (j, i), that with i < j is printed. A term of three or more
-        has one key.
+        Couplings. Of pairs (i, j) and (j, i), the one with i < j is printed. A term of three or
+        more has one key.
     diagnostics : mapping of str to object, optional
-        Values by name, one line each at the end.
+        Values by name, printed at the end, one per line.
 
     Examples
     --------
@@ -476,7 +462,7 @@ def group_text(
 
 
 def missing_text(policy: str, incomplete: int) -> str:
-    """Return the treatment of missing values in words.
+    """Describe the treatment of missing values.
 
     Parameters
     ----------
@@ -502,8 +488,8 @@ def missing_text(policy: str, incomplete: int) -> str:
 
 
 def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
-    """Return the levels of one predictor, or the joint levels of several, joined by colons, the
-    last fastest.
+    """Return the levels of one predictor, or the joint levels of several, joined by colons, with
+    the last varying fastest.
     """
     return (
         levels[0] if len(levels) == 1 else [":".join(map(label_text, x)) for x in product(*levels)]
@@ -511,10 +497,10 @@ def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
 
 
 def _coupling_text(couplings: np.ndarray, rows: Sequence, columns: Sequence) -> str:
-    """Return couplings (L_i - 1, L_j - 1, ...) as a table of the levels `rows` by the (joint)
+    """Return couplings (L_i - 1, L_j - 1, ...) as a table with the levels `rows` and the (joint)
     levels `columns`.
     """
-    # levels of the first predictor by those of the others
+    # levels of the first predictor by the joint levels of the others
     n = SHOWN_LEVELS
     values = couplings.reshape(len(rows), -1)
     index = [label_text(x) for x in rows[:n]]
@@ -534,7 +520,7 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     frame : DataFrame
         Settings in the first column, then their scores.
     best, maxscore : float
-        The best setting, and its score.
+        The best setting and its score.
     score : str, optional
         Name of the score; ``"logloss"``, ``"brier"`` and ``"pnll"`` are minimised, all others
         maximised.
@@ -555,7 +541,7 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
 
 def cv_head(frame: pd.DataFrame, best: float, maxscore: float, score: str | None = None) -> str:
     """Return the best setting and its score, the first two lines of `cv_text`."""
-    # the AUC, R's score, has no name, as in R. "pnll": mean negative log pseudo-likelihood
+    # the AUC, R's score, is not named, as in R. "pnll": mean negative log pseudo-likelihood
     score_name = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
     extremum = "Min." if score in ("logloss", "brier", "pnll") else "Max."
     score_text = f"{extremum} score{score_name}: {format_numbers([maxscore])[0]}"

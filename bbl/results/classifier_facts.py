@@ -1,9 +1,4 @@
-"""Lines of prints and summaries on a classifier: its priors, its log-loss, and advice that lowers
-it.
-
-A `LossRecord` holds a log-loss, the rows that it is of, the *baseline* (the log-loss of predicting
-the class proportions for every row), and the advice.
-"""
+"""Lines of a printed classifier and its summary: priors, log-loss, and advice for lowering it."""
 
 from __future__ import annotations
 
@@ -23,29 +18,29 @@ __all__ = ["loss_facts", "loss_text", "priors_facts", "remedy", "scored_rows", "
 
 
 def verdict(record: LossRecord | None) -> str:
-    """Return the warning about a log-loss above the baseline; empty if it is not above, or not
-    known (None).
+    """Return the warning about a log-loss above the baseline; empty if it is not above it, or is
+    unknown (None).
     """
     return "" if record is None else record.verdict
 
 
 def remedy(record: LossRecord | None, advice: str) -> str:
-    """Return the advice that lowers the log-loss, a sentence or empty; `advice` if the log-loss is
-    not known (None).
+    """Return the advice for lowering the log-loss, a sentence or empty; `advice` if the log-loss
+    is unknown (None).
     """
     return advice if record is None else record.remedy
 
 
 def loss_facts(record: LossRecord | None) -> dict[str, str]:
-    """Return the summary's line on the log-loss, by its title; empty if it is not known."""
+    """Return the summary's line on the log-loss, by title; empty if it is unknown."""
     return {} if record is None else {"Log-loss": record.verdict or str(record)}
 
 
 def loss_text(record: LossRecord | None) -> str:
-    """Return the printed paragraph on the log-loss; on training rows it is empty unless that
+    """Return the printed paragraph on the log-loss; for training rows, empty unless the log-loss
     exceeds the baseline.
     """
-    # `record.rows` is HELD_OUT for the validated rows of a cross-validation, else it names the
+    # `record.rows` is HELD_OUT for the held-out rows of a cross-validation, else it describes the
     # training rows
     if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
         return ""
@@ -53,7 +48,7 @@ def loss_text(record: LossRecord | None) -> str:
 
 
 def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[str, str]:
-    """Return the summary's line on the priors, by its title; empty without priors."""
+    """Return the summary's line on the priors, by title; empty without priors."""
     if priors is None:
         return {}
     return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(groups, priors, strict=True))}
@@ -65,6 +60,6 @@ def scored_rows(rows: Rows, design: Design) -> tuple[Sample, bool]:
     """
     n_levels = design.n_levels
     K = len(design.labels.groups)
-    # cost: numbers that are looked up to score a row, a constant and one for each predictor in
-    # every group
+    # cost of scoring a row, in numbers looked up: a constant and one for each predictor in every
+    # group
     return training_rows(rows, n_levels, K, cost=K * (1.0 + len(n_levels)))

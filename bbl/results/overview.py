@@ -1,5 +1,5 @@
-"""The first section of a classifier's HTML report: how good predictions are, whether they hold,
-what drives them.
+"""First section of a classifier's HTML report: how good the predictions are, whether they are
+calibrated, and the most important predictors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bbl.stats.metrics import calibration_error, log_loss, log_probabilities, lo
 
 __all__ = ["overview_part"]
 
-MAX_SCORED_ROWS = 1000  # rows that are scored once more without each predictor
-MAX_PREDICTORS = 100  # predictors up to which rows are scored without each of them
-N_DRIVERS = 3  # predictors that are named as those on which predictions lean most
-MIN_INCREASE = 1e-3  # increase of the log-loss without a predictor from which on it is named
-# mean distance of predicted probabilities and observed shares that is called small
+MAX_SCORED_ROWS = 1000  # rows that are scored again without each predictor
+MAX_PREDICTORS = 100  # with more predictors, their importance is not computed
+N_DRIVERS = 3  # most important predictors that are named
+MIN_INCREASE = 1e-3  # smallest increase in log-loss for which a predictor is named
+# mean distance of predicted probabilities from observed proportions that is called small
 SMALL_CALIBRATION_ERROR = 0.03
 
 
@@ -37,22 +37,22 @@ def overview_part(
     rows: Sample,
     are_new: bool,
 ) -> Part:
-    """Return the section of sentences on predictions.
+    """Return the section that summarises the predictions in sentences.
 
     Parameters
     ----------
     evaluation : Evaluation
     classifier : Classifier
-        The fitted model; its `class_scores` are of encoded rows.
+        The fitted model; its `class_scores` takes encoded rows.
     counts : sequence of ndarrays, shape (K, L_i)
-        For each predictor the weighted counts of its L_i levels in the training rows of each of K
-        groups.
+        For each predictor, the weighted counts of its L_i levels in the training rows of each of
+        the K groups.
     shares : ndarray, shape (K,)
-        Shares of the groups in the training rows.
+        Class proportions in the training rows.
     rows : Sample
-        Encoded rows of `evaluation`, or a sample of them; there may be none.
+        The encoded rows of `evaluation`, or a sample of them; may be empty.
     are_new : bool
-        Whether these are new rows, not those that the model was fitted to.
+        Whether these rows are new, not the training rows.
     """
     naive_loss = None
     if rows.n and not evaluation.labels.numbers:  # numbers have no level counts
@@ -64,7 +64,7 @@ def overview_part(
         _calibration_sentence(evaluation),
     ]
     if rows.n and rows.codes.shape[1] <= MAX_PREDICTORS:
-        with suppress(OptionError):  # the model may not be able to sum predictors out
+        with suppress(OptionError):  # the model may be unable to marginalise over predictors
             sentences.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
     if not are_new:
         sentences.append(
@@ -74,8 +74,8 @@ def overview_part(
 
 
 def _accuracy_sentence(evaluation: Evaluation) -> str:
-    """Return a sentence on the accuracy, and on the accuracy of predicting the most frequent group
-    for every row.
+    """Return a sentence that compares the accuracy with always predicting the most frequent
+    group.
     """
     accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
     return (
@@ -85,10 +85,10 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
 
 
 def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
-    """Return a sentence that compares the log-loss with that of the groups' shares and, if not
-    None, of naive Bayes.
+    """Return a sentence that compares the log-loss with the one for the class proportions and, if
+    not None, with `naive_loss`, the one for naive Bayes.
     """
-    # ``loss`` of the predictions, and ``baseline``, that of the shares
+    # ``loss`` of the predictions, and ``baseline``, the log-loss of the class proportions
     record = evaluation.log_loss
     if record.is_worse:
         return record.verdict  # a warning
@@ -104,9 +104,9 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
 
 
 def _calibration_sentence(evaluation: Evaluation) -> str:
-    """Return a sentence on how far predicted probabilities are from observed shares."""
+    """Return a sentence on how far predicted probabilities are from observed proportions."""
     p = np.exp(log_probabilities(evaluation.class_scores))
-    # mean distance from observed shares
+    # mean distance from observed proportions
     error = calibration_error(p, evaluation.observed, evaluation.weights)
     verdict = (
         "they are well calibrated"
@@ -120,7 +120,7 @@ def _calibration_sentence(evaluation: Evaluation) -> str:
 
 
 def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> str:
-    """Return a sentence on the predictors without which the log-loss rises most."""
+    """Return a sentence on the predictors whose removal increases the log-loss most."""
     rows = rows.systematic_sample(MAX_SCORED_ROWS) if rows.n > MAX_SCORED_ROWS else rows
     # mean log-loss with all predictors, then without each of them
     losses = [mean_loss(loss, rows.weights) for loss in losses_without(classifier, rows)]

@@ -1,4 +1,4 @@
-"""Sections of a model's HTML report that all families share: the data, and the evaluation of
+"""Sections of the HTML report that all model families share: the data, and the evaluation of
 predictions.
 """
 
@@ -27,7 +27,7 @@ def data_part(
     """Return the section on the data: levels of the predictors, dropped rows, merged levels and
     class proportions.
 
-    `counts` are the weighted counts (K, L_i) of the levels of each predictor in K groups,
+    `counts` are the weighted counts (K, L_i) of each predictor's levels in the K groups,
     `class_shares` (K,) the class proportions.
     """
     labels = design.labels
@@ -36,13 +36,13 @@ def data_part(
         if isinstance(factor, NumberFactor):
             table_rows.append(["numbers", "", "", f"mean {factor.mean:.4g} in the model"])
             continue
-        totals = group_counts.sum(axis=0)  # weight of the rows at each level
+        totals = group_counts.sum(axis=0)  # total row weight at each level
         most_frequent = int(totals.argmax())
         rarest = int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
-        # its levels are intervals of numbers
+        # the levels are intervals of numbers
         notes = ["binned numbers"] if factor.binned else []
-        # "(rare)": the level into which `bbl.lump` merges rare levels
+        # "(rare)": the level that `bbl.lump` creates from rare levels
         notes += (
             [f"rare levels merged ({totals[levels.index('(rare)')]:g})"]
             if "(rare)" in levels
@@ -66,7 +66,7 @@ def data_part(
     )
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
     sentences = [f"Call: {' '.join(call.split())}"]
-    # number of training observations with missing values; `missing` names their treatment
+    # number of training observations with missing values, and how they are treated
     if design.incomplete:
         sentences.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
     else:
@@ -75,14 +75,14 @@ def data_part(
         shares = ", ".join(
             f"{label_text(g)} {s:.1%}" for g, s in zip(labels.groups, class_shares, strict=True)
         )
-        sentences.append(f"Groups of {label_text(labels.response)} in the training rows: {shares}.")
+        sentences.append(f"Class proportions in the training rows: {shares}.")
     if len(table) > MAX_TABLE_ROWS:
-        sentences.append(f"The first {MAX_TABLE_ROWS} of {len(table)} predictors are shown.")
+        sentences.append(f"Showing the first {MAX_TABLE_ROWS} of {len(table)} predictors.")
     return Part("Data", sentences, [html_table(table.head(MAX_TABLE_ROWS), "Predictors")])
 
 
 def evaluation_part(evaluation: Evaluation) -> Part:
-    """Return the section on predictions: scores, confusion matrix, ROC curves and calibration."""
+    """Return the section on predictions: scores, confusion matrix, ROC curves, calibration."""
     accuracy, auc = evaluation.scores.loc[["accuracy", "AUC"], "estimate"].to_numpy(float)
     scores_text = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
     figures = [
@@ -93,8 +93,8 @@ def evaluation_part(evaluation: Evaluation) -> Part:
                 "are in the table above."
             ),
             (
-                "Observed (rows) and predicted (columns) groups; darker cells are a larger share "
-                "of their row."
+                "Observed (rows) and predicted (columns) groups; the darker the cell, the larger "
+                "its share of the row."
             ),
         ),
         figure_html(
@@ -103,7 +103,7 @@ def evaluation_part(evaluation: Evaluation) -> Part:
             "ROC curves: true positive rate against false positive rate.",
         ),
         figure_html(
-            evaluation.plot("calibration")[0].figure,  # [0]: all axes are of one figure
+            evaluation.plot("calibration")[0].figure,  # [0]: all axes are in one figure
             (
                 "Reliability diagrams: observed proportions against predicted probabilities, and "
                 "histograms of the predictions."

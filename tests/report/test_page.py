@@ -161,7 +161,7 @@ def test_table_and_graph_of_interactions_have_one_quantity(titanic, tmp_path, mo
     ((_, parameters), options) = drawn[0]
     strengths = fit.interactions(of=("Yes", "No"), pvalues=None).set_index("predictor2")["strength"]
     assert options["groups"] == [("Yes", "No")] and parameters.pooled is None
-    assert "the couplings of Yes minus those of No" in text
+    assert "the difference in couplings, Yes minus No" in text
     assert all(f"{value:.4f}" in text for value in strengths)
     three = pd.DataFrame({name: titanic[name] for name in ("Class", "Sex", "Age", "Freq")})
     fit = bbl.bbl("Class ~ .^2", three, "Freq")

@@ -154,7 +154,7 @@ def test_many_predictors():
     counts = [rng.integers(1, 50, (10, 2)) for _ in range(m)]
     summary = fit_summary("bbl()", labels, likelihood_ratio(counts), {"Fit method": "mf"})
     lines = str(summary).splitlines()
-    assert "10 largest chi-squares of 784 predictors:" in lines
+    assert "the 10 of 784 predictors with the largest chi-squares:" in lines
     assert lines[-12].split() == ["chisq", "df", "Pr(>chisq)", "test"]
     tests = summary.tables["tests"]
     assert tests.shape == (784, 4)

@@ -321,7 +321,7 @@ def test_a_summary_of_many_parameters_says_which_are_shown():
         fit = bbl.bbl(f"y ~ {right}", table, lambda_=0.1, lambdah=0.1, verbose=0)
         return str(fit.inference().summary())
 
-    assert "Parameters (20 with the smallest p of 26)" in heading(400, ".")
+    assert "Parameters (the 20 of 26 with the smallest p)" in heading(400, ".")
     assert "Parameters (the first 20 of 182; none has a test)" in heading(60, ".^2")
 
 

@@ -100,7 +100,7 @@ def test_an_unknown_level_leaves_its_terms_out(fit, titanic):
 
 
 def test_the_text_and_the_summary_tell_the_terms(fit):
-    assert "Terms: 2 of order 1, 1 of order 2" in repr(fit) and "without penalty" in repr(fit)
+    assert "Terms: 2 of order 1, 1 of order 2" in repr(fit) and "unpenalised" in repr(fit)
     text = str(fit.summary())
     assert "Sex[Male]:Age[Child]" in text and "Observations: 2201" in text
     assert set(fit.summary().tables) == {"fit", "terms"}

@@ -1,5 +1,5 @@
-"""Text and summary of two-way clusterings: sizes of the row groups and column groups, and tables of
-their blocks.
+"""Printed form and summary of two-way clusterings: sizes of the row and column groups, and tables
+of blocks.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from bbl.report.text import label_text, table_text
 
 __all__ = ["CRITERIA", "OBJECTIVES", "blocks_summary", "blocks_text"]
 
-# title of the criterion of each method; ICL is the integrated completed likelihood
+# title of each method's criterion; ICL is the integrated completed likelihood
 CRITERIA = {"prototype": "-2 ICL", "genetic": "Fitness", "mcmc": "Expected loss"}
-# name of the objective of each metric
+# name of each metric's objective
 OBJECTIVES = {
     "squared": "sum of squares",
     "levels": "deviance",
-    "pearson": "1 - r, added over rows and columns",
+    "pearson": "1 - r, summed over rows and columns",
 }
 MAX_GROUPS = 12  # groups in a printed table
 
 
 def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
-    """Return the call and, for the rows and the columns, a line with the number of groups and their
+    """Return the call and, for rows and for columns, a line with the number of groups and their
     sizes.
 
-    Arguments as in `blocks_text`.
+    `names` and `sizes` as in `blocks_text`.
     """
     lines = ["Call:", f" {call}"]
     for name, size in zip(names, sizes, strict=True):
@@ -42,19 +42,19 @@ def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
 
 
 def _first_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the first `MAX_GROUPS` rows and columns, and a note that others are left out; empty if
-    none are.
+    """Return the first `MAX_GROUPS` rows and columns, and a note on omitted ones; empty if none
+    are omitted.
     """
     a, b = table.shape
     if a <= MAX_GROUPS and b <= MAX_GROUPS:
         return table, ""
     return table.iloc[
         :MAX_GROUPS, :MAX_GROUPS
-    ], f"The first {min(a, MAX_GROUPS)} x {min(b, MAX_GROUPS)} of {a} x {b}."
+    ], f"Showing the first {min(a, MAX_GROUPS)} x {min(b, MAX_GROUPS)} of {a} x {b} blocks."
 
 
 def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose columns (group, level) are named ``group:level``."""
+    """Return a table with columns (group, level) renamed to ``group:level``."""
     if table.columns.nlevels == 1:
         return table
     return table.set_axis([":".join(map(str, name)) for name in table.columns], axis=1)
@@ -63,8 +63,7 @@ def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
 def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np.ndarray]) -> str:
     """Return the printed form of a clustering: call, sizes of the groups, and block means.
 
-    `names` holds the name of the rows and of the columns, `sizes` the sizes (a,) and (b,) of their
-    groups.
+    `names` are the names of rows and columns, `sizes` the sizes (a,) and (b,) of their groups.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def blocks_summary(
     names: tuple,
     sizes: Sequence[np.ndarray],
 ) -> Summary:
-    """Return the summary of a clustering: key figures (`facts`, by title), block means and counts
+    """Return the summary of a clustering: key figures (`facts`, by title), block means, and numbers
     of observations.
 
     `names` and `sizes` as in `blocks_text`.

@@ -1,9 +1,4 @@
-"""Tables of parameters with standard errors and tests: row names, summary and figure.
-
-A row is a *field* (a level of one predictor) or a *coupling* (levels of two or more) in one group;
-its predictors and levels are in the columns ``predictor``, ``level``, ``predictor2``, ``level2``
-..., missing where it has fewer.
-"""
+"""Tables of parameters with standard errors and tests: row names, summary and figure."""
 
 from __future__ import annotations
 
@@ -32,8 +27,8 @@ __all__ = [
 ]
 
 MAX_PARAMETERS = 20  # rows in a printed summary
-MAX_REFERENCES = 12  # reference levels in a sentence
-# of the numbers in a printed summary, so that its columns fit side by side; p may be smaller
+MAX_REFERENCES = 12  # reference levels listed in a sentence
+# in a printed summary, so that its columns fit side by side; smaller p keep more decimals
 DECIMALS = 5
 
 
@@ -51,11 +46,11 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
 
 
 def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
-    """Return one column of a table of parameters as a Series, or several, indexed by group and
-    parameter name.
+    """Return one column of a table of parameters as a Series, or several as a DataFrame, indexed
+    by group and parameter name.
     """
-    # the rows of a group follow each other, and all groups have the same parameters: names are made
-    # from one group
+    # the rows of a group are contiguous and all groups have the same parameters, so that the names
+    # are made from one group
     K = max(table["group"].nunique(), 1)  # 1: the table may be empty
     names = distinct_names(parameter_names(table.head(len(table) // K))) * K
     index = pd.MultiIndex.from_arrays([table["group"], names], names=["group", "parameter"])
@@ -63,7 +58,7 @@ def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
 
 
 def absent(name: Hashable) -> bool:
-    """Return whether a cell of a ``predictor`` column is missing, as the row has fewer
+    """Return whether a cell of a ``predictor`` column is missing because the row has fewer
     predictors.
     """
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
@@ -73,11 +68,11 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
     `table` has a row for each parameter, with its estimate, test and limits, and in the column
-    ``unpenalised`` the estimate without a penalty. That column is shown if the penalty draws an
-    estimate out of its limits. `tests` has the joint tests, `note` the line below them. `d` is
-    ``"d"`` if parameters are differences of groups, else empty.
+    ``unpenalised`` the estimate without a penalty. That column is shown if the penalty moves an
+    estimate outside its limits. `tests` has the joint tests, `note` the line below them. `d` is
+    ``"d"`` if parameters are differences between groups, else empty.
     """
-    # by p; several p may be 0 by rounding, and these are sorted by |z|, the largest first
+    # sort by p; several p may be rounded to 0, and these are sorted by |z|, largest first
     # (`distance` is -|z|)
     # z, or t under a sampling design
     statistic = "t" if "t" in table else "z"
@@ -97,7 +92,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     }
     is_outside = (shown["estimate"] < shown["lower"]) | (shown["estimate"] > shown["upper"])
     if (is_outside & shown["unpenalised"].notna()).any():
-        # the new column follows se, as a key keeps its first place
+        # inserted after se: a key keeps its first position
         columns = {"estimate": "estimate", "se": "se", "unpenalised": "no penalty"} | columns
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round({name: DECIMALS for name in cells.columns if name != columns["p"]})
@@ -114,8 +109,8 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
 
 
 def reference_condition(labels: Labels, layout: Layout) -> str:
-    """Return the sentence that says at which levels of other predictors the fields of interacting
-    predictors hold; empty without interactions.
+    """Return the sentence that lists the levels of other predictors at which the fields of
+    interacting predictors apply; empty without interactions.
     """
     interacting = np.unique(layout.pairs).tolist()
     if not interacting:
@@ -132,8 +127,8 @@ def reference_condition(labels: Labels, layout: Layout) -> str:
 
 
 def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None = None) -> Axes:
-    """Draw the fields of a table, or with `pairs` its couplings, with intervals of this `level`;
-    return the Axes.
+    """Draw a table's fields, or with `pairs` its couplings, with intervals of this `level`; return
+    the Axes.
     """
     is_coupling = ~table["predictor2"].map(absent).to_numpy()
     shown = table[is_coupling == pairs]

@@ -1,11 +1,8 @@
-"""Summary: key figures (*facts*) of a fit and its tables, as text in R's layout, as HTML or LaTeX.
+"""Summary of a fit: its key figures (*facts*) and tables, as text in R's layout, HTML or LaTeX.
 
-*Fields* h are the parameters of single predictors, *couplings* J those of two or more predictors.
-There are K groups; predictor i has L_i levels.
-
-A `LikelihoodRatio` holds naive Bayes fields and tests of m predictors: ``h`` and ``h0``, fields (K,
-L_i - 1) of the groups and (L_i - 1,) of all groups together, in lists over the predictors;
-``chisq``, ``df``, ``p`` and ``exact`` (m,).
+A `LikelihoodRatio` holds the naive Bayes fields of m predictors, ``h`` (K, L_i - 1) by group and
+``h0`` (L_i - 1,) for all groups together, and their tests: ``chisq``, ``df``, ``p``, ``exact``
+(m,).
 """
 
 from __future__ import annotations
@@ -48,33 +45,33 @@ __all__ = [
     "test_sections",
 ]
 
-SHOWN = 10  # up to 10 predictors have a table each; of more predictors, one table shows 10
+SHOWN = 10  # up to 10 predictors have a table each; with more, one table shows 10 of them
 FEW = 4  # terms that are named in a note
-LINES = 70  # lines up to which the predictors have a table each
+LINES = 70  # total number of lines of the predictors' tables, at most
 ODDS_NOTE = (
     "Odds ratios come from the exact tests; a term with several parameters shows the one with the "
     "smallest p."
 )
-CORRECTED = "Rao-Scott"  # the test of a table under a sampling design
+CORRECTED = "Rao-Scott"  # a table's test under a sampling design
 REST_NOTE = "All tests: fit.inference().tests()."
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """Result of ``summary()``: prints as text, shows as HTML in a notebook, and has a LaTeX form.
+    """Result of ``summary()``: prints as text, displays as HTML in notebooks, converts to LaTeX.
 
     Attributes
     ----------
     head : str
-        Text at the top: the call, the levels of the predictors, the responses.
+        Text at the top: the call, the predictors' levels, the responses.
     facts : mapping of str to object
         Key figures by title, in order.
     title : str
-        Heading of all sections.
+        Heading above all sections.
     sections : sequence of Section
     tables : dict of str to DataFrame
-        Complete tables: the facts as ``"fit"``; in classifiers the test of every predictor as
-        ``"tests"`` and naive Bayes fields by predictor and level as ``"h"``.
+        Complete tables: the facts as ``"fit"``; for classifiers also the test of every predictor
+        as ``"tests"`` and the naive Bayes fields by predictor and level as ``"h"``.
 
     Examples
     --------
@@ -105,17 +102,17 @@ class Summary:
         ]
         parts = ["\n".join(facts)] if facts else []
         for k, section in enumerate(self.sections):
-            # the title is above the first section alone
+            # only the first section has the title above it
             lines = [self.title] * (k == 0 and bool(self.title)) + [f"{section.heading}:"]
             lines += [table_text(section.table)] * bool(len(section.table))
             note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
-            parts.append("\n".join(lines + [note] * bool(note)))  # an empty note has no line
+            parts.append("\n".join(lines + [note] * bool(note)))  # an empty note takes no line
         return "\n\n".join([self.head, *parts])
 
     __repr__ = __str__
 
     def as_html(self) -> str:
-        """Return the summary as a fragment of HTML; names and values are escaped.
+        """Return the summary as an HTML fragment, with names and values escaped.
 
         Examples
         --------
@@ -131,7 +128,7 @@ class Summary:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the summary as LaTeX that needs no package; names and values are escaped.
+        """Return the summary as LaTeX that needs no packages, with names and values escaped.
 
         Examples
         --------
@@ -141,7 +138,7 @@ class Summary:
         >>> "flushleft" in fit.summary().as_latex()
         True
         """
-        # ~: LaTeX drops blanks at the beginning of a line
+        # ~: LaTeX drops blanks at the start of a line
         lines = [
             "~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip())
             for line in self.head.splitlines()
@@ -156,7 +153,7 @@ class Summary:
         return "\n\n".join(parts)
 
     def _facts_frame(self) -> pd.DataFrame:
-        """Return the facts as a frame of texts in the column ``value``, titles as index."""
+        """Return the facts as text in the column ``value``, indexed by title."""
         return pd.DataFrame(
             {"value": [_fact_text(v) for v in self.facts.values()]},
             index=list(self.facts),
@@ -165,28 +162,30 @@ class Summary:
 
 
 def _fact_text(value: object) -> str:
-    """Return the value of a key figure as text, a float with `DIGITS` significant digits."""
+    """Return a key figure as text, a float with `DIGITS` significant digits."""
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
 def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
-    """Return the joint tests of the fields, and of the couplings, as one section each.
+    """Return the joint tests of the fields and those of the couplings, one section each.
+
+    Of each section, the `SHOWN` rows with the smallest p are shown at most. Terms without a test
+    are listed below.
 
     Parameters
     ----------
     tests : DataFrame
         A row for each group and term, as from ``Inference.tests()``: ``group``, ``predictor``,
         ``predictor2`` and so on (missing in terms of fewer predictors), ``chisq``, ``df``, ``p``,
-        ``p_holm`` (adjusted p), and ``test``, which test it is or why there is none; if there are
-        exact tests also ``odds_ratio``. At most `SHOWN` rows of a section, those with the smallest
-        p, are shown. Terms without a test are named below.
+        ``p_holm`` (adjusted p), ``test`` (the kind of test, or why it is missing) and, with exact
+        tests, ``odds_ratio``.
     d : str
         ``"d"`` if differences are tested, else empty.
     note : str
-        Line below the last table, which says what standard errors the tests use.
+        Line below the last table, which describes the standard errors of the tests.
     classes : bool, default True
-        Whether the model has a response. The groups are then in the names of the rows, or in the
-        heading if there is only one.
+        Whether the model has a response. The groups are then in the row names or, if there is
+        only one, in the heading.
     """
     is_coupling = tests["predictor2"].notna()
     has_one_group = classes and tests["group"].nunique() == 1
@@ -201,7 +200,7 @@ def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
             names = rows["group"].map(label_text) + ": " + names
         is_tested = rows["p"].notna()
         tested = rows[is_tested]
-        # those with the smallest p, in the order of `tests`
+        # the rows with the smallest p, in the order of `tests`
         shown = tested.sort_values("p", kind="stable").head(SHOWN).sort_index()
         kind = "fields" if symbol == "h" else "couplings"
         heading = f"Tests of the {kind}, {d}{symbol} = 0{of_group}{shown_note(shown, tested)}"
@@ -218,7 +217,7 @@ def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
 
 
 def _term_names(tests: pd.DataFrame) -> pd.Series:
-    """Return the names of the terms, such as ``a:b``, on the index of `tests`."""
+    # "predictor", "predictor2", ...: missing in terms with fewer predictors
     # "predictor", "predictor2", ...: missing in terms of fewer predictors
     columns = [column for column in tests.columns if str(column).startswith("predictor")]
     names = tests[columns[0]].map(label_text)
@@ -230,10 +229,10 @@ def _term_names(tests: pd.DataFrame) -> pd.Series:
 
 
 def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Return the statistics and p-values of `tests` as texts, without columns that have none."""
+    """Return the statistics and p-values of `tests` as text, without empty columns."""
     columns = {}
     if tests["test"].str.startswith(CORRECTED).any():
-        # the p-values are those of F
+        # the p-values belong to F
         tests = tests.assign(F=tests["chisq"] / tests["df"], chisq=np.nan)
     for column, title in (("chisq", "chisq"), ("F", "F"), ("odds_ratio", "odds ratio")):
         if column in tests and tests[column].notna().any():
@@ -246,7 +245,7 @@ def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _untested_note(untested: pd.DataFrame) -> str:
-    """Return a sentence that names the terms without a test, by reason; empty if all have one."""
+    """Return a sentence listing the terms without a test by reason; empty if all have one."""
     reasons = [
         f"{reason}: {_first_names(rows['name'].tolist())}"
         for reason, rows in untested.groupby("test", sort=False)
@@ -255,20 +254,20 @@ def _untested_note(untested: pd.DataFrame) -> str:
 
 
 def _first_names(names: list[str]) -> str:
-    """Return the first names of a list as text, with the number of all if there are more."""
+    """Return the first names of a list as text, followed by their number if there are more."""
     text = ", ".join(names[:FEW])
     return text if len(names) <= FEW else f"{text}, ... ({len(names)} in all)"
 
 
 def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return the end of a heading: `shown` has the rows of `table` with the smallest p; empty if it
-    has all rows.
+    """Return the end of a heading: which rows of `table` are in `shown`, those with the smallest
+    p; empty if it has all rows.
     """
     if len(shown) == len(table):
         return ""
     if table["p"].isna().all():
         return f" (the first {len(shown)} of {len(table)}; none has a test)"
-    return f" ({len(shown)} with the smallest p of {len(table)})"
+    return f" (the {len(shown)} of {len(table)} with the smallest p)"
 
 
 def fit_summary(
@@ -280,8 +279,8 @@ def fit_summary(
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
-    Up to `SHOWN` predictors have a table of fields each, as in R, if these have at most `LINES`
-    lines; otherwise the tests with the largest chi-squares are shown.
+    Up to `SHOWN` predictors have a table of fields each, as in R, if these tables have at most
+    `LINES` lines together; otherwise the tests with the largest chi-squares are shown.
 
     Parameters
     ----------
@@ -291,7 +290,7 @@ def fit_summary(
     tests : LikelihoodRatio
         Naive Bayes fields of every predictor, and the test of eq. (27) of Woo & Wang (2022).
     facts : mapping of str to object
-        Key figures by title, in the order in which they are shown.
+        Key figures by title, in display order.
     sections : sequence of Section
         Tables below the naive Bayes tests.
     """
@@ -301,7 +300,7 @@ def fit_summary(
         index=names,
     )
     h = pd.DataFrame(
-        # (levels, K + 1); the first parts are for models without predictors
+        # (levels, K + 1); the first parts allow for models without predictors
         np.column_stack(
             (
                 np.hstack([np.empty((len(labels.groups), 0)), *tests.h]).T,
@@ -316,7 +315,7 @@ def fit_summary(
         "tests": table,
         "h": h,
     }
-    # of a table: heading, columns' names, groups and pooled fit, test, and an empty line
+    # lines of a table: heading, column names, groups and pooled fit, test, and an empty line
     n_lines = sum((len(labels.groups) + 2) * -(-len(h) // SHOWN) + 3 for h in tests.h0)
     if len(names) <= SHOWN and n_lines <= LINES:
         title = "naive Bayes coefficients:"
@@ -339,7 +338,7 @@ def fit_summary(
             },
             index=shown.index,
         )
-        heading = f"{len(shown)} largest chi-squares of {len(names)} predictors"
+        heading = f"the {len(shown)} of {len(names)} predictors with the largest chi-squares"
         predictor_sections = [Section(heading, texts, 'Coefficients: fit.summary().tables["h"].')]
     tables |= {section.heading: section.table for section in sections}
     return Summary(
@@ -352,7 +351,8 @@ def survey_summary(
 ) -> Summary:
     """Return the summary of a classifier under a sampling design: its facts and its own tables.
 
-    Likelihood-ratio tests of naive Bayes, which count rows, do not hold there.
+    Naive Bayes likelihood-ratio tests are left out: they treat the weights as counts of
+    independent rows.
     """
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts))}
     tables |= {section.heading: section.table for section in sections}
@@ -360,7 +360,7 @@ def survey_summary(
 
 
 def coefficient_section(coefficients: pd.DataFrame) -> Section:
-    """Return the coefficients of a regression with their tests as a section.
+    """Return a regression's coefficients with their tests as a section.
 
     `coefficients` has the columns ``Estimate``, ``Std. Error``, the statistic, and its p-value
     such as ``Pr(>|t|)``.
@@ -380,12 +380,11 @@ def density_summary(
     facts: Mapping[str, Any],
     sections: Sequence[Section] = (),
 ) -> Summary:
-    """Return the summary of a fit without classes: its facts, and the most frequent level and
-    entropy of predictors.
+    """Return the summary of a fit without classes: its facts, and the predictors' most frequent
+    levels and entropies.
 
-    Of more than `SHOWN` predictors, those with the largest entropy are shown; ``tables["levels"]``
-    has the count and share of every level.
-
+    With more than `SHOWN` predictors, those with the largest entropy are shown.
+    ``tables["levels"]`` has the count and share of every level.
     Parameters
     ----------
     call, labels, facts, sections
@@ -395,8 +394,8 @@ def density_summary(
     prior_count : float
         Pseudocount of a predictor, divided evenly among its levels.
     """
-    # (L_i,) of each predictor: p_a = (n_a + c / L_i) / (n + c) with the pseudocount c; the entropy
-    # is -sum p_a log2 p_a
+    # level proportions (L_i,) of a predictor: p_a = (n_a + c / L_i) / (n + c) with pseudocount c;
+    # the entropy is -sum p_a log2 p_a
     shares = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
     level_columns = {"count": np.concatenate(counts), "share": np.concatenate(shares)}
     level_frame = pd.DataFrame(level_columns, level_index(labels))
@@ -420,7 +419,7 @@ def density_summary(
     if len(table) > SHOWN:
         largest = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
         shown = table.iloc[largest]
-        heading = f"{SHOWN} largest entropies of {len(table)} predictors"
+        heading = f"the {SHOWN} of {len(table)} predictors with the largest entropies"
     sections = [Section(heading, shown), *sections]
     tables = {
         "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),
@@ -430,17 +429,17 @@ def density_summary(
     return Summary(
         head_text(call, labels),
         dict(facts),
-        title="predictors by themselves:",
+        title="marginal distributions:",
         sections=sections,
         tables=tables,
     )
 
 
 def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -> Summary:
-    """Return the summary of parameters of one group without rows: `facts`, fields and couplings.
+    """Return the summary of one group's parameters, without rows: `facts`, fields and couplings.
 
-    `frame` has a row for each parameter, as ``coef().to_frame()``, and maybe a column ``sd``. Of
-    more than `SHOWN` fields or couplings, the largest are shown.
+    `frame` has a row for each parameter, as ``coef().to_frame()``, and optionally a column
+    ``sd``. Of more than `SHOWN` fields or couplings, the largest are shown.
     """
     is_coupling = frame["term"] == "J"
     values = [name for name in ("estimate", "sd") if name in frame]
@@ -469,7 +468,7 @@ def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -
 
 def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
     """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with
-    its test as note.
+    the predictor's test as note.
     """
     table = pd.DataFrame(
         np.vstack((tests.h[i], tests.h0[i])),

@@ -1,5 +1,5 @@
-"""Figures of Bayesian network classifiers: the graph in layers, and the probabilities of one
-variable as bars.
+"""Figures of Bayesian network classifiers: the graph in layers, and the conditional probabilities
+of a variable as bars.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_probabilities", "plot_structure"]
 
-MAX_CONFIGURATIONS = 40  # parent configurations that are drawn; more would not be legible
-# of all tick labels in a row; with more characters the labels are drawn upright
+MAX_CONFIGURATIONS = 40  # drawn parent configurations; more would not be legible
+# of all tick labels in a row; with more characters the labels are vertical
 MAX_LABEL_CHARACTERS = 60
 # nodes in a layer; in wider layers every second node is drawn lower, so that names do not overlap
 STAGGER_ABOVE = 6
@@ -31,15 +31,15 @@ def plot_structure(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a graph: the class on top, every feature in a layer below its parents.
+    """Draw the graph with the class at the top and every feature in a layer below its parents.
 
     Parameters
     ----------
     class_var : hashable
     layers : sequence of sequences of names
-        Features of each layer, from the top down.
+        Features of each layer, from top to bottom.
     arcs : sequence of (from, to)
-        Arcs from the class are drawn pale, as every feature has one.
+        Arcs from the class, which every feature has, are drawn pale.
     ax : matplotlib Axes, optional
 
     Returns
@@ -49,7 +49,7 @@ def plot_structure(
     rows = [[class_var], *layers]
     width = max(map(len, rows))  # nodes in the widest row
     ax = axes_or_new(ax, size=(float(np.clip(0.9 * width, 4.0, 14.0)), 1.2 + 0.9 * len(rows)))
-    positions = {}  # (x, y) of each node: x in 0..1, y falls by 1 from layer to layer
+    positions = {}  # (x, y) of each node: x in 0..1, y decreases by 1 from layer to layer
     for depth, row in enumerate(rows):
         for k, name in enumerate(row):
             positions[name] = (
@@ -99,17 +99,17 @@ def plot_structure(
 def plot_probabilities(
     name: Hashable, table: pd.DataFrame, errors: pd.DataFrame, ax: Axes | None = None
 ) -> Axes:
-    """Draw the probabilities of a variable's levels in each configuration of its parents, with
-    standard errors.
+    """Draw the probabilities of a variable's levels in each parent configuration, with standard
+    errors.
 
     Parameters
     ----------
     name : hashable
         The variable.
     table, errors : DataFrame
-        Probabilities and standard errors, with a row for each configuration of the parents and a
-        column for each level. The first `MAX_CONFIGURATIONS` rows are drawn. Errors that are nan
-        are not drawn.
+        Probabilities and standard errors, with a row for each parent configuration and a column
+        for each level. The first `MAX_CONFIGURATIONS` rows are drawn; errors that are nan are
+        not.
     ax : matplotlib Axes, optional
 
     Returns
@@ -118,12 +118,12 @@ def plot_probabilities(
     """
     shown = table.iloc[:MAX_CONFIGURATIONS]
     errors = errors.iloc[:MAX_CONFIGURATIONS]
-    n_rows, L = shown.shape  # configurations of the parents, and levels
+    n_rows, L = shown.shape  # parent configurations, and levels
     ax = axes_or_new(ax, size=(float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
     for k, colour in enumerate(group_colours(L)):
-        # the L bars of a configuration are centred at its number; a gap of one bar separates
-        # configurations
+        # the L bars of a configuration are centred at its number; a gap of one bar width
+        # separates configurations
         x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)
         heights = shown.iloc[:, k].to_numpy(float)
         se = errors.iloc[:, k].to_numpy(float)
@@ -164,7 +164,7 @@ def plot_probabilities(
         [short_name(c, length=16) for c in table.columns],
         title=short_name(name),
         loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),  # inside it would hide bars
+        bbox_to_anchor=(1.0, 1.0),  # outside, as it would hide bars
     )
     ax.spines[["top", "right"]].set_visible(False)
     return ax

@@ -16,9 +16,9 @@ from bbl.report.text import distinct_names, head_text, label_text
 __all__ = ["network_summary"]
 
 MAX_FEATURES = 20  # rows of the table of features
-MAX_TABLES = 10  # probability tables of features in a summary, besides the table of the class
-MAX_ROWS = 12  # rows of a probability table that a summary shows
-MAX_COLUMNS = 10  # columns of a probability table that a summary shows
+MAX_TABLES = 10  # probability tables of features in a summary, in addition to the class's
+MAX_ROWS = 12  # rows of the largest probability table shown
+MAX_COLUMNS = 10  # columns of the largest probability table shown
 
 
 def network_summary(
@@ -36,31 +36,32 @@ def network_summary(
         The call as text (`bbl.report.text.call_text`).
     labels : Labels
     facts : mapping of str to object
-        Key figures by title, in the order in which they are shown.
+        Key figures by title, in display order.
     features : DataFrame
-        A row for each feature; the column ``information`` is the mutual information with the class,
-        in nats. The `MAX_FEATURES` features with most information are shown, in the order of
+        A row for each feature; the column ``information`` is the mutual information with the
+        class, in nats. The `MAX_FEATURES` most informative features are shown, in the order of
         `features`.
     params : mapping of name to DataFrame
-        Probability table of each variable, levels as columns; tables up to (`MAX_ROWS`,
-        `MAX_COLUMNS`) are shown.
+        Probability table of each variable, with levels as columns; tables of at most
+        (`MAX_ROWS`, `MAX_COLUMNS`) are shown.
 
     Returns
     -------
     Summary
-        ``tables`` has every table of `params` under its variable's name, the facts as ``"fit"`` and
-        the features as ``"features"`` (with an underscore appended where a variable has that name).
+        ``tables`` contains every table of `params` under its variable's name, the facts as
+        ``"fit"`` and the features as ``"features"``; these two get a trailing underscore if a
+        variable has that name.
     """
     shown_features = features
     count_note = ""
     if len(features) > MAX_FEATURES:
-        # the features with most information, in the order of `features`
+        # the most informative features, in the order of `features`
         shown_features = features.nlargest(MAX_FEATURES, "information").sort_index(
             key=lambda names: features.index.get_indexer(names)
         )
         count_note = f" ({MAX_FEATURES} most informative of {len(features)})"
     note = (
-        "information: mutual information with the class, in nats, over the rows in which the "
+        "information: mutual information with the class, in nats, over the rows where the "
         "feature is known."
     )
     sections = (
@@ -95,14 +96,14 @@ def network_summary(
 
 
 def _with_text_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a probability table whose row labels are texts, the levels of the parents joined by
+    """Return a probability table with row labels as text: the parents' levels, joined by
     commas.
     """
     texts = [
         ", ".join(map(label_text, row)) if isinstance(row, tuple) else label_text(row)
         for row in table.index
     ]
-    # the table of the class, which has no parents, has one row without a name
+    # the class has no parents: its table has one row without a name
     if table.index.names == [None]:
         texts = [""] * len(table)
     return table.set_axis(pd.Index(texts, dtype=object)).set_axis(

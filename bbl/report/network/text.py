@@ -1,8 +1,5 @@
-"""Bayesian network classifiers as text: the printed form, and BIF, the Interchange Format for
-Bayesian Networks.
-
-A *family* is a variable with its parents; a *word* is a name or level that BIF allows: letters,
-digits, underscores.
+"""Bayesian network classifiers as text: the printed form, and BIF (Interchange Format for Bayesian
+Networks).
 """
 
 from __future__ import annotations
@@ -26,9 +23,8 @@ def structure_text(
     n_networks: int | None = None,
     n_parameters: int | None = None,
 ) -> str:
-    """Return the printed form of a Bayesian network classifier, in R's layout; an argument that is
-    None has no line.
-
+    """Return the printed form of a Bayesian network classifier, in R's layout; arguments that are
+    None take no line.
     Examples
     --------
     >>> print(structure_text("class", 6, "nb", n_arcs=6))
@@ -61,9 +57,9 @@ def bif_text(
     levels: Mapping[Hashable, Sequence],
     tables: Mapping[Hashable, np.ndarray],
 ) -> str:
-    """Return a network in the Interchange Format for Bayesian Networks, its names and levels
-    replaced by words.
+    """Return a network in the Interchange Format for Bayesian Networks (BIF).
 
+    Names and levels are replaced by words that BIF allows: letters, digits and underscores.
     Parameters
     ----------
     families : mapping of name to tuple
@@ -99,12 +95,12 @@ def bif_text(
 
 
 def _comma_separated(probabilities: np.ndarray) -> str:
-    """Return probabilities (L,) with all their digits, separated by commas."""
+    """Return probabilities (L,) at full precision, separated by commas."""
     return ", ".join(repr(float(p)) for p in probabilities)
 
 
 def _distinct_words(labels: list, prefix: str) -> list[str]:
-    """Return a different word for each label: characters that are not allowed become ``_``, equal
+    """Return a different BIF word for each label: other characters become ``_``, and repeated
     words get a number.
 
     `prefix` is put before words that do not begin with a letter.

@@ -1,7 +1,5 @@
 """Figures of a sparse regression: terms by strength, and loss and number of terms along the path of
 penalties.
-
-A *term* is a product of predictors, its *order* their number.
 """
 
 from __future__ import annotations
@@ -34,21 +32,21 @@ def plot_terms(
     n_terms: int,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the strongest of `n_terms` terms as bars, coloured by order.
+    """Draw the strongest of `n_terms` terms as bars, coloured by order (number of predictors).
 
-    `names`, `orders` and `strength` have an entry for each term that is drawn, the strongest first.
+    `names`, `orders` and `strength` have one entry per drawn term, strongest first.
     """
     ax = axes_or_new(ax, size=(6.4, max(1.6, 0.9 + 0.24 * len(names))))
-    # one for each order; initial: there may be no terms
+    # one for each order; initial: the list of terms may be empty
     colours = group_colours(int(orders.max(initial=1)))
-    handles = {}  # for the legend: the bars of each order
+    handles = {}  # for the legend: bars of each order
     for k in np.unique(orders):
         terms_of_order = np.flatnonzero(orders == k)
         handles[f"order {k}"] = ax.barh(
             terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1]
         )
     ax.set_yticks(np.arange(len(names)), wrap_names(names, room=2.6, size=9), fontsize=9)
-    ax.set_ylim(max(len(names), 1) - 0.4, -0.6)  # the strongest on top
+    ax.set_ylim(max(len(names), 1) - 0.4, -0.6)  # strongest at the top
     count_note = f" (strongest {len(names)} of {n_terms} terms)" if n_terms > len(names) else ""
     ax.set_xlabel(f"Strength (log-odds){count_note}")
     if not len(names):
@@ -60,12 +58,12 @@ def plot_terms(
 
 
 def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or order
-    (one penalty).
+    """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or against
+    order if there is only one penalty.
 
     `path` is `ShooterResults.path`: a row for each penalty (``point``, its number on the path) and
-    each order of terms. It has the ``loss`` of the training rows, the losses of held-out rows if
-    they were computed, and the number of ``terms``. Return the Axes of the loss.
+    order of terms, with the ``loss`` of the training rows, the losses of held-out rows if they
+    were computed, and the number of ``terms``. Return the Axes of the loss.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -77,7 +75,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     blue, orange = group_colours(2)  # the first two colours of the palette
     handles = [ax.plot(x, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
-    # mean losses of held-out rows, without and with a refit of the chosen terms
+    # mean losses of held-out rows, without and with refitting the chosen terms
     for column, style, name in (
         ("held_raw", "s--", "held out, penalised"),
         ("held_refit", "^:", "held out, refitted"),
@@ -88,7 +86,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
                 ax.plot(x[is_known], rows.loc[is_known, column], style, ms=4, color=blue)[0]
             )
             names.append(name)
-    right = ax.twinx()  # axes with an axis of its own for the number of terms
+    right = ax.twinx()  # has its own axis for the number of terms
     handles.append(right.plot(x, rows["terms"], ".-", lw=1, color=orange)[0])
     names.append("terms (right)")
     right.set_ylabel("Number of terms")
@@ -100,9 +98,9 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, float(x.min()), float(x.max()))
         ax.invert_xaxis()
-        # the loss of refits with very many terms may lie outside: it would flatten all other curves
+        # the loss of refits with very many terms may lie outside; including it flattens all curves
         ax.set_ylim(0.0, 1.2 * float(np.nanmax(rows[["loss", "held_raw"]].to_numpy())))
-        chosen_penalty = path.loc[path["chosen"], "penalty"]  # of the row that is marked as the fit
+        chosen_penalty = path.loc[path["chosen"], "penalty"]  # of the row marked as the fit
         ax.axvline(chosen_penalty.iloc[0], color="0.6", lw=0.8, ls="--", zorder=0)
     else:
         ax.set_xticks(sorted(set(x)))

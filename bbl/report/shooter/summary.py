@@ -1,10 +1,4 @@
-"""Text, tables of weights and summary of a sparse regression.
-
-A *term* is a product of predictors, given as the tuple of their positions; K is the number of
-groups. The *order* of a term is its number of predictors, its *weights* are log odds of each group
-against the first. Its *strength* is the root mean square of its contribution to the log odds, over
-all joint levels of its predictors.
-"""
+"""Printed form, tables of weights and summary of a sparse regression."""
 
 from __future__ import annotations
 
@@ -29,7 +23,7 @@ __all__ = [
 ]
 
 MAX_ROWS = 20  # rows of the table of terms in a summary
-MAX_NAMED = 5  # terms that a sentence names
+MAX_NAMED = 5  # terms named in a sentence
 
 Tables = Mapping[tuple[int, ...], np.ndarray]  # of each term, its log odds (L_1, ..., L_k, K - 1)
 
@@ -46,21 +40,21 @@ def term_name(labels: Labels, term: tuple[int, ...]) -> str:
 
 
 def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
-    """Return the first `MAX_NAMED` terms as text, and the number of the others."""
+    """Return the first `MAX_NAMED` terms as text, followed by the number of the others."""
     count_note = f" and {len(terms) - MAX_NAMED} more" if len(terms) > MAX_NAMED else ""
     return ", ".join(term_name(labels, term) for term in terms[:MAX_NAMED]) + count_note
 
 
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
-    """Return the log odds of each term, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row
-    for each joint level.
+    """Return each term's log odds, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row for
+    each joint level.
 
     Columns are ``order``, ``predictors`` and ``levels`` (tuples), and the log odds, named by
-    `contrast_names`. With ``first=1``, rows with the first level of a predictor are left out; with
-    ``first=0``, there are all rows.
+    `contrast_names`. With ``first=1``, rows with the first level of any predictor are left out;
+    ``first=0`` keeps all rows.
     """
     rows: list[tuple] = []
-    values = [np.empty((0, len(labels.groups) - 1))]  # an empty part, as there may be no terms
+    values = [np.empty((0, len(labels.groups) - 1))]  # an empty part in case there are no terms
     for term, table in tables.items():
         # without the first `first` levels of each predictor
         shown = table[tuple(slice(first, None) for _ in term)]
@@ -80,23 +74,22 @@ def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -
     are penalised.
     """
     if not counts.sum():
-        return f"{head_text(call, labels)}\n\nNo terms: every row gets the class proportions."
+        return f"{head_text(call, labels)}\n\nNo terms: every row is given the class proportions."
     counts_text = ", ".join(f"{n} of order {k}" for k, n in counts.items())
-    penalty_text = "without penalty" if refitted else "penalised"
+    penalty_text = "unpenalised" if refitted else "penalised"
     return f"{head_text(call, labels)}\n\nTerms: {counts_text}\nWeights: {penalty_text}"
 
 
 def shooter_summary(
     call: str, labels: Labels, facts: Mapping[str, Any], terms: pd.DataFrame
 ) -> Summary:
-    """Return the summary of a fit: key figures (`facts`, by title), and the strongest of its
-    `terms`.
+    """Return the summary of a fit: key figures (`facts`, by title) and the strongest `terms`.
 
     `terms` has a row for each combination of levels of a term, strongest term first: its ``order``,
-    ``predictors`` and ``levels``, the ``step`` of the path in which it entered, its ``strength``,
-    and its weights.
+    ``predictors`` and ``levels``, the ``step`` of the path at which it entered, its ``strength``
+    (root mean square contribution to the log odds over the joint levels), and its weights.
 
-    ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
+    The summary's ``tables`` are the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
     shown = terms.head(MAX_ROWS)
     numbers_note = " For numeric predictors, log odds per unit and the size of the weights."
@@ -104,7 +97,7 @@ def shooter_summary(
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)
     ]
-    # the names of the rows have the predictors and levels
+    # the row names contain the predictors and levels
     table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))
     heading = (
         f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"

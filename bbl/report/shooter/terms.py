@@ -1,12 +1,5 @@
-"""Tables of the terms that a structure search chose for each group: predictors, levels, weights,
+"""Tables of the terms that a structure search selected in each group: predictors, levels, weights,
 votes.
-
-A *term* is a set of interacting predictors or a single one, its *order* their number. In a search
-by predictors, each predictor, then called a *node*, is regressed on the others and votes for the
-terms that it needs. There are K groups; predictor i has L_i levels, the first of which is the
-reference. A `Layout` has ``m``, the number of predictors, and ``terms``, an array (terms, k) for
-each order k = 2, 3, ...; its ``table(vector, *term)`` is the part of a parameter vector that
-belongs to a term, shape (L_1 - 1, L_2 - 1, ...).
 """
 
 from __future__ import annotations
@@ -31,8 +24,8 @@ def term_frame(
     free: np.ndarray,
     chosen: Mapping[str, np.ndarray] | None = None,
 ) -> pd.DataFrame:
-    """Return a row for each non-reference joint level of each term: strongest terms first, single
-    predictors last.
+    """Return a row for each non-reference joint level of each term, strongest terms first and
+    single predictors last.
 
     Parameters
     ----------
@@ -40,11 +33,13 @@ def term_frame(
     layout : Layout
         Position of each term's table in the parameter vectors of length ``size``.
     theta : ndarray, shape (K, size)
-        Weights.
-    free : ndarray of bool, shape (K, size)
-        Whether the model of a group has the parameter; a term without such parameters has no rows.
-    chosen : mapping, optional
-        Result of a search by predictors. ``votes`` (K, size): number of predictors that chose the
+            Weights.
+        free : ndarray of bool, shape (K, size)
+            Whether a group's model has the parameter; terms without any are left out.
+        chosen : mapping, optional
+            Result of a search by predictors. ``votes`` (K, size): number of predictors that
+            selected the parameter. ``nodes`` (K, order, size): its weight in the regression of each
+            of the term's predictors.
         parameter. ``nodes`` (K, order, size): its weight in the regression of each predictor of the
         term.
     """
@@ -60,12 +55,12 @@ def term_frame(
             strength = _strength(weights)
             names = tuple(labels.names[i] for i in term)
             for cell in np.ndindex(weights.shape):
-                # + 1: the reference level has no weights
+                # + 1: skips the reference level
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))
                 row: tuple = (group, len(term), names, levels, float(weights[cell]), strength)
                 if chosen is not None:
-                    # in the regressions of the term's first, second, ... predictor; a single one
-                    # has but its own
+                    # weights in the regressions of the term's first, second, ... predictor; a
+                    # single predictor has only its own
                     node_weights = tuple(
                         float(layout.table(w, *term)[cell]) for w in chosen["nodes"][k][: len(term)]
                     )
@@ -77,9 +72,9 @@ def term_frame(
         rows, columns=columns + (["votes", "node_weights"] if chosen is not None else [])
     )
     number = {group: k for k, group in enumerate(labels.groups)}
-    # rows are sorted by group, then terms before single predictors, then falling strength of terms
+    # sort rows by group, then terms before single predictors, then decreasing strength of terms
     keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
-    # strengths that differ by rounding alone keep their order
+    # strengths that differ only by rounding keep their order
     keys["strength"] = rising_ranks(-frame["strength"].where(frame["order"] > 1, 0.0).to_numpy())
     return frame.loc[
         keys.sort_values(["group", "single", "strength"], kind="stable").index
@@ -93,12 +88,12 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
     counts = {1: np.full(len(free), layout.m)}  # by order: number of terms in each group, (K,)
     # order 2, 3, ...
     for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):
-        # `start`: where each term's parameters begin, and the end of the last; the first parameter
-        # stands for the term
+        # `start`: start of each term's parameters, and end of the last; the first parameter
+        # represents the term
         counts[k] = (
             free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
         )
-    # the name of the index is `order`, changed if a group has that name
+    # the index is named `order`, unless a group has that name
     index = pd.Index(list(counts), name=distinct_names([*labels.groups, "order"])[-1])
     return pd.DataFrame(
         np.array(list(counts.values())), index=index, columns=label_index(labels.groups)
@@ -108,7 +103,8 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
 def _strength(table: np.ndarray) -> float:
     """Return the Frobenius norm of a term's weights (L_1 - 1, L_2 - 1, ...) in the zero-sum gauge.
 
-    The table gets its reference levels, which are 0, and loses its mean over each axis.
+    Reference levels, which are 0, are added to the table; then its mean over each axis is
+    subtracted.
     """
     full_table = np.zeros([n + 1 for n in table.shape])
     full_table[(slice(1, None),) * table.ndim] = table

@@ -92,7 +92,7 @@ def model_table(
     # only fits by pseudo-likelihood have a criterion of the composite likelihood
     is_empty = (frame == "").all(axis=1).to_numpy() & (frame.index == "clAIC")
     frame = frame[~is_empty]
-    note = "Standard errors in brackets."
+    note = "Standard errors in parentheses."
     if stars:
         note += " *: p < 0.05, **: p < 0.01, ***: p < 0.001. Estimates without a test have no star."
     if not all(is_comparable(fit, first) for fit in fits_by_name.values()):

@@ -1,8 +1,5 @@
 """Sections of a Boltzmann machine's HTML report: parameters with their intervals, and the strongest
 interactions.
-
-A section is a `Part`: heading, paragraphs, and tables and figures as HTML. The *pooled* fit is that
-of all rows as one group.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ def machine_parts(fit: FittedMachine) -> list[Part]:
 
 
 def summary_notes(fit: FittedMachine) -> list[str]:
-    """Return the sentence on the levels at which fields and their tests hold, if any interact."""
+    """Return the sentence on the levels at which fields and their tests apply, if any interact."""
     condition = reference_condition(fit.labels, fit.estimate.parameters.layout)
     return [condition] if condition else []
 
@@ -41,7 +38,7 @@ def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
     description).
     """
     groups = fit.labels.groups
-    if len(groups) == 2:  # a pair (a, b) selects a less b: the second group less the first
+    if len(groups) == 2:  # a pair (a, b) selects a minus b: the second group minus the first
         one, other = map(label_text, groups)
         return (groups[1], groups[0]), "Differences between the groups", f"{other} minus {one}"
     if len(groups) > 2 and fit.estimate.parameters.pooled is not None:
@@ -50,21 +47,21 @@ def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
 
 
 def _parameters_part(fit: FittedMachine) -> Part:
-    """Return the section on parameters: a table and a figure with intervals; without standard
-    errors a figure only.
+    """Return the section on parameters: a table and a figure with intervals, or only a figure if
+    there are no standard errors.
     """
     of, heading, description = _choose_estimates(fit)
     try:
         inference = fit.inference()
         figure = inference.plot(of).figure
         alt_text = (
-            "Estimates of the fields with 95 % intervals, a line for each level. The numbers are "
+            "Estimates of the fields with 95 % intervals, one line per level. The numbers are "
             "in the table above."
         )
         figure_markup = figure_html(
             figure, alt_text, f"Fields with 95 % intervals where available: {description}."
         )
-        # else intervals without tests: a posterior, or a penalised joint fit
+        # otherwise intervals without tests: a posterior, or a penalised joint fit
         if isinstance(inference, Inference):
             table = inference.summary(of).as_html()
         else:
@@ -80,7 +77,7 @@ def _parameters_part(fit: FittedMachine) -> Part:
             ]
         )
         return Part(heading, [*text, *summary_notes(fit)], [table, figure_markup])
-    except BBLError as error:  # it says why there are no standard errors
+    except BBLError as error:  # its message gives the reason
         figure = fit.plot()[0].figure
         figure_markup = figure_html(
             figure,
@@ -91,7 +88,7 @@ def _parameters_part(fit: FittedMachine) -> Part:
 
 
 def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the estimates and intervals in a table of parameters without tests, under the
+    """Return the estimates and intervals of a table of parameters without tests, indexed by the
     parameters' names.
     """
     names = zip(table["group"], parameter_names(table), strict=True)
@@ -102,8 +99,7 @@ def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
 def _name_terms(table: pd.DataFrame) -> list[str]:
     """Return the predictors of each row of a table of interactions as text, such as "a and b"."""
     columns = [name for name in table.columns if str(name).startswith("predictor")]
-    # a row with fewer predictors than there are columns has missing cells, which `absent`
-    # recognises
+    # in a row with fewer predictors than columns, the remaining cells are missing: see `absent`
     terms = zip(*(table[name] for name in columns), strict=True)
     return [" and ".join(label_text(name) for name in term if not absent(name)) for term in terms]
 
@@ -116,14 +112,14 @@ def _interactions_part(fit: FittedMachine) -> Part:
             ["The model has no interactions: predictors are independent given the group."],
         )
     ranking, of = _rank(fit)
-    # without a test too, as in the graph; the column `test` says why
+    # including terms without a test, as in the graph; the column `test` gives the reason
     table = ranking.head(MAX_TABLE_ROWS).copy()
     row_names = _name_terms(table)
     if ranking["group"].nunique() > 1:
         row_names = [
             f"{label_text(g)}: {name}" for g, name in zip(table["group"], row_names, strict=True)
         ]
-    # sd and inclusion are those of a posterior
+    # only a posterior has sd and inclusion
     columns = [
         column
         for column in ("strength", "sd", "inclusion", "p", "p_holm", "test")
@@ -148,20 +144,21 @@ def _interactions_part(fit: FittedMachine) -> Part:
         "Strongest interactions between predictors; wider lines are stronger.",
     )
     if isinstance(of, tuple):
-        quantity = f"the couplings of {label_text(of[0])} minus those of {label_text(of[1])}"
+        quantity = f"the difference in couplings, {label_text(of[0])} minus {label_text(of[1])}"
     elif of == "pooled":
-        quantity = "the couplings of a group minus those of the fit to all rows"
+        quantity = "the difference in couplings between a group and the fit to all rows"
     else:
-        quantity = "the couplings" + " of a group" * (len(fit.labels.groups) > 1)
+        quantity = "the couplings" + " in a group" * (len(fit.labels.groups) > 1)
     text = f"Strength, in the table and the graph: the norm of {quantity}, in the zero-sum gauge."
     return Part("Interactions", [text], [html_table(table, title), figure_markup])
 
 
 def _rank(fit: FittedMachine) -> tuple[pd.DataFrame, Compared]:
-    """Return the interactions, strongest first, and what their strength is of.
+    """Return the interactions, strongest first, and the argument `of` that selects them.
 
-    As in the section on parameters these are differences between groups, if the method has them;
-    else those of each group, without the reference group of a joint fit, whose parameters are zero.
+    As in the section on parameters these are differences between groups where the method has
+    them; otherwise the couplings of each group, except for a joint fit's reference group, where
+    they are zero.
     """
     of = _choose_estimates(fit)[0]
     try:

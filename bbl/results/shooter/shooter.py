@@ -362,7 +362,7 @@ class ShooterResults(ClassifierResults):
             "Penalty": f"{self.penalty}, "
             + ", ".join(f"{v:.4g}" for v in self.penalties)
             + " on the sum of losses",
-            "Weights": "without penalty" if self.refitted else "penalised",
+            "Weights": "unpenalised" if self.refitted else "penalised",
             "Optimality": f"conditions hold to {path_row['violation']:.1e} of the penalty",
             "Parameters": self.n_parameters,
             "Observations": self.nobs(),

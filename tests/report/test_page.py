@@ -169,7 +169,7 @@ def test_table_and_graph_of_interactions_have_one_quantity(titanic, tmp_path, mo
     ((_, parameters), options) = drawn[1]
     assert options["groups"] is None and parameters.pooled is not None
     strongest = fit.interactions(of="pooled")["strength"].max()
-    assert f"{strongest:.4f}" in text and "minus those of the fit to all rows" in text
+    assert f"{strongest:.4f}" in text and "between a group and the fit to all rows" in text
 
 
 def test_tests_of_fields_say_at_which_levels_they_hold(pages):

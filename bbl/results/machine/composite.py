@@ -1,8 +1,4 @@
-"""Composite-likelihood criteria of a fitted machine: properties of the result classes.
-
-The pseudo-likelihood is a composite likelihood: the product over predictors of P(predictor | all
-others).
-"""
+"""Composite-likelihood criteria of fitted machines."""
 
 from __future__ import annotations
 
@@ -22,12 +18,14 @@ class CompositeMixin(MachineResults):
     def claic(self) -> float:
         """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)``, summed over the groups.
 
-        ``cl`` is the log pseudo-likelihood, K the covariance of its score, H its Hessian.
+        ``cl`` is the log pseudo-likelihood (the sum over predictors of log P(predictor | all
+        others)), K the covariance of its score, H its Hessian.
 
-        Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not
-        on the scale of `aic`, which uses the likelihood. With ``missing="marginal"`` it counts the
-        complete rows alone, whatever rows each predictor was fitted to, so that formulas of the
-        same predictors are compared on the same rows.
+        For comparing models of one method on the same rows (Varin & Vidoni 2005); smaller is
+        better. It is not on the scale of `aic`, which uses the likelihood. With
+        ``missing="marginal"`` it uses only the complete rows, regardless of the rows that each
+        predictor was fitted to, so that formulas with the same predictors are compared on the same
+        rows.
 
         Raises
         ------
@@ -41,15 +39,15 @@ class CompositeMixin(MachineResults):
 
     @property
     def clbic(self) -> float:
-        """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows
-        as the factor of tr.
+        """Composite-likelihood BIC: as `claic`, with ln(number of rows) of each group instead of
+        the factor 2 of the trace.
         """
         likelihoods_and_df = self._composite_by_group()
         n_groups = len(self.labels.groups)
         rows = self._testable_rows()  # the training rows, whose weights are counts
-        # (n_groups,): share times sum of all weights
+        # (n_groups,): proportion times total weight
         group_sizes = self.estimate.class_prior * self.nobs()
-        if rows.missing is not None:  # then the complete rows alone count
+        if rows.missing is not None:  # then only the complete rows count
             group_sizes = np.bincount(
                 rows.complete_rows.response, rows.complete_rows.weights, n_groups
             ).astype(float)
@@ -68,19 +66,18 @@ class CompositeMixin(MachineResults):
         """Return for each group (log pseudo-likelihood of its complete rows, effective number of
         parameters).
 
-        The number of parameters is tr(K H^-1), with the covariance K of the score and the Hessian
-        H.
+        The number of parameters is tr(K H^-1), with the score's covariance K and the Hessian H.
         """
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A composite-likelihood criterion")
-        rows = self._testable_rows()  # the training rows; an error if their weights are no counts
+        rows = self._testable_rows()  # the training rows; raises for weights that are not counts
         self.engine.check_composite()  # raises an OptionError if the method has no such criteria
         # no complete row
         rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
         if len(rowless):
             raise DataError(
-                f"no row of group {self.labels.groups[rowless[0]]!r} is complete, but composite "
-                f"criteria use complete rows only, so that they are the same for all formulas.",
+                f"group {self.labels.groups[rowless[0]]!r} has no complete rows, but composite "
+                f"criteria use only complete rows, so that they are comparable across formulas.",
                 hint="Compare aic or bic, or fit with missing='level'.",
             )
         return self._inference.composite  # computed with the standard errors

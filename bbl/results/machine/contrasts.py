@@ -1,11 +1,5 @@
-"""DifferenceInference: standard errors and intervals of the parameters of one group less those of
-another.
-
-For groups that are fitted jointly (conditional likelihood). A *term* is a predictor with its
-fields, or interacting predictors with their couplings; `size` is the number of parameters of a
-group. A `Layout` gives the positions of parameters in a vector (size,). Its ``m`` predictors are
-the first m terms; ``pairs`` (P, 2), the pairs of predictors that interact, are the next P terms,
-and the last: these fits have no larger ones. Term t has the positions ``cuts[t]:cuts[t + 1]``.
+"""DifferenceInference: standard errors and intervals of differences between groups of a conditional
+fit.
 """
 
 from __future__ import annotations
@@ -39,18 +33,19 @@ class DifferenceInference(Estimates):
     """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a
     conditional fit.
 
-    The argument `of` is a pair of groups ``(a, b)`` and selects the parameters of a less those of
-    b. Single groups have no inference, because P(y|x) depends on differences alone.
+    The argument `of` is a pair of groups ``(a, b)`` and selects the difference a minus b. Single
+    groups have no inference, because P(y|x) depends only on differences.
 
     Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``, with `ridge`
-    and `scale` as given. Intervals are of the expectation of the penalised estimate, which the
-    penalty draws towards zero: they show the spread of the estimate, not its bias. With a small
-    `ridge` and many rows that expectation is the difference itself. There are no tests: the
-    estimate of a difference of zero may have another expectation where other parameters are shrunk.
-    Estimates are those of ``coef()``, before any calibration of class scores. A parameter that the
-    penalty alone determines has no standard error: a level or a pair of levels, or its reference,
-    never occurs in one of the groups, or predictors are copies of others. A fit that did not
-    converge has no standard errors at all.
+    and `scale` taken as fixed. Intervals are for the expectation of the penalised estimate, which
+    is biased towards zero: they reflect the estimate's variance, not its bias, which vanishes
+    with a small `ridge` and many rows. Zero differences are not tested, because shrinkage of other
+    parameters may move the expectation of their estimates away from zero.
+
+    Estimates are the values of ``coef()``, before any calibration of class scores. A parameter
+    that only the penalty determines has no standard error: a level or pair of levels, or its
+    reference, never occurs in one of the groups, or predictors are copies of others. A fit that
+    did not converge has no standard errors at all.
 
     Parameters
     ----------
@@ -59,20 +54,20 @@ class DifferenceInference(Estimates):
     estimate : Estimate
         The fitted parameters of all groups.
     engine : Engine
-        The method of the fit and its options; ``engine.joint`` has the functions of joint fits.
+        The method of the fit, with its options; ``engine.joint`` has the functions of joint fits.
     sample : Sample
         The training rows.
 
     Attributes
     ----------
     note : str
-        Text on the standard errors, printed under them.
+        Text on the standard errors, printed below them.
 
     Raises
     ------
     OptionError
-        If the fit refines another, has over 5,000 distinct rows, stopped early, or has an infinite
-        ridge.
+        If the fit refines another fit, has over 5,000 distinct rows, stopped early, or has an
+        infinite ridge.
 
     Examples
     --------
@@ -85,20 +80,20 @@ class DifferenceInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
-        # one row for each distinct state in each group; `sample.n` is their number, which
-        # `check_differences` limits
+        # one row for each distinct state in each group; `check_differences` limits their number
+        # `sample.n`
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         cast(JointTraits, engine.joint).check_differences(engine, sample.n)
         self._labels = labels
         self._estimate = estimate
         self._engine = engine
         self._sample = sample
-        # what `_covariances` returns, by the positions of the two groups
+        # results of `_covariances`, by the positions of the two groups
         self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
             "Standard errors from the penalised multinomial information. Intervals are for the "
             "expectation of the penalised estimate: they reflect its variance, not its bias. "
-            "There are no tests."
+            "Penalised differences are not tested."
         )
         self._reason_without_se = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:
@@ -109,7 +104,7 @@ class DifferenceInference(Estimates):
         se, (size,)).
 
         `of` is a pair of groups; "group" and "pooled" raise an OptionError. Standard errors are
-        missing for parameters that the penalty alone determines, and if the fit did not converge.
+        missing for parameters that only the penalty determines, and if the fit did not converge.
         """
         selection = resolve_jointly(of, list(self._labels.groups), self._engine)
         if isinstance(selection, str):  # "group"
@@ -127,16 +122,16 @@ class DifferenceInference(Estimates):
         Parameters
         ----------
         of : (group, group)
-            The default, which other classes of estimates need, raises an OptionError.
+            The default, kept for consistency with other classes, raises an OptionError.
         level : float, default 0.95
             Coverage of the interval.
 
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then
-            ``estimate``, ``se``, ``z`` and ``p`` (missing), ``lower``, ``upper``, and ``test``, why
-            there is no test.
+            The columns of ``tidy()`` that identify the parameter (``group``, ``predictor``, ...),
+            then ``estimate``, ``se``, ``z`` and ``p`` (missing), ``lower``, ``upper``, and
+            ``test``, the reason why p is missing.
 
         Raises
         ------
@@ -186,7 +181,7 @@ class DifferenceInference(Estimates):
             ...
         bbl.errors.OptionError: A conditional fit with ridge > 0 has no standard errors ...
         """
-        self._engine.check_equations()  # raises an OptionError that says what to do
+        self._engine.check_equations()  # raises an OptionError with a hint
         raise OptionError(NO_TEST)
 
     def _covariance(self, groups: list[int]) -> NoReturn:
@@ -204,18 +199,18 @@ class DifferenceInference(Estimates):
         ----------
         of : (group, group)
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths; there are no
-            limits then.
-        level : float, default 0.95
-            Least coverage of the limits.
+                Whether to subtract the average-product correction from the strengths, which then
+                have no limits.
+            level : float, default 0.95
+                Minimum coverage of the limits.
 
         Returns
         -------
         DataFrame
             The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``;
             p is missing. The strength is a norm, so its estimate is never zero: the limits are the
-            least and the largest norm in a ball around the estimate that covers the expectation
-            with probability `level` at least. Limits are missing where one of the couplings has no
+            smallest and the largest norm in a ball around the estimate that covers the expectation
+            with probability at least `level`. Limits are missing if any of the couplings has no
             interval.
 
         Examples
@@ -236,7 +231,7 @@ class DifferenceInference(Estimates):
         pair_radii = self._confidence_radii(*self._covariances(of), level)
         frame = untested_table(self._labels, parameters, of, NO_TEST)
         frame["test"] = np.where(np.isnan(pair_radii), self._reason_without_se, NO_TEST)
-        # a column, so that it is sorted with the rows
+        # a column, to be sorted with the rows
         frame["radius"] = np.nan if flag("apc", apc) else pair_radii
         frame = rank_interactions(frame, parameters, of, groups, apc)
         row_radii = frame.pop("radius")
@@ -249,13 +244,12 @@ class DifferenceInference(Estimates):
     def _confidence_radii(
         self, covariances: list[np.ndarray], has_se: np.ndarray, level: float
     ) -> np.ndarray:
-        """Return the radii (P,) of confidence balls of coverage `level` around the couplings of
-        each of P pairs.
+        """Return the radii (P,) of confidence balls with coverage `level` around the couplings of
+        each of P pairs, nan if a coupling has no standard error.
 
-        Couplings are in the zero-sum gauge (they sum to zero over the levels of either predictor).
-        Their squared distance from the expectation is at most the largest eigenvalue of the
-        covariance times a chi-square variable. A radius is nan where a coupling has no standard
-        error. `covariances` and `has_se` come from `_covariances`.
+        Couplings are in the zero-sum gauge. Their squared distance from the expectation is at most
+        the largest eigenvalue of the covariance times a chi-square variable. `covariances` and
+        `has_se` come from `_covariances`.
         """
         from scipy.special import chdtri
 
@@ -263,7 +257,7 @@ class DifferenceInference(Estimates):
         radii = np.zeros(len(layout.pairs))
         for k, (i, j) in enumerate(layout.pairs):
             # matrices (L, L) that subtract the mean over the L levels; the reference level has no
-            # coupling to map
+            # coupling and is dropped
             centre_i, centre_j = (
                 np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j]))
             )
@@ -272,9 +266,9 @@ class DifferenceInference(Estimates):
             pair_couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
             if not has_se[pair_couplings].all():
                 radii[k] = np.nan
-            # shape[1] is the number of couplings; a predictor with one level has none, and the
+            # shape[1] is the number of couplings; a predictor with one level has none, and its
             # radius is 0
-            # eigenvalues rise; `chdtri` is the chi-square quantile of an upper tail
+            # eigenvalues are increasing; `chdtri` is the chi-square quantile of an upper tail
             elif to_zero_sum.shape[1]:
                 radii[k] = np.sqrt(
                     np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level)

@@ -1,10 +1,4 @@
-"""PosteriorInference: tables of posterior means, sds, central intervals and interactions.
-
-K groups of `size` parameters each, P interacting pairs of predictors (``layout.pairs``). The fit of
-a group is an engine run, ``estimate.fits[g]``: its ``sd`` (size,) are posterior standard
-deviations, its ``draws`` (chains, draws, size) draws from the posterior. Either is None where there
-are none, as in a group without rows.
-"""
+"""PosteriorInference: tables of posterior means, sds, central intervals and interactions."""
 
 from __future__ import annotations
 
@@ -30,28 +24,28 @@ MIN_INCLUDED_COUPLING = 0.05
 
 @final
 class PosteriorInference(Estimates):
-    """Posterior sds and central intervals; made by ``fit.inference()`` where the method has a
+    """Posterior sds and central intervals; made by ``fit.inference()`` if the method has a
     posterior.
 
-    The argument `of` selects the parameters: ``"group"`` those of each group, or a pair of groups
-    ``(a, b)`` those of a less those of b. Groups share no rows, so that variances add up. The
-    pooled fit shares its rows with each group, so there is no posterior of the differences ``dh``
-    and ``dJ`` from it.
+    The argument `of` selects the parameters: ``"group"`` for each group, or a pair of groups
+    ``(a, b)`` for the difference a minus b. The variances of two groups add up because groups
+    share no rows. The pooled fit shares its rows with each group; therefore the differences
+    ``dh`` and ``dJ`` from it have no posterior.
 
     Parameters
     ----------
     labels : Labels
         Names of the groups, the predictors and their levels.
     estimate : Estimate
-        Posterior means, and the engine run of each group.
-    engine : Engine
-        The method of the fit; its ``posterior`` describes the posterior and computes strengths of
-        pairs.
+            Posterior means, and each group's engine run.
+        engine : Engine
+            The method of the fit; its ``posterior`` describes the posterior and computes the
+            strengths of pairs.
 
     Attributes
     ----------
     note : str
-        Text on the sds and intervals, printed under them.
+        Text on the sds and intervals, printed below them.
 
     Examples
     --------
@@ -70,35 +64,33 @@ class PosteriorInference(Estimates):
         self._posterior = cast(PosteriorTraits, engine.posterior)
         self._posterior_name = self._posterior.name(engine)
         self.note = (
-            f"Posterior standard deviations and central intervals: {self._posterior_name}. There "
-            "are no tests."
+            f"Posterior standard deviations and central intervals: {self._posterior_name}. A "
+            "posterior has no tests."
         )
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
-        """Return what `of` selects: ``"group"`` or the positions of two groups; an OptionError for
-        ``"pooled"``.
+        """Return the selection of `of`: ``"group"`` or the positions of two groups; ``"pooled"``
+        raises an OptionError.
         """
         selection = resolve_of(
             of, list(self._labels.groups), self._estimate.parameters.pooled is not None
         )
         if selection == "pooled":
             raise OptionError(
-                f"{self._engine.refusals()['pooled']}, so there is no difference to compare.",
+                f"{self._engine.refusals()['pooled']}, so it has no difference to compare.",
                 argument="of",
                 hint="Give of='group', or two groups.",
             )
         return selection
 
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
-        """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan for a
+        """Return the posterior sds of all groups (K * size,), or of a difference (size,); nan for a
         group without rows.
-
-        The variances of two groups add up, because groups share no rows.
         """
         layout = self._estimate.parameters.layout
         K = len(self._labels.groups)
         no_sds = np.full(layout.size, np.nan)
-        # a pooled run comes after K
+        # a pooled run comes after the K group runs
         sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]
         return (
             np.concatenate(sds)
@@ -107,10 +99,10 @@ class PosteriorInference(Estimates):
         )
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or one entry for a difference; None where there
-        are no draws.
+        """Return the draws (n, size) of each group, or one entry for a difference; None without
+        draws.
 
-        The n draws are those of all chains, one chain after the other.
+        The n draws are the draws of all chains, one chain after the other.
         """
         size = self._estimate.parameters.layout.size
         K = len(self._labels.groups)
@@ -127,7 +119,7 @@ class PosteriorInference(Estimates):
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
         """Return the posterior covariance (q, q) of the q parameters of `groups`; an OptionError if
-        one has no draws.
+        a group has no draws.
 
         Parameters of different groups have covariance zero.
         """
@@ -154,11 +146,10 @@ class PosteriorInference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then
-            ``estimate`` (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing: there is
-            no test), ``lower``, ``upper``, and ``test``, a description of the posterior. The
-            interval has equal tails: quantiles of the draws where there are draws, else those of a
-            normal distribution.
+            The columns of ``tidy()`` that identify the parameter (``group``, ``predictor``, ...),
+            then ``estimate`` (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing),
+            ``lower``, ``upper``, and ``test``, a description of the posterior. The interval has
+            equal tails: quantiles of the draws or, without draws, of a normal distribution.
 
         Raises
         ------
@@ -183,7 +174,7 @@ class PosteriorInference(Estimates):
         frame = estimate_table(self._labels, self._estimate.parameters, of)
         mean = frame["estimate"].to_numpy()
         sd = self._sds(selection)
-        # of a normal distribution; draws replace the limits below
+        # normal limits; if there are draws, their quantiles replace these below
         half_width = float(ndtri(0.5 + level / 2)) * sd
         limits = np.array([mean - half_width, mean + half_width])
         # by limit, group and parameter
@@ -211,7 +202,7 @@ class PosteriorInference(Estimates):
             ...
         bbl.errors.OptionError: method='bayes' has a posterior, not tests. Hint: ...
         """
-        self._engine.check_equations()  # raises an OptionError that says what to do
+        self._engine.check_equations()  # raises an OptionError with a hint
         raise OptionError("A posterior has no tests.")
 
     def interactions(
@@ -225,11 +216,12 @@ class PosteriorInference(Estimates):
         of : "group" or (group, group), default "group"
             For a pair of groups the columns ``sd`` and ``inclusion`` are missing.
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths; `sd` stays that
-            of the strength.
-        tau : float, default 0.05
-            Root mean square of a pair's couplings in the zero-sum gauge above which the pair counts
-            as included; for two predictors with two levels it is the Ising coupling.
+                Whether to subtract the average-product correction from the strengths; `sd` remains
+                the sd of the uncorrected strength.
+            tau : float, default 0.05
+                Threshold on the root mean square of a pair's couplings in the zero-sum gauge, above
+                which the pair counts as included; for two predictors with two levels it is the
+                Ising coupling.
 
         Returns
         -------
@@ -251,7 +243,7 @@ class PosteriorInference(Estimates):
         1   Yes       Sex        Age
         """
         real("tau", tau, 0.0)
-        self._selection(of)  # raises an OptionError if there is no posterior of what `of` selects
+        self._selection(of)  # raises an OptionError if the selected parameters have no posterior
         parameters = self._estimate.parameters
         groups = list(self._labels.groups)
         frame = untested_table(self._labels, parameters, of, f"no test: {self._posterior_name}")
@@ -264,24 +256,24 @@ class PosteriorInference(Estimates):
             )
             sd = np.concatenate(sds)
             inclusion = np.concatenate(inclusions)
-        # These methods have pairs alone: no column "order", and P rows a group. Position 3 is after
+        # These methods have only pairs: no column "order", and P rows per group. Position 3 follows
         # group, predictor and predictor2; `rank_interactions` puts strength between these and sd
         frame.insert(3, "sd", sd)
         frame.insert(4, "inclusion", inclusion)
         return rank_interactions(frame, parameters, of, groups, apc)
 
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), of a
-        group's P pairs.
+        """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), for
+        a group's P pairs.
 
         Both are nan for a group without rows. `run` is the engine run of the group. Some methods
-        draw the strengths at random: a fixed seed makes repeated calls equal.
+        draw the strengths at random, with a fixed seed so that repeated calls agree.
         """
         layout = self._estimate.parameters.layout
         if run.sd is None:
             no_values = np.full(len(layout.pairs), np.nan)
             return no_values, no_values
-        # `tau` bounds the root mean square of a pair's couplings
+        # `tau` is a threshold on the root mean square of a pair's couplings
         return self._posterior.strength(self._engine, layout, run, tau, np.random.default_rng(0))
 
     def __repr__(self) -> str:

@@ -1,8 +1,5 @@
-"""Estimates: parameters, standard errors, p-values and limits with the names and shapes of
+"""Estimates: parameters, standard errors, p-values and limits, with the names and shapes of
 statsmodels.
-
-*Fields* are the parameters of single predictors, *couplings* those of predictors that interact. The
-*pooled* fit is that of all rows as one group.
 """
 
 from __future__ import annotations
@@ -34,25 +31,25 @@ Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of gr
 
 
 class Estimates(Notebook, ABC):
-    """The columns of `table` as attributes, all on the index of ``params``: by group and parameter.
+    """The columns of `table` as attributes, all indexed as ``params`` by group and parameter.
 
     The argument `of` selects the estimates of each group ("group"), their differences from the
-    pooled fit to all rows ("pooled"), or the differences of a pair of groups. Names are those of
-    statsmodels' discrete models, whose outcomes are groups here.
+    pooled fit to all rows ("pooled"), or the differences of a pair of groups. Attribute names
+    follow statsmodels' discrete models, with groups as outcomes.
     """
 
     _labels: Labels  # names of the groups (`groups`), the predictors and their levels
 
     @abstractmethod
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
-        """Return every parameter that `of` selects with its standard error, z, p and limits of
+        """Return every parameter that `of` selects, with its standard error, z, p and limits of
         coverage `level`.
         """
 
     @abstractmethod
     def tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return the joint test of each predictor's fields and each pair's couplings; an
-        OptionError without tests.
+        """Return the joint test of each predictor's fields and each pair's couplings; raises an
+        OptionError if the method has no tests.
         """
 
     @abstractmethod
@@ -67,17 +64,15 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q estimates of `groups` (positions), group by
+        """Return the covariance (q, q) of the q estimates of `groups` (positions), ordered by
         group.
         """
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the display in notebooks: a text, and the first rows of the table of
-        parameters.
-        """
+        """Return the notebook display: a text, and the first rows of the table of parameters."""
         try:
             return repr(self), [first_rows(self.table(), "Parameters", ".table()")]
-        # the method has standard errors of differences between groups only: show the first one
+        # only differences between groups have standard errors: show the first
         except OptionError:
             of = (self._labels.groups[1], self._labels.groups[0])
             heading = "Differences of {} from {}".format(*map(label_text, of))
@@ -85,26 +80,26 @@ class Estimates(Notebook, ABC):
 
     @property
     def params(self) -> pd.Series:
-        """Estimate of every parameter, indexed by group and name of the parameter."""
+        """Estimate of every parameter, indexed by group and parameter name."""
         return labelled(self.table(), "estimate")
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error, or posterior sd, of every parameter; missing where there is none."""
+        """Standard error, or posterior sd, of every parameter; missing if there is none."""
         return labelled(self.table(), "se")
 
     @property
     def tvalues(self) -> pd.Series:
-        """Statistic z, or t under a sampling design, of every parameter; missing where the test is
-        exact, or there is none.
+        """Statistic z, or t under a sampling design, of every parameter; missing for exact tests
+        and untested parameters.
         """
         table = self.table()
         return labelled(table, "t" if "t" in table else "z")
 
     @property
     def pvalues(self) -> pd.Series:
-        """P-value of every parameter, missing where there is no test; the column ``test`` of
-        `table` says why.
+        """P-value of every parameter, missing for untested parameters; the column ``test`` of
+        `table` gives the reason.
         """
         return labelled(self.table(), "p")
 
@@ -115,15 +110,15 @@ class Estimates(Notebook, ABC):
         Parameters
         ----------
         alpha : float, default 0.05
-            1 - coverage, at most 0.5: 0.05 for intervals of 95 %.
+            1 - coverage, at most 0.5: 0.05 gives 95 % intervals.
         of : "group", "pooled" or (group, group), default "group"
             As in `table`.
 
         Returns
         -------
         DataFrame
-            ``lower`` and ``upper`` on the index of ``params``; limits may be infinite where the
-            test is exact, and are missing where there is no test.
+            ``lower`` and ``upper`` on the index of ``params``; limits of exact tests may be
+            infinite, those of untested parameters are missing.
 
         Examples
         --------
@@ -145,25 +140,24 @@ class Estimates(Notebook, ABC):
 
     @check_keywords
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
-        """Return the covariance of the penalised estimates; its diagonal is the square of ``bse``.
+        """Return the covariance of the penalised estimates; its diagonal is ``bse`` squared.
 
         Parameters
         ----------
         group : optional
-            By default all groups. Two groups share no rows, so their estimates have covariance
-            zero, unless all groups are fitted jointly, or groups share clusters of a sampling
-            design.
+            All groups by default. Two groups share no rows, so their estimates have covariance
+            zero, unless all groups are fitted jointly or share clusters of a sampling design.
 
         Returns
         -------
         DataFrame
-            Rows and columns are on the index of ``params``; missing where there is no standard
+            Rows and columns are indexed as ``params``; missing for parameters without a standard
             error.
 
         Raises
         ------
         OptionError
-            If there is no such group, or the method has no covariances.
+            If the group is unknown, or the method has no covariances.
         MemoryLimitError
             If the covariance would not fit into memory.
 
@@ -184,9 +178,9 @@ class Estimates(Notebook, ABC):
                 argument="group",
                 hint=f"{near_match(group, groups)}Choose one of {groups}.",
             )
-        size = len(se) // len(groups)  # parameters of a group
+        size = len(se) // len(groups)  # number of parameters of a group
         group_positions = list(range(len(groups))) if group is None else [groups.index(group)]
-        # of the one group, or of all; the rows of a group follow each other
+        # one group, or all; the rows of a group are contiguous
         se = se.iloc[group_positions[0] * size : (group_positions[-1] + 1) * size]
         check_memory(
             8.0 * float(len(se)) ** 2,
@@ -214,7 +208,7 @@ class Estimates(Notebook, ABC):
         of, level
             As in `table`.
         pairs : bool, default False
-            Whether couplings are drawn in place of fields.
+            Whether to draw couplings instead of fields.
         ax : matplotlib Axes, optional
 
         Examples
@@ -231,10 +225,10 @@ class Estimates(Notebook, ABC):
 
 
 def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return what `of` selects: "group", "pooled" or the positions of two groups; an OptionError
-    for anything else.
+    """Return the selection of `of`: "group", "pooled" or the positions of two groups; raises an
+    OptionError for anything else.
 
-    `pooled` says whether there is a pooled fit, one to all rows.
+    `pooled` is whether there is a pooled fit, a fit to all rows.
     """
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
@@ -251,7 +245,7 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
         return groups.index(of[0]), groups.index(of[1])
     if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
         raise OptionError(
-            "There is no pooled fit to compare with.",
+            "The fit has no pooled fit to compare with.",
             argument="of",
             hint="Fit with testNull=True.",
         )
@@ -259,10 +253,10 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
 
 
 def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[int, int]:
-    """Return what `of` selects in a fit of all groups at once, which has no pooled fit; see
+    """Return the selection of `of` in a fit of all groups at once, which has no pooled fit; see
     `resolve_of`.
     """
-    if of == "pooled":  # `refusals` are the engine's reasons, by what it cannot do
+    if of == "pooled":  # `refusals` maps what the engine cannot do to the reason
         raise OptionError(
             f"{engine.refusals()['pooled']}.", argument="of", hint="Give two groups, of=(a, b)."
         )
@@ -270,9 +264,8 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
 
 
 def without_reference(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `table` without the rows of the reference group of a joint fit, whose parameters are
-    all zero.
+    """Return `table` without the reference group of a joint fit, whose parameters are all zero.
 
-    The column ``test`` marks these rows. Other tables are returned with all rows.
+    The column ``test`` marks the rows of that group. Other tables are returned unchanged.
     """
     return table[table["test"] != Kind.REFERENCE.text].reset_index(drop=True)

@@ -1,11 +1,4 @@
-"""Text and facts about fitted Boltzmann machines, for the prompt and for summaries. A fact is a
-value with a title.
-
-``fit.estimate.fits`` are the runs of the engine, one for each group, then one on all rows pooled if
-that was made. The ``state`` of a run is a dict of arrays in which the engine keeps records.
-``engine.joint`` and ``engine.posterior`` describe a joint fit of all groups to P(group | row), and
-a posterior; each is None if there is none.
-"""
+"""Text and facts (titled values) about fitted Boltzmann machines, for prints and summaries."""
 
 from __future__ import annotations
 
@@ -21,14 +14,12 @@ from bbl.results.machine.machine import MachineResults
 
 __all__ = ["fit_facts", "fit_text", "observations"]
 
-FURTHEST = 15.0  # log odds from which on a parameter counts as infinite
-SHOWN_GROUPS = 4  # groups whose values are printed in one line
+FURTHEST = 15.0  # log odds above which a parameter counts as infinite
+SHOWN_GROUPS = 4  # groups whose values are printed on one line
 
 
 def fit_text(fit: MachineResults) -> str:
-    """Return the text that is printed at the prompt: call, coefficients and treatment of missing
-    values.
-    """
+    """Return the printed form of a fit: call, coefficients and treatment of missing values."""
     # `incomplete` is the number of training observations with missing values
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
     return text.fit_text(fit.call, fit.labels, fit.estimate.parameters) + missing
@@ -40,11 +31,11 @@ def _missing_text(fit: MachineResults) -> str:
 
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the facts of a summary, values by title in the order of printing."""
+    """Return the facts of a summary, values by title in printing order."""
     joint_traits = fit.engine.joint
     posterior_traits = fit.engine.posterior
     settings = _settings_text(fit.engine)
-    # option None: only a calibration was fitted
+    # option None: only a calibration was tuned
     if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
         settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
@@ -77,8 +68,8 @@ def observations(fit: MachineResults) -> int | str:
 
 
 def _settings_text(engine: Engine) -> str:
-    """Return the main options of the engine, and those that differ from their defaults and have an
-    effect.
+    """Return the main options of the engine, and others that have an effect and differ from their
+    defaults.
     """
     options = fields(engine)
     main = {options[0].name, *([engine.tuned.option] if engine.tuned else [])}
@@ -111,13 +102,12 @@ def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _order_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "In order": how the engine codes predictors whose levels are in order, and
-    which these are.
+    """Return the fact "In order": the predictors with ordered levels, and their coding.
 
-    Empty if there are none, or the engine takes them as nominal.
+    Empty if there are none, or if the engine treats them as nominal.
     """
-    # n_ordered (m,): number of levels of each predictor that are in order; the order of two levels
-    # tells nothing
+    # n_ordered (m,): number of ordered levels of each predictor; the order of two levels carries no
+    # information
     coding = vars(fit.engine).get("ordered", "nominal")
     ordered_predictors = np.flatnonzero(fit.design.n_ordered > 2)
     if coding == "nominal" or not len(ordered_predictors):
@@ -134,8 +124,7 @@ def _convergence_text(fit: MachineResults) -> str:
     jointly.
     """
     answer = "yes" if fit.converged else "no, stopped early" if fit.engine.stops_early else "no"
-    # (m,), or empty if the engine records none; in a joint fit all runs have the same norm for all
-    # predictors
+    # (m,), or empty if the engine records none; in a joint fit all predictors have the same norm
     gradient_norms = fit.estimate.fits[0].grad_norm
     # nan: it was not computed
     has_gradient = bool(gradient_norms.size) and not np.isnan(gradient_norms).all()
@@ -152,8 +141,8 @@ def _convergence_text(fit: MachineResults) -> str:
 
 
 def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "Fitted" if rows were read in blocks or predictors shared by a cluster; empty
-    otherwise.
+    """Return the fact "Fitted" if rows were read in blocks or predictors distributed over a
+    cluster; empty otherwise.
     """
     states = [run.state for run in fit.estimate.fits]
     streaming_records = np.array(
@@ -179,16 +168,16 @@ def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _joint_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the log-likelihood of P(group | row); without a penalty also AIC, BIC and log odds at
+    """Return the log-likelihood of P(group | row) and, without a penalty, AIC, BIC and log odds at
     reference levels.
     """
     facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}  # the maximised objective
     if not fit.engine.penalised:
-        # `log_z` is no ln Z in a joint fit: it is stored so that this difference is the intercept
+        # `log_z` of a joint fit is stored so that this difference is the intercept
         with np.errstate(divide="ignore"):
             # -inf for a group without rows
             intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z
-        # those of all groups but the first, less that of the first
+        # of all groups except the first, minus the first
         other_groups = list(
             zip(fit.labels.groups, intercepts_by_group - intercepts_by_group[0], strict=True)
         )[1:]

@@ -1,9 +1,4 @@
-"""BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule.
-
-Class scores are log-probabilities of the groups up to a constant; a *calibration* multiplies them
-by a temperature and adds an offset (K,). A *term* is a predictor, or predictors that interact; its
-*scope* is the tuple of their positions.
-"""
+"""BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule."""
 
 from __future__ import annotations
 
@@ -46,7 +41,7 @@ from bbl.stats.metrics import class_scores, with_priors
 
 __all__ = ["BBLResults"]
 
-# Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 (-690)
+# Larger parameters have no finite optimum: naive Bayes without a prior count uses ln 1e-300 (-690)
 # for ln 0.
 LARGEST_LOG_ODDS = 100.0
 CALIBRATED = " The calibration of class scores is taken as fixed."
@@ -64,20 +59,20 @@ class BBLResults(FittedMachine, ClassifierResults):
     Attributes
     ----------
     call : str
-        The call that made it.
-    design : Design
-        Formula, factors and their levels: encodes new data like the training data.
+            The call that made the fit.
+        design : Design
+            Formula, factors and their levels; encodes new data like the training data.
     training : Sample or None
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
+        Labels of the training rows (rows with positive weight).
     engine : Engine
         The inference method and its options.
     estimate : Estimate
         Parameters, ln Z and convergence of every group.
     tuning : Tuning or None
-        Settings with their validation log-losses, and the chosen one; None without a
-        cross-validation inside the fit.
+        Settings with their validation log-losses, and the chosen setting; None unless the fit
+        was tuned by cross-validation.
     survey : SurveySample or None
         Sampling design of the training rows.
 
@@ -104,7 +99,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         """
         estimate = self.estimate
         parameters = self.estimate.parameters
-        # else the class shares are estimated too, from the rows
+        # otherwise the class proportions are also estimated from the rows
         has_given_shares = self.priors is not None
         covariance = score_covariance(
             self._testable_rows(), estimate, self.engine, has_given_shares, self.survey
@@ -119,26 +114,24 @@ class BBLResults(FittedMachine, ClassifierResults):
         """Return the source of standard errors: posterior draws if the method has them, survey
         replicates, or a covariance.
 
-        An OptionError or a DataError, with the reason, if the fit has none. `rng` draws class
-        shares for posterior draws.
+        Raises an OptionError or DataError with the reason if the fit has none. `rng` draws class
+        proportions for posterior draws.
         """
         if self.training is None and not self.engine.posterior:
             raise DataError(
-                "This model has no training rows, from which the effects are computed: it was "
+                "This model does not contain the training rows needed for effects: it was "
                 "saved without them, or fitted to data read in batches.",
                 hint=Hint(
                     "Save it with store_data=True.", command_line="Save it with --store-data."
                 ),
             )
         self._check_calibration()
-        # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit
-        # improves; effects that use them get a note
+        # `unbounded`: levels (predictor, code) whose parameters diverge during the fit; effects
+        # that use them get a note
         estimate = self.estimate
         unbounded = self._unbounded_levels()
         if self.engine.posterior:
-            if (
-                estimate.predictive is None
-            ):  # the draws with their ln Z, over which predictions average
+            if estimate.predictive is None:  # the draws with their ln Z, for averaging predictions
                 lacking = self.engine.refusals().get(
                     "effects", "The draws of this fit are stored without an exact ln Z"
                 )
@@ -146,33 +139,33 @@ class BBLResults(FittedMachine, ClassifierResults):
             return ErrorSource(
                 delta=None, draws=tuple(self._scores_by_draw(rng)), unbounded=unbounded
             )
-        # why the engine has no such errors
+        # why the engine has no standard errors
         if (reason := self.engine.refusals().get("effects")) is not None:
             raise OptionError(f"{reason}.", argument="se", hint="Give se='bootstrap'.")
-        if self.estimate.relevance is not None:  # the predictors were chosen by the same rows
+        if self.estimate.relevance is not None:  # the predictors were selected on the same rows
             raise OptionError(
                 f"{CHOSEN_BY_ROWS}.",
                 argument="se",
                 hint="Give se='bootstrap', which selects them in each refit.",
             )
         if self.survey is not None and self.survey.replicates is not None:
-            # neither a covariance nor draws: refits to the replicate weights of the survey
+            # neither a covariance nor draws: refit to the survey's replicate weights
             return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
-        delta = self._delta_method  # or the error that says why there is no covariance
+        delta = self._delta_method  # raises an error if there is no covariance
         return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
     def _unbounded_levels(self) -> frozenset[tuple[int, int]]:
-        """Return all levels (predictor, code) of predictors that have a huge parameter, or did not
+        """Return all levels (predictor, code) of predictors that have a huge parameter or did not
         converge.
 
         A huge parameter has no finite optimum. It is a log odds against the first level, and either
-        of the two levels may be the one without rows: so all levels are returned. `converged` (m,)
-        says whether a predictor reached its optimum.
+        of the two levels may lack rows, so that all levels are returned. `converged` (m,) is
+        whether each predictor reached its optimum.
         """
         layout = self.estimate.parameters.layout
         theta = self.estimate.parameters.theta
-        # a run for each of the K groups (that on all rows pooled may follow); a posterior has no
-        # optimum to be missed
+        # a run for each of the K groups (the pooled run may follow); a posterior is not an optimum,
+        # so that convergence does not matter
         runs = () if self.engine.posterior else self.estimate.fits[: len(theta)]
         predictors = {int(i) for run in runs for i in np.flatnonzero(~run.converged)}
         # (size,): parameters that are huge in some group; `levels_of` returns the levels
@@ -182,9 +175,9 @@ class BBLResults(FittedMachine, ClassifierResults):
         return frozenset((i, code) for i in predictors for code in range(int(layout.n_levels[i])))
 
     def _scores_by_draw(self, rng: np.random.Generator) -> list[Scores]:
-        """Return functions for the class scores, one for each of T draws of the parameters.
+        """Return a class score function for each of T draws of the parameters.
 
-        Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group
+        Each draw has its own class proportions (K,), from a Dirichlet distribution with the group
         sizes as parameters.
         """
         estimate = self.estimate
@@ -198,13 +191,13 @@ class BBLResults(FittedMachine, ClassifierResults):
         drawn_shares[:, totals > 0] = rng.dirichlet(totals[totals > 0], len(drawn_shares))
 
         def make_scores(t: int) -> Scores:
-            """Return the function for the class scores under draw number `t`."""
+            """Return the class score function of draw number `t`."""
             energy = MarginalEnergy(draws.layout, draws.theta[:, t])
             drawn_estimate = replace(estimate, log_z=draws.log_z[:, t], class_prior=drawn_shares[t])
 
             def energy_with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-                """Return the energies (n, K) of rows; hidden units are appended as missing "
-                "cells, averaged over.
+                """Return the energies (n, K) of rows, averaged over the hidden units, which are
+                appended as missing cells.
                 """
                 return energy(*draws.with_units(codes, missing))
 
@@ -241,8 +234,8 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `_pack` made: names and options, and
-        arrays by name.
+        """Return the model from a file's content, made by `_pack`: names and options, and arrays by
+        name.
         """
         return cls(**unpack(meta, arrays, classes=True))
 
@@ -256,15 +249,15 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @property
     def _population_shares(self) -> np.ndarray:
-        """Shares (K,) of the groups that predictions assume: the priors, or the shares of the
+        """Class proportions (K,) that predictions assume: the priors, or the proportions in the
         training rows.
         """
         return self._shares_in_use
 
     @property
     def _advice(self) -> str:
-        """Advice for a log-loss above that of predicting the class proportions; empty if the fit
-        is calibrated.
+        """Advice for a log-loss above the baseline (predicting the class proportions); empty if the
+        fit is calibrated.
         """
         # auto=False: the advice does not name ``method="auto"``
         calibrate = "none" if self.estimate.calibration is None else "temperature"
@@ -277,7 +270,7 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @check_keywords
     def summary(self, prior_count: float = 0.0) -> Summary:
-        """Summarise the fit, and test each predictor by naive Bayes.
+        """Summarise the fit, with naive Bayes tests of each predictor.
 
         Parameters
         ----------
@@ -287,10 +280,10 @@ class BBLResults(FittedMachine, ClassifierResults):
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the
-            likelihood-ratio tests of eq. (27) of Woo & Wang (2022), for every predictor by itself.
-            A fit with a sampling design has the tests of its own parameters instead, and one by
-            ``method="conditional"`` its coefficients with standard errors.
+            Displays as text, HTML or LaTeX; has the attribute ``tables``. The tests are the
+            likelihood-ratio tests of eq. (27) of Woo & Wang (2022), one for each predictor
+            separately. A fit with a sampling design shows the tests of its own parameters instead,
+            and a fit with ``method="conditional"`` its coefficients with standard errors.
 
         Examples
         --------
@@ -305,8 +298,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         if self._sampling_design is not None:
             facts = self._classifier_facts()
             return survey_summary(self.call, self.labels, facts, self._sections)
-        # `_counts` has for each predictor the weighted counts (K, L_i) of its levels; `_sections`
-        # are tables of tests
+        # `_counts` has each predictor's weighted level counts (K, L_i); `_sections` are tables of
+        # tests
         tests = likelihood_ratio(self._counts, pseudocount)
         return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
 
@@ -353,21 +346,20 @@ class BBLResults(FittedMachine, ClassifierResults):
         newdata, type, unseen, priors, costs
             As in `ClassifierResults.predict`.
         draws : {"all", "mean"}, default "all"
-            Where the method has draws from a posterior, the probability of a row in a group: "all"
-            is the average over draws (200, or 50 where ln Z is annealed, evenly spaced), "mean" the
-            probability at the mean of the draws.
+            With posterior draws, the probability of a group: "all" averages over draws (200, or 50
+            if ln Z is annealed, evenly spaced), "mean" uses the mean of the draws.
 
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group
-            of that name); for ``type="class"`` the groups alone.
+            On the index of `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a group
+            has that name); for ``type="class"`` only the predicted groups.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they
-            are named.
+            If columns are missing, or values are unknown or, with a policy that does not allow it,
+            missing; they are named.
 
         Examples
         --------
@@ -385,12 +377,12 @@ class BBLResults(FittedMachine, ClassifierResults):
         return super(BBLResults, model).predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _classifier_facts(self) -> dict[str, Any]:
-        """Return the facts of the summary, values by title: those of the machine, calibration,
-        priors and log-loss.
+        """Return the facts of the summary, values by title: machine, calibration, priors and
+        log-loss.
         """
         facts = fit_facts(self)
         calibration = self.estimate.calibration
-        converged = facts.pop("Converged")  # put at the end again: it is printed last
+        converged = facts.pop("Converged")  # appended again below, to be printed last
         facts["Calibration"] = "none"
         if calibration is not None:
             offsets = (
@@ -407,17 +399,14 @@ class BBLResults(FittedMachine, ClassifierResults):
         )
 
     def _attribution(self) -> Attribution:
-        """Return fields and couplings as terms whose sums, with a constant (K,), are the calibrated
-        class scores.
-
-        They are in the zero-sum gauge: each table sums to zero over the levels of each of its
-        predictors.
+        """Return the calibrated class scores as a constant (K,) plus a sum of terms: fields and
+        couplings in the zero-sum gauge.
         """
         estimate = self.estimate
         names = [label_text(name) for name in self.labels.names]
         layout = self.estimate.parameters.layout
-        # `support` says which combinations of levels can occur (structural zeros), in each group if
-        # these differ
+        # `support`: which combinations of levels can occur (structural zeros), by group if groups
+        # differ
         if layout.support is not None and layout.support.n_groups > 1:
             raise OptionError(
                 f"{WITH_ZEROS['`explain()`']}.",
@@ -435,7 +424,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         terms, constant = zero_sum_factors(
             layout.factors(self.estimate.parameters.theta)[: len(layout.scopes)]
         )
-        # energies become scores: plus ln share, less ln Z
+        # energies become scores: plus ln proportion, minus ln Z
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
             terms = {
@@ -450,21 +439,19 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @check_keywords
     def relevant(self) -> pd.DataFrame:
-        """Return the terms that predictions use: those whose parameters are not the same in all
-        groups.
+        """Return the terms that predictions use: terms whose parameters differ between groups.
 
-        All other terms cancel in class probabilities, exactly: a change of a predictor in none of
-        the terms changes no prediction. With ``relevance=`` these are the chosen predictors and
+        All other terms cancel exactly in class probabilities, so that predictions do not depend on
+        predictors outside these terms. With ``relevance=`` they are the selected predictors and
         their interactions.
 
         Returns
         -------
-        DataFrame
-            By the index ``term`` (a predictor, or several joined by colons), the largest difference
-            first: ``order`` (number of predictors), ``difference`` (the largest of any parameter
-            between two groups, as log odds), and with ``relevance=`` the ``p_value`` of the test
-            that chose a predictor, times twice the number of tests (Bonferroni; twice, as tests of
-            predictors and tests of pairs have half of the level each).
+        Indexed by ``term`` (a predictor, or several joined by colons), largest difference first:
+        ``order`` (number of predictors), ``difference`` (the largest log odds between two groups
+        of any parameter), and with ``relevance=`` also ``p_value``: the p-value of the test that
+        selected the predictor, Bonferroni-adjusted by twice the number of tests (twice because
+        tests of predictors and tests of pairs each use half the significance level).
 
         Examples
         --------
@@ -478,11 +465,11 @@ class BBLResults(FittedMachine, ClassifierResults):
         relevance = self.estimate.relevance
         # a group without rows has no parameters
         theta = self.estimate.parameters.theta[self.estimate.class_prior > 0.0]
-        # (size,): largest less least value of each parameter over the groups
+        # (size,): range of each parameter over the groups
         differences = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
         predictor_names = [label_text(name) for name in self.labels.names]
-        # name, order, largest difference of a parameter, predictors; ``layout.table`` has the
-        # parameters of a term
+        # name, order, largest difference of a parameter, predictors; ``layout.table`` has a term's
+        # parameters
         terms = [
             (
                 ":".join(predictor_names[i] for i in scope),
@@ -505,7 +492,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         )
         if relevance is None:
             return frame
-        # by position of the predictor; only terms of a single predictor (order 1) have one
+        # by the predictor's position; only terms with a single predictor (order 1) have one
         p_value = dict(zip(relevance.chosen.tolist(), relevance.p_value.tolist(), strict=True))
         return frame.assign(
             p_value=[
@@ -516,16 +503,17 @@ class BBLResults(FittedMachine, ClassifierResults):
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine and kind of ln Z.
 
-        It keeps the calibration of this fit, as a new one would take a cross-validation. If `warm`,
-        it starts at the coefficients of this fit, unless predictors are chosen anew.
+        The calibration of this fit is kept, since a new one would need a cross-validation. If
+        `warm`, the refit starts at the coefficients of this fit, unless predictors are selected
+        again.
         """
         K = len(self.labels.groups)
         layout = self.estimate.parameters.layout
         relevance = self.estimate.relevance
-        if relevance is not None:  # predictors are chosen anew, among the terms of the formula
+        if relevance is not None:  # select predictors again, among the terms of the formula
             # of the formula; `complete` if it has all pairs, `terms.terms` lists them
             terms = self.design.terms
-            # (m,): number of levels of each predictor that are in order
+            # (m,): number of ordered levels of each predictor
             n_ordered = self.design.n_ordered
             # None stands for all pairs
             layout = Layout(

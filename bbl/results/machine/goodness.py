@@ -1,10 +1,7 @@
-"""Goodness of fit, cells and mosaic of fits by exact likelihood: methods of the result classes.
+"""Methods of fitted Boltzmann machines for goodness of fit, cell counts and mosaic plots.
 
-A *table* has a cell for each combination of levels of the m predictors, and each group has a table.
-As `GroupCells` it has counts ``observed`` and ``fitted`` (n,) of its n cells, and degrees of
-freedom ``df``. The statistics compare an observed count O with the fitted count E of its cell: G2
-is ``2 sum O ln(O / E)``, X2 is ``sum (O - E)^2 / E``. The part of a cell in G2 is ``2 (O ln(O / E)
-- O + E)``, its Pearson residual is ``(O - E) / sqrt(E)``.
+``G2 = 2 sum O ln(O / E)`` and ``X2 = sum (O - E)^2 / E`` compare the observed count O and the
+fitted count E of each cell. A cell contributes ``2 (O ln(O / E) - O + E)`` to G2.
 """
 
 from __future__ import annotations
@@ -47,17 +44,15 @@ __all__ = ["GoodnessMixin"]
 
 # texts of the column ``test``
 CHI_SQUARE = "chi-square"
-SPARSE = "chi-square, rough: many expected counts are small"
-PENALISED = "no chi-square: a penalty shrinks the fit"
-# end of `SPARSE` or `PENALISED`, without, with a bootstrap
+SPARSE = "chi-square, unreliable: many expected counts are small"
+PENALISED = "no chi-square: the fit is penalised"
+# appended to `SPARSE` or `PENALISED`, without and with a bootstrap
 BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")
 SATURATED = "no test: no degrees of freedom"
 
 
 def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return observed counts, fitted counts and Pearson residuals, one for each cell of each group,
-    group by group.
-    """
+    """Return observed counts, fitted counts and Pearson residuals of all cells, group by group."""
     observed, fitted = (
         np.concatenate([getattr(table, name) for table in tables])
         for name in ("observed", "fitted")
@@ -66,44 +61,43 @@ def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndar
 
 
 class GoodnessMixin(MachineResults):
-    """Goodness of fit of Boltzmann machines: observed and expected counts of cells."""
+    """Goodness of fit of Boltzmann machines: observed and expected cell counts."""
 
     @check_keywords
     def goodness_of_fit(
         self, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
     ) -> pd.DataFrame:
-        """Return how far the observed counts of all cells are from the fitted ones: G2, Pearson's
-        X2, Freeman-Tukey.
+        """Compare the observed and fitted counts of all cells by G2, Pearson's X2 and
+        Freeman-Tukey.
 
-        For ``method="ml"``. With a response the statistics and their degrees of freedom are summed
+        For ``method="ml"``. With a response, the statistics and their degrees of freedom are summed
         over the groups.
 
         Parameters
         ----------
         bootstrap : int, default 0
-            Number of tables that are drawn from the fit, and fitted again, for p-values that hold
-            where expected counts are small, and under a penalty. The column ``test`` says when they
-            are needed.
+            Number of tables that are drawn from the fit and refitted, for p-values that are valid
+            with small expected counts or a penalty; the column ``test`` says when they are needed.
         seed : int or numpy.random.Generator, default 0
             For the bootstrap.
 
         Returns
         -------
         DataFrame
-            By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model),
-            ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2`` of observed
-            and fitted counts): ``value``, ``df``, ``p`` from the chi-square distribution, with
-            `bootstrap` also ``p_bootstrap``, and ``test``. Degrees of freedom are the cells with a
-            positive expected count, less 1 and the parameters that the rows determine, so that they
-            are right where margins are zero.
+            Indexed by ``statistic``: ``"G2"`` (likelihood ratio against the saturated model),
+            ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2``, with
+            observed counts O and fitted counts E). Columns are ``value``, ``df``, ``p`` from the
+            chi-square distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. The
+            degrees of freedom are the number of cells with a positive expected count, minus 1 and
+            minus the number of estimable parameters, so that they are correct if margins are zero.
 
-            The chi-square distribution is rough where an expected count is below 1, or more than a
-            fifth of them are below 5 (Cochran 1954, Biometrics 10).
+            The chi-square distribution is inaccurate if an expected count is below 1, or if more
+            than a fifth of them are below 5 (Cochran 1954, Biometrics 10).
 
         Raises
         ------
         OptionError
-            If the method does not maximise the likelihood, or the table has over 2**20 cells.
+            If the method does not maximise the likelihood, or there are over 2**20 cells.
         DataError
             If values are missing, weights are not counts, or the model was saved without its rows.
 
@@ -124,9 +118,9 @@ class GoodnessMixin(MachineResults):
         tables = self._group_tables("goodness_of_fit()")  # one for each group
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A test of goodness of fit")
-        # raises a DataError for weights that are no counts
+        # raises a DataError for weights that are not counts
         self._rows().check_whole("Goodness of fit is tested")
-        # (3,), summed over the groups: those that `STATISTICS` names
+        # (3,), summed over the groups: the statistics named in `STATISTICS`
         statistics = np.sum(
             [goodness_statistics(table.observed, table.fitted) for table in tables], axis=0
         )
@@ -140,14 +134,14 @@ class GoodnessMixin(MachineResults):
             {"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic")
         )
         if n_tables:
-            # (n_tables, 3): statistics of tables that are drawn from the fit, and fitted again
+            # (n_tables, 3): statistics of tables that are drawn from the fit and refitted
             simulated = simulated_statistics(
                 tables, self.estimate.parameters.layout, self.engine, n_tables, rng
             )
             tolerance = 1e-9 * (
                 1.0 + statistics
-            )  # statistics of equal tables differ by rounding alone
-            # the observed table counts as one of those drawn, so that p is never 0
+            )  # statistics of equal tables differ only by rounding
+            # the observed table counts as one of the drawn tables, so that p is never 0
             frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (
                 1.0 + n_tables
             )
@@ -162,24 +156,24 @@ class GoodnessMixin(MachineResults):
 
     @check_keywords
     def cells(self) -> pd.DataFrame:
-        """Return all cells of the table with their observed and fitted counts and the residuals,
-        for ``method="ml"``.
+        """Return all cells with their observed and fitted counts and residuals, for
+        ``method="ml"``.
 
         Returns
         -------
         DataFrame
-            One row for each combination of levels, the last predictor running fastest; with a
-            response the cells of each group, named in the first column ``group``. After the
-            predictors there are ``observed`` and ``fitted`` counts and the residuals ``pearson``,
-            ``deviance`` (signed root of the cell's part of G2) and ``adjusted`` (Haberman's:
-            standard normal in large samples if the model holds). ``adjusted`` is missing in cells
-            whose count the model always reproduces, and under a penalty. A column of the name of a
-            predictor gets an underscore.
+            One row for each combination of levels, with the last predictor varying fastest; with a
+            response, for each group, named in the first column ``group``. After the predictors come
+            the ``observed`` and ``fitted`` counts and the residuals ``pearson``, ``deviance``
+            (signed root of the cell's contribution to G2) and ``adjusted`` (Haberman's: standard
+            normal in large samples if the model holds). ``adjusted`` is missing under a penalty,
+            and in cells whose count the model always reproduces. A column with the name of a
+            predictor gets a trailing underscore.
 
         Raises
         ------
         OptionError
-            If the method does not maximise the likelihood, or the table has over 2**20 cells.
+            If the method does not maximise the likelihood, or there are over 2**20 cells.
         DataError
             If values are missing, or the model was saved without its rows.
 
@@ -199,8 +193,8 @@ class GoodnessMixin(MachineResults):
         observed, fitted, pearson = _counts_and_residuals(tables)
         adjusted = np.full(len(fitted), np.nan)
         if not self.engine.penalised:
-            # diagonal of the hat matrix; the adjusted residual is the Pearson residual over sqrt(1
-            # - leverage)
+            # diagonal of the hat matrix; the adjusted residual is the Pearson residual divided by
+            # sqrt(1 - leverage)
             leverage = np.concatenate(
                 [leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)]
             )
@@ -212,7 +206,7 @@ class GoodnessMixin(MachineResults):
             [*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"]
         )
         group_name, *count_names = names[layout.m :]
-        # by name, (codes, levels) of a categorical column
+        # by name: (codes, levels) of a categorical column
         columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
         if self.design.classes:
             columns = {
@@ -226,14 +220,14 @@ class GoodnessMixin(MachineResults):
 
     @check_keywords
     def plot_mosaic(self, ax: Axes | None = None) -> Axes:
-        """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for
+        """Draw a mosaic of the observed counts, shaded by the Pearson residuals of the fit, for
         ``method="ml"``.
 
-        The area of a tile is the count of its cell. The response, if there is one, and the
-        predictors split the tiles in turn: the first by columns (named below), the second by rows
-        (left), the third by columns (above), the fourth by rows (right). Red cells are observed
-        more often than the model expects, blue ones, with a dashed edge, less often: by 2 standard
-        deviations of a Poisson count, and darker by 4 (Friendly 1994, JASA 89).
+        The area of a tile is the count of its cell. The response, if any, and the predictors split
+        the tiles in turn: the first into columns (labelled below), the second into rows (left), the
+        third into columns (above), the fourth into rows (right). Red cells are observed more often
+        than the model expects; blue cells, with a dashed edge, less often. The shading starts at 2
+        standard deviations of a Poisson count and is darker from 4 (Friendly 1994, JASA 89).
 
         Parameters
         ----------
@@ -272,16 +266,16 @@ class GoodnessMixin(MachineResults):
         # raises an OptionError if there are too many variables or cells
         check_mosaic([len(x) for x in levels])
         observed, _, pearson = _counts_and_residuals(self._group_tables("plot_mosaic()"))
-        # an axis for each variable: cells are in C order, group by group
+        # one axis per variable: cells are in C order, group by group
         shape = tuple(len(x) for x in levels)
         return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
 
     def _group_tables(self, what: str) -> list[GroupCells]:
         """Return the observed and fitted counts of the cells of each group.
 
-        `what` is the call that an OptionError or a DataError names if there are none.
+        `what` is the call named in an OptionError or DataError if there are none.
         """
-        # `refusals` are the engine's reasons, by what it cannot do
+        # `refusals` maps what the engine cannot do to the reason
         if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
             raise OptionError(
                 f"{what} is for exact fits: {reason}.",

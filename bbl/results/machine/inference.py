@@ -1,21 +1,5 @@
-"""Inference: tables of the standard errors, intervals and tests of a fit, by names of groups,
-predictors and levels.
-
-K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors
-with their couplings. The argument `of` selects estimates, see `Inference`; the *pooled* fit is that
-of all rows as one group. A `Layout` has the position of each parameter in a vector (size,). Its
-``m`` is the number of predictors; ``of_group(g)`` is the layout with the structural zeros (cells
-that cannot occur) of group g, ``of_pooled`` with those of all groups together.
-
-An engine fits group by group, or all groups *jointly*, to P(group | row). ``engine.joint`` is then
-a record of its functions, else None. The parameters of a joint fit are those of a group less those
-of the first group.
-
-A `Comparison` holds the tests of the parameters of a group, or of the differences of two sets of
-them, all without a penalty: ``verdict`` (size,), the `Kind` of test that each parameter has; ``z``
-and ``p`` (size,); ``limits(level)``, lower and upper (size,); ``tables()``, the joint test of each
-term; ``terms``, a covariance matrix for each term; ``unpenalised`` (size,), the estimates, nan
-where there is no test.
+"""Inference: tables of a fit's standard errors, intervals and tests, labelled by group, predictor
+and level.
 """
 
 from __future__ import annotations
@@ -63,10 +47,10 @@ from bbl.stats.wald import adjust
 __all__ = ["PVALUES", "Inference"]
 
 
-# notes under the tables of summaries
+# notes below the tables of summaries
 NOTE = (
-    " Tests and intervals do not depend on the penalty: Wald tests where cells are well filled, "
-    "exact conditional tests where they are sparse."
+    " Tests and intervals do not depend on the penalty: Wald tests where cell counts are "
+    "sufficient, exact conditional tests where they are sparse."
 )
 JOINT_NOTE = (
     " Parameters are log odds ratios against {}, as in logistic and multinomial regression, with "
@@ -75,7 +59,7 @@ JOINT_NOTE = (
 SURVEY_NOTE = (
     " They account for the sampling design ({}): t and F distributions, joint tests with the "
     "Rao-Scott correction. Tests do not depend on the penalty; terms with too few rows or "
-    "clusters have none."
+    "clusters are not tested."
 )
 PENALTY_NOTE = (
     " Estimates and standard errors come from the penalised fit and are biased towards zero, so "
@@ -90,11 +74,11 @@ class Inference(Estimates):
 
     Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the
     parameters of each group, ``"pooled"`` for their differences from the pooled fit (``dh``,
-    ``dJ``), or a pair of groups ``(a, b)`` for the parameters of a less those of b. The column
-    ``test`` names the test of each row, or says why there is none. A p-value is below 0.05 if and
-    only if zero is outside the interval of 95 %. Differences are tested on the rows of both sides:
-    with ``"pooled"`` on the rows of a group and those of all other groups together. Under a
-    sampling design (`bbl.survey`) z has a t distribution with the degrees of freedom of the design.
+    ``dJ``), or a pair of groups ``(a, b)`` for the difference a minus b. The column ``test`` names
+    the test of each row, or says why it is missing. A p-value is below 0.05 if and only if the
+    95 % interval excludes zero. Differences are tested on the rows of both sides: with
+    ``"pooled"``, a group's rows and the rows of all other groups. Under a sampling design
+    (`bbl.survey`), z follows a t distribution with the design's degrees of freedom.
 
     Parameters
     ----------
@@ -103,16 +87,16 @@ class Inference(Estimates):
     estimate : Estimate
         The fitted (penalised) parameters of all groups.
     engine : Engine
-        The method of the fit and its options.
+        The method of the fit, with its options.
     sample : Sample
         The training rows.
     survey : SurveySample, optional
-        The sampling design of these rows.
+        The rows' sampling design.
 
     Attributes
     ----------
     note : str
-        Text on the standard errors and tests, printed under them.
+        Text on the standard errors and tests, printed below them.
 
     Examples
     --------
@@ -139,7 +123,7 @@ class Inference(Estimates):
         self._sample = sample
         self._survey = survey
         note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else NOTE
-        # in place of `NOTE`, because there are no exact tests; `JOINT_NOTE` stays true
+        # replaces `NOTE`, since there are no exact tests; `JOINT_NOTE` remains true
         if survey is not None:
             note = SURVEY_NOTE.format(survey.text) + (note if engine.joint else "")
         # `engine.errors` is a sentence on the source of the standard errors; a note times False is
@@ -153,7 +137,7 @@ class Inference(Estimates):
 
     @cached_property
     def _covariances(self) -> Covariances:
-        """Sandwich covariances of the penalised estimates of each group."""
+        """Sandwich covariances of each group's penalised estimates."""
         return Covariances(self._sample, self._estimate, self._engine, self._survey)
 
     @property
@@ -172,7 +156,7 @@ class Inference(Estimates):
         engine = self._engine
         found = []
         with progress_bar(len(self._parameters.theta), "unpenalised fits", True) as progress:
-            # they start at the penalised parameters `theta`
+            # start at the penalised parameters `theta`
             for g, theta in enumerate(self._parameters.theta):
                 group_layout = layout.of_group(g)
                 design = self._group_survey(g)
@@ -188,7 +172,7 @@ class Inference(Estimates):
     def _pooled_evidence(self) -> Evidence:
         """The evidence of all rows as one group."""
         parameters = self._parameters
-        # start of the fit without a penalty, also where there is no pooled fit with one
+        # start of the unpenalised fit, also where there is no penalised pooled fit
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         return evidence(
             self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey
@@ -196,7 +180,7 @@ class Inference(Estimates):
 
     @cached_property
     def _pooled_tests(self) -> list[Comparison]:
-        """For each group: tests of the differences of its parameters from the pooled fit."""
+        """For each group: tests of the differences between its parameters and the pooled fit's."""
         return compare_pooled(self._group_evidence, self._pooled_evidence)
 
     @cached_property
@@ -242,9 +226,9 @@ class Inference(Estimates):
                 [np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)]
             )
         selection = self._selection(of)
-        # lists with a covariance matrix for each term: `group` has one list for each group; `shift`
-        # likewise, for differences from the pooled fit (None without one: `_selection` has then
-        # refused "pooled"); `between` returns the list of a difference of two groups
+        # lists with a covariance matrix for each term. `group`: one list per group. `shift`:
+        # likewise for differences from the pooled fit (None without one, but then `_selection` has
+        # rejected "pooled"). `between` returns the list for a difference of two groups
         sandwich = self._covariances
         if isinstance(selection, tuple):
             group_matrices = [sandwich.between(*selection)]
@@ -256,8 +240,8 @@ class Inference(Estimates):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error of every parameter; missing where there is none."""
-        # without the tests, intervals and differences of `table`
+        """Standard error of every parameter; missing if there is none."""
+        # computed without the tests, intervals and differences of `table`
         frame = estimate_table(self._labels, self._parameters, "group")
         kinds = np.concatenate([comparison.verdict for comparison in self._comparisons("group")])
         frame["se"] = np.where(self._has_se(kinds), self._standard_errors("group"), np.nan)
@@ -266,8 +250,8 @@ class Inference(Estimates):
     def _has_se(self, kinds: np.ndarray) -> np.ndarray:
         """Return which parameters have a standard error, from the kinds of their tests."""
         # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
-        # standard error. Under a sampling design there are no exact tests: parameters of too few
-        # rows keep an se, without a test
+        # standard error. Under a sampling design there are no exact tests: parameters with too few
+        # rows have an se but no test
         return kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
 
     @check_keywords
@@ -283,12 +267,12 @@ class Inference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter (``term``, ``group``, ``predictor``,
-            ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z`` (``t`` under a
-            sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``, ``"exact"`` or
-            ``"exact (mid-p)"`` (without z), or why there is no test. With a penalty, ``estimate``
-            and ``se`` are those of the penalised fit; ``z``, ``p`` and the limits come from a fit
-            without a penalty.
+            The columns of ``tidy()`` that identify the parameter (``term``, ``group``,
+            ``predictor``, ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``
+            (``t`` under a sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``,
+            ``"exact"`` or ``"exact (mid-p)"`` (without z), or why the parameter is not tested. With
+            a penalty, ``estimate`` and ``se`` come from the penalised fit; ``z``, ``p`` and the
+            limits come from an unpenalised fit.
 
         Examples
         --------
@@ -317,12 +301,12 @@ class Inference(Estimates):
 
     @property
     def statistic(self) -> str:
-        """Name of the statistic of a parameter: t under a sampling design, else z."""
+        """Name of a parameter's test statistic: t under a sampling design, else z."""
         return "z" if self._survey is None else "t"
 
     def _intercepts(self) -> pd.DataFrame:
-        """Return the intercepts of a joint fit: a row for each group but the reference, with the
-        columns ``group``, ``estimate``, ``se``, ``p`` and that of the statistic.
+        """Return the intercepts of a joint fit: a row for each group except the reference, with the
+        columns ``group``, ``estimate``, ``se``, ``p`` and the statistic.
         """
         influence = self._joint_tests.influence
         reference = influence.reference
@@ -349,8 +333,8 @@ class Inference(Estimates):
         )
 
     def _coefficients(self) -> pd.DataFrame:
-        """Return all coefficients of a joint fit as regressions print them, intercepts first: a row
-        for each group but the reference and each coefficient.
+        """Return all coefficients of a joint fit in the layout of a regression table, intercepts
+        first: a row for each coefficient of each group except the reference.
         """
         table = self.table()
         parts = []
@@ -369,7 +353,7 @@ class Inference(Estimates):
         return pd.concat(parts)
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
-        """Return the column ``test`` of `table`: the test of every parameter, or why there is none.
+        """Return the column ``test`` of `table`: each parameter's test, or why it is not tested.
 
         Examples
         --------
@@ -387,29 +371,29 @@ class Inference(Estimates):
     def profile(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return penalised likelihood ratio tests and profile limits, with ``ridge="firth"``.
 
-        A test compares the maximum of the penalised likelihood with that where the parameter is 0;
-        the limits are the values at which such a test has the p-value ``1 - level``. Where groups
-        are separated the likelihood is far from symmetric, and these limits keep their coverage
-        where Wald's do not (Heinze & Schemper 2002, Statistics in Medicine 21).
+        A test compares the maxima of the penalised likelihood with and without the parameter fixed
+        at 0; the limits are the values at which such a test has the p-value ``1 - level``. If
+        groups are separated the likelihood is far from symmetric, and these limits keep their
+        coverage where Wald limits do not (Heinze & Schemper 2002, Statistics in Medicine 21).
 
         Parameters
         ----------
         of : "group" or (group, group), default "group"
-            Each group against the first one with rows, or one group against another.
+            Each group against the first group with rows, or one group against another.
         level : float, default 0.95
             Coverage of the interval.
 
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter, then ``estimate``, ``chisq`` (of 1
-            degree of freedom), ``p``, ``lower`` and ``upper``; missing for a parameter that the
-            rows do not determine.
+            The columns of ``tidy()`` that identify the parameter, then ``estimate``, ``chisq``
+            (with 1 degree of freedom), ``p``, ``lower`` and ``upper``; missing for parameters that
+            are not estimable.
 
         Raises
         ------
         OptionError
-            If the fit is not one with ``ridge="firth"``.
+            If the fit does not use ``ridge="firth"``.
 
         Examples
         --------
@@ -433,7 +417,7 @@ class Inference(Estimates):
         share("level", level)
         if not self._engine.has_profiles:
             raise OptionError(
-                "Profile intervals are for fits with Firth's penalty.",
+                "Profile intervals require a fit with Firth's penalty.",
                 argument="method",
                 hint="Fit with method='conditional', ridge='firth', or use the intervals of "
                 "table().",
@@ -464,8 +448,7 @@ class Inference(Estimates):
 
     @check_keywords
     def tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return the joint test of every predictor's fields and of every pair's couplings being
-        zero.
+        """Return joint tests that all fields of a predictor, or all couplings of a pair, are zero.
 
         Parameters
         ----------
@@ -475,12 +458,12 @@ class Inference(Estimates):
         -------
         DataFrame
             ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three
-            predictors ``order`` before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``,
-            ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg, within each
-            group, over the predictors or over the interactions that were tested), and ``test``:
-            ``"Wald"``, ``"exact"`` or ``"exact (mid-p)"``, followed by the number of tested
-            parameters if others of the term cannot be tested; or why there is no test. An exact
-            test has no ``chisq``, and needs no finite estimate.
+            predictors ``order`` before them and ``predictor3`` after), ``chisq``, ``df``, ``p``,
+            ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg within each group,
+            over the tested predictors or the tested interactions), and ``test``: ``"Wald"``,
+            ``"exact"`` or ``"exact (mid-p)"``, followed by the number of tested parameters if some
+            of the term cannot be tested; or why the term is not tested. An exact test has no
+            ``chisq``, and does not require a finite estimate.
 
         Examples
         --------
@@ -503,7 +486,7 @@ class Inference(Estimates):
         tables = []
         with progress_bar(len(groups), "tests", True) as progress:
             for group, comparison in zip(groups, comparisons, strict=True):
-                # an entry for each term: m predictors, then interactions
+                # one entry per term: m predictors, then interactions
                 chisq, df, p, test_texts = comparison.tables(progress)
                 table = pd.DataFrame(
                     {
@@ -538,8 +521,8 @@ class Inference(Estimates):
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
 
-        With `apc`, strengths have the average product correction: less the product of the mean
-        strengths of both predictors, divided by the mean of all.
+        With `apc`, the average product correction is subtracted from the strengths: the product of
+        the mean strengths of both predictors, divided by the overall mean.
 
         Examples
         --------
@@ -559,14 +542,14 @@ class Inference(Estimates):
         return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q (penalised) estimates of `groups`, group by
+        """Return the covariance (q, q) of the q (penalised) estimates of `groups`, ordered by
         group.
         """
         from scipy.linalg import block_diag
 
         if self._engine.joint:
             return self._joint_tests.covariance(groups)
-        # under a sampling design: E (u, size) of each group, u clusters, with the covariance E'E
+        # under a sampling design: E (u, size) per group, for u clusters; the covariance is E'E
         if self._covariances.deviations is not None:
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
@@ -578,7 +561,7 @@ class Inference(Estimates):
 
     @check_keywords
     def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:
-        """Return the tables as one summary: the parameters with their tests, and the joint tests.
+        """Return one summary of the parameters with their tests and of the joint tests.
 
         Parameters
         ----------
@@ -588,8 +571,8 @@ class Inference(Estimates):
         Returns
         -------
         Summary
-            Prints as text (the 20 parameters with the smallest p, the clearest first), as HTML or
-            LaTeX; ``.tables`` has all of them.
+            Displays as text (the 20 parameters with the smallest p, in increasing order), HTML or
+            LaTeX; ``.tables`` contains all parameters.
 
         Examples
         --------
@@ -600,14 +583,14 @@ class Inference(Estimates):
         >>> list(inference.summary().tables)
         ['parameters', 'tests']
         """
-        # printed as a column only if the penalty draws an estimate out of its limits; it is not in
+        # printed as a column only if the penalty moves an estimate outside its limits; not in
         # ``.tables``
         unpenalised = np.concatenate(
             [comparison.unpenalised for comparison in self._comparisons(of)]
         )
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = self.summary_tests(of)
-        # the last argument begins the symbols of differences, dh and dJ
+        # the last argument is the prefix of differences, dh and dJ
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 
     def __repr__(self) -> str:

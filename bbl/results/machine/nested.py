@@ -1,19 +1,5 @@
-"""Likelihood ratio test of nested Boltzmann machines: a method of the result classes.
-
-Two fits to the same rows are nested if the terms (interactions) of the smaller are among the T
-terms of the larger. ``layout.scopes`` lists the predictors of each table of parameters, as
-positions: first of the m tables of single predictors, then of the T interactions; table t has the
-parameters ``cuts[t]:cuts[t + 1]`` of a group. A fit is *joint* if its engine (``engine.joint`` is
-not None) fits all groups at once, to P(group | row).
-
-The ratio is 2 (l_large - l_small), of log-likelihoods l, or of log pseudo-likelihoods if the engine
-has no likelihood. A `RatioTest` has this ``statistic``, ``df`` and ``p``. Where there is no such
-test, as with too few rows, the terms are tested one by one: `TermTests` has ``df``; ``tested``,
-their number; ``p``, the least of their p-values times that number; ``refused``, (group, scope,
-kind) of each term without a test; ``sparse``, why there is no ratio, or None.
-
-Messages of errors end the entry "no test: ..." in a table of `bbl.anova`; the criteria that they
-name are its columns AIC, BIC and clAIC.
+"""Likelihood ratio test of nested Boltzmann machines. Error messages complete the entry "no test:
+..." in a table of `bbl.anova`, whose columns AIC, BIC and clAIC are the criteria that they mention.
 """
 
 from __future__ import annotations
@@ -34,18 +20,18 @@ __all__ = ["machine_ratio_test"]
 
 
 def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
-    """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none),
+    """Return the test of two nested fits: ``df``, ``test`` (its name, or why it is missing),
     ``ratio`` and ``p``.
 
     ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is
-    no test. A DataError or OptionError if fits are not nested, not of the same complete rows, not
-    both machines, or without equations.
+    no test. Raises a DataError or OptionError if the fits are not nested, have different complete
+    rows, are not both machines, or have no likelihood equations.
     """
-    # other joint fits have no test, as `_order_nested` says
+    # joint fits with a penalty have no test, as `_order_nested` reports
     if fit.engine.joint and fit.engine.has_tests:
         return _conditional_ratio_test(fit, other)
     large, is_shared = _order_nested(fit, other)
-    rows = large._testable_rows()  # raises for weights that are no counts
+    rows = large._testable_rows()  # raises for weights that are not counts
     if rows.missing is not None:
         raise DataError(
             "with missing values, models with different terms use different rows.",
@@ -62,8 +48,8 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
         is_shared,
         large.engine,
     )
-    # a RatioTest is one test of all terms that the smaller model lacks; else the terms are tested
-    # one by one
+    # a RatioTest is one test of all terms missing from the smaller model; otherwise terms are
+    # tested one by one
     if isinstance(result, RatioTest):
         _check_has_p_value(result.p)
         test_name = (
@@ -78,10 +64,10 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
-    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if nothing
+    """Return why the exact likelihood ratio is unreliable, as the end of a text; empty if nothing
     is too sparse.
 
-    ``tests.sparse`` names a margin with too few rows: its predictors ``scope`` and its ``group``.
+    ``tests.sparse`` is a margin with too few rows: its predictors ``scope`` and its ``group``.
     """
     if tests.sparse is None:
         return ""
@@ -97,9 +83,9 @@ def _conditional_ratio_test(
 ) -> dict[str, float | int | str]:
     """Return the likelihood ratio test of two joint fits; the larger may have more predictors.
 
-    Degrees of freedom are the difference of the numbers of parameters: those that separate groups
-    count, as the likelihood has gained by them; levels that never occur do not. A DataError or
-    OptionError if the fits are not nested.
+    Degrees of freedom are the difference in the number of parameters. Parameters that separate
+    groups count, since they increase the likelihood; those of levels that never occur do not.
+    Raises a DataError or OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 
@@ -109,9 +95,9 @@ def _conditional_ratio_test(
         or not other.engine.has_tests
     ):
         raise OptionError(
-            "a likelihood P(y|x) is on a different scale from that of the other model."
+            "only one model was fitted by the likelihood P(y|x), which has a different scale."
         )
-    term_sets = [  # of each fit, names of the predictors of each term, single predictors included
+    term_sets = [  # of each fit: names of the predictors of each term, including single predictors
         {
             frozenset(fit.labels.names[i] for i in scope)
             for scope in fit.estimate.parameters.layout.scopes
@@ -126,7 +112,7 @@ def _conditional_ratio_test(
             else "are not nested: each has terms that the other does not have"
         )
         raise DataError(f"the models {relation}.", hint="Compare the criteria.")
-    large._testable_rows()  # raises for weights that are no counts
+    large._testable_rows()  # raises for weights that are not counts
     if not have_same_design(large.survey, small.survey):
         raise DataError("the models were fitted with different sampling designs.")
     if large.engine.has_profiles != small.engine.has_profiles:
@@ -145,7 +131,7 @@ def _conditional_ratio_test(
             "redundant, or have levels that never occur together."
         )
     layout = large.estimate.parameters.layout
-    # the terms of the smaller fit, as in `term_sets`
+    # terms of the smaller fit, as in `term_sets`
     small_terms = {
         frozenset(small.labels.names[i] for i in scope)
         for scope in small.estimate.parameters.layout.scopes
@@ -153,7 +139,7 @@ def _conditional_ratio_test(
     is_kept = [
         frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes
     ]
-    # (size,): parameters that the smaller fit lacks
+    # (size,): parameters that are not in the smaller fit
     is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
     if large.engine.has_profiles:
         ratio = large._inference._joint_tests.influence.penalised_ratio(is_dropped)
@@ -177,7 +163,7 @@ def _conditional_ratio_test(
             "p": test.p,
             "test": "likelihood ratio, Rao-Scott",
         }
-    # max: a ratio below 0 is rounding, or a fit that stopped before its maximum
+    # max: a negative ratio is rounding, or a fit that stopped before its maximum
     return {
         "ratio": ratio,
         "df": df,
@@ -189,11 +175,10 @@ def _conditional_ratio_test(
 def _in_larger_layout(
     small: MachineResults, large: MachineResults, columns_in_large: list[int]
 ) -> np.ndarray:
-    """Return the coefficients (K, 1 + size) of a joint fit in the layout of a larger one.
+    """Return the coefficients (K, 1 + size) of a joint fit in the layout of a larger one, with 0
+    for parameters that are not in the smaller fit.
 
-    They are 0 where the smaller fit has none.
-
-    `columns_in_large` are the positions of its predictors among those of `large`.
+    `columns_in_large` are the positions of its predictors in the larger fit.
     """
     coefficients = small._inference._joint_tests.influence.coefficients
     small_layout = small.estimate.parameters.layout
@@ -219,14 +204,14 @@ def _check_has_p_value(p: float) -> None:
 
 
 def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
-    """Return the first term without a test, its group and the reason, and the number of other such
-    terms, as text.
+    """Return the first term without a test, its group and the reason, and the number of further
+    such terms, as text.
     """
     group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
     n_more = len(tests.refused) - 1
-    # EXACT: some of its parameters have exact tests, but there is none of the whole term, as rows
-    # are too few
+    # EXACT: some parameters have exact tests, but the whole term has none because there are too
+    # few rows
     reason = (Kind.FEW if kind == Kind.EXACT else kind).text
     return f"{term} in {label_text(labels.groups[group])}, {reason}" + (
         f"; and {n_more} more" if n_more else ""
@@ -269,7 +254,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         raise DataError(
             "the models have different structural zeros, so they describe different cells."
         )
-    # by position in `small`, the position in `large`; terms as sets of positions in `large`
+    # positions in `large` by position in `small`; terms as sets of positions in `large`
     large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
     large_terms = [
         frozenset(scope) for scope in large.estimate.parameters.layout.scopes[len(names) :]
@@ -279,7 +264,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         for scope in small.estimate.parameters.layout.scopes[len(names) :]
     }
     if not small_terms < set(large_terms):
-        # without any terms (default=2), "pairs" too
+        # with no terms (default=2) also "pairs"
         noun = "pairs" if max(map(len, small_terms | set(large_terms)), default=2) < 3 else "terms"
         is_same = small_terms == set(large_terms)
         relation = (
@@ -294,9 +279,9 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
 def _have_same_zeros(
     large: MachineResults, small: MachineResults, small_columns: list[int]
 ) -> bool:
-    """Return whether the same cells of two fits cannot occur.
+    """Return whether two fits have the same structural zeros.
 
-    `small_columns` are the positions of `large`'s predictors among those of `small`.
+    `small_columns` are the positions of `large`'s predictors in `small`.
     """
     # which cells can occur; None if all can
     support = large.estimate.parameters.layout.support
@@ -308,7 +293,7 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
     """Return whether two fits have the same groups, levels and weighted rows in the predictors of
     `fit`.
 
-    `other_columns` are the positions of these predictors among those of `other`.
+    `other_columns` are the positions of these predictors in `other`.
     """
     labels = fit.labels
     other_labels = other.labels
@@ -326,13 +311,13 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
         else np.ascontiguousarray(other_rows.missing[:, other_columns])
     )
     reordered_sample = Sample(codes, other_rows.weights, other_rows.y, missing)
-    # rows of a group, equal rows merged in a fixed order, in both fits
-    group_pairs = (  # a generator: merged rows of one group at a time are in memory
+    # rows of a group, with equal rows merged in a fixed order, in both fits
+    group_pairs = (  # a generator, so that only one group's merged rows are in memory
         [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)]
         for y in range(len(labels.groups))
     )
-    # masks of missing cells are not compared: if both fits have some, there is no test, as the
-    # caller says later
+    # masks of missing cells are not compared: if both fits have missing values, the caller later
+    # reports that there is no test
     return all(
         np.array_equal(fit_group.codes, other_group.codes)
         and np.array_equal(fit_group.weights, other_group.weights)

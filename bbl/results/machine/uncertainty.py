@@ -1,12 +1,4 @@
-"""Standard errors, intervals, tests and interactions of fitted Boltzmann machines: methods of the
-result classes.
-
-An engine is *joint* (``engine.joint`` is not None) if it fits all groups at once, to P(group |
-row); ``has_tests`` says whether estimates have standard errors and tests; ``posterior`` describes
-its posterior, None without one. The argument `of` is ``"group"`` for the parameters of each group,
-``"pooled"`` for their differences from a fit to all rows as one group, or a pair of groups for
-their difference.
-"""
+"""Methods of fitted Boltzmann machines for standard errors, intervals, tests and interactions."""
 
 from __future__ import annotations
 
@@ -37,26 +29,25 @@ class UncertaintyMixin(MachineResults):
 
     @check_keywords
     def inference(self) -> Inference | PosteriorInference | DifferenceInference:
-        """Return standard errors, intervals and tests of all parameters, of differences, and of
-        pairs.
+        """Return standard errors, intervals and tests of parameters, differences and interactions.
 
         Returns
         -------
         Inference, PosteriorInference or DifferenceInference
-            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has
-            ``.table(of)`` and ``.interactions(of)``, with posterior sds and central intervals in
-            place of standard errors and tests. Conditional likelihood has these two for
-            differences, ``of=(a, b)``, with intervals and without tests; with ``ridge=0`` it has
+            With the methods ``.table(of)``, ``.tests(of)`` and ``.interactions(of)``. If the fit
+            has a posterior, ``.table(of)`` and ``.interactions(of)`` give posterior sds and central
+            intervals, and there are no tests. A penalised conditional fit has these two only for
+            differences, ``of=(a, b)``, with intervals but without tests; with ``ridge=0`` it has
             all three.
 
         Raises
         ------
         OptionError
-            If the method has no likelihood equations (``"mf"``), or a conditional fit refines
-            another, stopped early or has over 5,000 distinct rows.
-        DataError
-            If a parameter is not determined, a group has no training rows, or the model was saved
-            without rows.
+                If the method has no likelihood equations (``"mf"``), or if a conditional fit
+                refines another fit, stopped early or has over 5,000 distinct rows.
+            DataError
+                If a parameter is not estimable, a group has no training rows, or the model was
+                saved without rows.
 
         Examples
         --------
@@ -117,25 +108,25 @@ class UncertaintyMixin(MachineResults):
         seed: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
     ) -> pd.DataFrame:
-        """Return the standard error and percentile interval of every parameter by the parametric
+        """Return each parameter's standard error and percentile interval from the parametric
         bootstrap.
 
         Parameters
         ----------
         nboot : int, default 200
-            Samples drawn from the fitted groups and fitted again.
+            Number of samples that are drawn from the fitted groups and refitted.
         level : float, default 0.95
         seed : int or numpy.random.Generator, optional
         n_jobs : int, optional
-            Threads; results do not depend on it.
+            Number of threads; results do not depend on it.
 
         Returns
         -------
         DataFrame
-            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method
-            has tests there is ``test`` too, as in `Inference.table`: a parameter that cannot be
-            tested has no ``se``, and one whose test is not ``"Wald"`` has no limits, because the
-            penalty decides how refits of sparse cells scatter.
+            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper`` and, if the
+            method has tests, ``test`` as in `Inference.table`: a parameter that cannot be tested
+            has no ``se``; one whose test is not ``"Wald"`` has no limits, because the penalty
+            determines the spread of refits of sparse cells.
 
         Examples
         --------
@@ -149,7 +140,7 @@ class UncertaintyMixin(MachineResults):
         0     Class   2nd      1.17  0.67
         1     Class   3rd      3.27  0.52
         """
-        # errors if P(row | group) is not modelled, and under a sampling design
+        # raises an error if P(row | group) is not modelled, or under a sampling design
         self.engine.check_density("The parametric bootstrap")
         check_single_rows(self.survey, "The parametric bootstrap")
         share("level", level)
@@ -158,14 +149,14 @@ class UncertaintyMixin(MachineResults):
         workers = n_workers(n_jobs)
         if (
             self.engine.chooses
-        ):  # the terms of each group; `refusals` are reasons by what it cannot do
+        ):  # the terms of each group; `refusals` maps what the engine cannot do to the reason
             raise OptionError(
                 f"{self.engine.refusals()['bootstrap']}.",
                 argument="method",
                 hint="Assess predictions with crossVal().",
             )
-        # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from
-        # the model; the rows of `frame` are group by group, as these are
+        # (n_samples, K, size): K groups of `size` parameters, fitted to rows drawn from the model;
+        # the rows of `frame` are ordered by group, as these are
         refits = refit_samples(
             self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers
         )
@@ -175,7 +166,7 @@ class UncertaintyMixin(MachineResults):
         frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
         if self._reason_without_tests() is None:
             # "Wald", "exact" or `MID_P` (conditional tests of sparse cells, without limits here),
-            # or why there is no test
+            # or why the parameter is not tested
             tests = self._inference.verdicts()
             frame.loc[~tests.isin(["Wald", "exact", MID_P]).to_numpy(), "se"] = np.nan
             frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
@@ -202,39 +193,38 @@ class UncertaintyMixin(MachineResults):
         apc : bool, default False
             Whether to subtract the average-product correction from the strengths of pairs.
         order : int, optional
-            Number of predictors of the interactions that are returned; all by default.
+            Number of predictors of the interactions to return; all orders by default.
         pvalues : {"auto", "permutation"} or None, default "auto"
             "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors
-            are independent given the predictors that interact with them. They are exact whatever
-            the counts are, and exist for every method and for pairs whose couplings are not
-            estimable. None: strengths alone, without tests, which take long if predictors have many
-            levels.
+            are independent given the predictors that interact with them; they are exact for any
+            counts and available for every method, also for pairs whose couplings are not estimable.
+            None: strengths only, without tests, which take long for predictors with many levels.
         n : int, default 999
-            Permutations of each pair; the smallest p-value is ``1 / (n + 1)``, which ``test`` then
-            says.
+            Permutations of each pair; the smallest possible p-value is ``1 / (n + 1)``, which is
+            then noted in ``test``.
         seed : int or numpy.random.Generator, optional
             For ``pvalues="permutation"``.
         n_jobs : int, optional
-            Threads of the permutations; results do not depend on it.
+            Number of threads for the permutations; results do not depend on it.
 
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more
+            ``group``, ``predictor``, ``predictor2`` (with terms of three or more predictors
             ``order`` before them, and ``predictor3`` and so on after), ``strength`` (Frobenius norm
             of the couplings in the zero-sum gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``,
-            ``test``; for a method with a posterior ``sd`` and ``inclusion`` too, see
-            `PosteriorInference.interactions`; for differences of a conditional fit ``lower`` and
+            ``test``. Methods with a posterior add ``sd`` and ``inclusion``, see
+            `PosteriorInference.interactions`; differences of a conditional fit add ``lower`` and
             ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field)
             or training rows (a model loaded without them) p is missing, and ``test`` says why.
 
         Raises
         ------
         OptionError
-            If permutations are asked for and `of` is not ``"group"``.
-        DataError
-            If permutations are asked for and the model was saved without its training rows, or a
-            group has more than 3e9 observations.
+                If permutations are requested and `of` is not ``"group"``.
+            DataError
+                If permutations are requested and the model was saved without its training rows, or
+                a group has more than 3e9 observations.
 
         Examples
         --------
@@ -250,7 +240,7 @@ class UncertaintyMixin(MachineResults):
         """
         if order is not None:
             frame = self.interactions(of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
-            # no column: all are pairs
+            # no column: all terms are pairs
             orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
             return frame[orders == integer("order", order, 2)].reset_index(drop=True)
         if pvalues is None:
@@ -258,13 +248,13 @@ class UncertaintyMixin(MachineResults):
         elif choice("pvalues", pvalues, PVALUES) == "permutation":
             if of != "group":
                 raise OptionError(
-                    "Permutation tests are for the couplings of a single group.",
+                    "Permutation tests compare predictors within single groups.",
                     argument="of",
                     hint="Give of='group', or pvalues='auto'.",
                 )
             # raises a DataError for a sampling design
             check_single_rows(self.survey, "A permutation test")
-            # raises a DataError for weights that are no counts
+            # raises a DataError for weights that are not counts
             self._rows().check_whole("Permutation tests go")
             n_permutations = integer("n", n, 1)
             rng = generator(seed)
@@ -281,32 +271,31 @@ class UncertaintyMixin(MachineResults):
 
     def _reason_without_tests(self, of: Compared | None = None) -> str | None:
         """Return why the parameters that `of` selects have no tests, as text for the column
-        ``test``; None if they have.
+        ``test``; None if they have tests.
 
-        In one case the result is None although there are no tests: for a difference of two groups
-        of a joint fit with a penalty that has intervals. ``inference()`` makes its table, which
-        says so itself. `of` is as in the module's docstring; without it, the parameters are those
-        of each group. The methods ``check_...`` raise an error if something is lacking, and its
-        message is the reason.
+        Also None for a difference of two groups of a penalised joint fit that has intervals but no
+        tests: the table of ``inference()`` then contains the reason. Without `of`, the parameters
+        are those of each group. The methods ``check_...`` raise an error if something is lacking,
+        and its message is the reason.
         """
         if self.engine.posterior:  # has sds and intervals, but no tests
             return f"no test: {self.engine.posterior.name(self.engine)}"
         if self.training is None:  # the training rows
             return "no test: the model was saved without its training rows"
-        if self.estimate.relevance is not None:  # the same rows have chosen the predictors
+        if self.estimate.relevance is not None:  # the predictors were selected on the same rows
             return f"no test: {CHOSEN_BY_ROWS}"
         try:
             if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
-                # `by_state` merges equal rows: intervals exist up to a number of distinct rows,
-                # `rows.n`
+                # `by_state` merges equal rows: intervals are available up to a number of distinct
+                # rows, `rows.n`
                 rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
                 self.engine.joint.check_differences(
                     self.engine, rows.n
                 )  # OptionError: no intervals
             else:
-                # OptionError: no likelihood equations, from which tests come
+                # OptionError: no likelihood equations, which the tests need
                 self.engine.check_equations()
-            # without a sampling design, weights are counts and must be whole numbers
+            # without a sampling design, weights are counts and must be integers
             if self.survey is None:
                 self.training.check_whole("Tests go")  # DataError; the words begin its message
         except (DataError, OptionError) as error:

@@ -1,8 +1,5 @@
 """Comparison: a table of fitted models, one per row, with their criteria and the test against the
 previous model.
-
-``_traits`` of a fit are the properties of its method: its ``name``, and whether it
-``models_predictors``.
 """
 
 from __future__ import annotations
@@ -25,13 +22,13 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 class ComparisonTable(pd.DataFrame):
-    """The table of `bbl.anova`: a DataFrame that prints within 80 characters, with the formulas
-    above it.
+    """The table of `bbl.anova`: a DataFrame printed within 80 characters, with the formulas above
+    it.
     """
 
     def __repr__(self) -> str:
         numbers = [f"({k})" for k in range(1, len(self) + 1)]
-        # models without names of their own have these numbers already
+        # models without names of their own already have these numbers
         titles = [
             name if name.startswith(f"{number} ") else f"{number} {name}"
             for number, name in zip(numbers, map(str, self.index), strict=True)
@@ -61,10 +58,11 @@ class ComparisonTable(pd.DataFrame):
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
-    """Return fitted models by name; the models of a sequence, and a single one, are named (1), (2),
+    """Return fitted models by name; unnamed models, in a sequence or single, are named (1), (2),
     ...
 
-    A BBLTypeError if there are fewer than `least` models, or some entry is not a fitted model.
+    Raises a BBLTypeError if there are fewer than `least` models, or an entry is not a fitted
+    model.
     """
     if isinstance(fits, Mapping):
         models = dict(fits)
@@ -82,8 +80,8 @@ def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
 
 
 def compare_fits(fits: Fits) -> pd.DataFrame:
-    """Return the table of `bbl.anova`: criteria of each fit, and its likelihood ratio test against
-    the previous fit.
+    """Return the table of `bbl.anova`: criteria of each fit, and likelihood ratio tests against the
+    previous fit.
     """
     models = check_fits(fits, 2)
     table_rows = []
@@ -110,11 +108,11 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
-    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for a criterion
-    that it lacks.
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for unavailable
+    criteria.
 
-    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan if they
-    cannot be compared with those of `first`; see `is_comparable`.
+    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan unless
+    they are comparable with its criteria; see `is_comparable`.
     """
     criterion_functions: dict[str, Callable[[], float]] = {
         "logLik": lambda: fit.logLik().check_comparable(),
@@ -128,7 +126,7 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
             criterion_values[title] = float(criterion())
         except BBLError as error:
             criterion_values[title] = float("nan")
-            # once, for logLik: AIC and BIC lack it too
+            # warn once, for logLik: AIC and BIC are then missing as well
             if title == "logLik" and error.argument == "log_z":
                 warnings.warn(
                     DataWarning(f"{label_text(fit.formula)}: {error.message}", hint=error.hint),
@@ -140,11 +138,11 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
 
 
 def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
-    """Return whether two fits have likelihoods of the same variables, and as many observations.
+    """Return whether two fits have likelihoods of the same variables and equally many observations.
 
     The likelihood of a fit is P(x, y) if it models the predictors, else P(y|x). P(x, y) is the
-    probability of the response and all predictors, so both fits need the same predictors. P(y|x) is
-    the probability of the response alone, so the fits may have different predictors.
+    probability of the response and all predictors, so both fits need the same predictors. P(y|x)
+    is the probability of only the response, so the fits may have different predictors.
     """
     models_predictors = fit._traits.models_predictors
     has_same_predictors = set(fit.labels.names) == set(other.labels.names) or not models_predictors

@@ -1,10 +1,5 @@
-"""Contrasts of effects: scenarios, in which predictors are set to levels, and signed contrasts of
-them.
-
-A *scenario* sets some predictors of every row to a level each; its codes are (predictor, level)
-pairs. A *quantity* is a contrast of the average probabilities of some scenarios. Predictors are
-numbered by their positions in ``labels.names``, their levels (codes) by their positions in
-``labels.levels[predictor]``.
+"""Contrasts of effects: scenarios that set predictors to levels, and signed contrasts of average
+probabilities in them. Predictors and levels are numbered by their positions in `Labels`.
 """
 
 from __future__ import annotations
@@ -42,12 +37,12 @@ CONTRASTS = ("reference", "pairwise", "sequential")
 
 
 class Transform(NamedTuple):
-    """How averages are compared.
+    """A way of comparing averages.
 
     Attributes
     ----------
     text : str
-        Name of the comparison, to be formatted with the names of two levels, the high and the low.
+        Name of the comparison, a format string for the names of the high and the low level.
     null : float
         Value if the averages are equal.
     """
@@ -82,14 +77,14 @@ def level_pairs(contrast: str, n_levels: int) -> list[tuple[int, int]]:
 def contrast_values(
     transform: str, averages: np.ndarray, signs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return contrasts of averages, and their derivatives by the averages.
+    """Return contrasts of averages, and their derivatives with respect to the averages.
 
     Parameters
     ----------
     transform : {"difference", "ratio", "lift", "lnoddsratio"}
         "difference": the sum of signed averages. "ratio": the exponential of the sum of their
-        signed logarithms. "lift": that ratio less 1. "lnoddsratio": the sum of their signed log
-        odds.
+        signed logarithms. "lift": this ratio minus 1. "lnoddsratio": the sum of their signed
+        log odds.
     averages : ndarray, shape (s, ...)
     signs : ndarray, shape (s,)
         1 or -1.
@@ -115,7 +110,7 @@ def contrast_values(
         return value, signs / (averages * (1.0 - averages))
 
 
-MAX_QUANTITIES = 100_000  # that a call may ask for
+MAX_QUANTITIES = 100_000  # largest number of quantities in a call
 # pairs (predictor, level code); () leaves the rows as they are
 Scenario = tuple[tuple[int, int], ...]
 
@@ -126,15 +121,15 @@ class Quantity(NamedTuple):
     Attributes
     ----------
     predictors : tuple of int
-        The predictors that are set.
+        The predictors that are set to levels.
     term, contrast : object
         Entries of the columns ``term`` and ``contrast`` of the table of effects.
     scenarios : list of int
-        Positions in `Contrasts.scenarios` of the scenarios that are contrasted.
+        Positions in `Contrasts.scenarios` of the contrasted scenarios.
     signs : ndarray, shape (len(scenarios),)
         1 or -1 for each of these scenarios.
     levels : tuple of (int, int)
-        Every (predictor, level) that is set in some scenario.
+        Every (predictor, level) that some scenario sets.
     """
 
     predictors: tuple[int, ...]
@@ -157,7 +152,7 @@ class Contrasts:
     transform : str
         Scale of the contrasts: ``"difference"``, ``"ratio"``, ``"lift"`` or ``"lnoddsratio"``.
     is_comparison : bool
-        Whether quantities compare scenarios. If not, each is the average in one scenario, with the
+        Whether quantities compare scenarios. If not, each is the average in one scenario, with
         sign 1, and `transform` is ``"difference"``.
     """
 
@@ -168,14 +163,13 @@ class Contrasts:
 
 
 def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
-    """Return the positions in ``labels.names`` of predictors; `names` is a name or a sequence of
-    names.
+    """Return the positions in ``labels.names`` of predictors, given a name or a sequence of names.
 
-    `argument` is the name of the argument that gave them, for error messages.
+    `argument` is the name of the argument that contained them, for error messages.
     """
     predictors = list(labels.names)
     is_name = isinstance(names, str) or not isinstance(names, Iterable)
-    # a tuple may be a name; lists and arrays, which are not hashable, are always sequences of names
+    # a tuple may be a name; lists and arrays are not hashable and always are sequences of names
     is_name = is_name or (isinstance(names, Hashable) and names in predictors)
     chosen_names = [names] if is_name else list(cast(Iterable, names))
     for name in chosen_names:
@@ -201,16 +195,16 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
 
 
 def _join(names: Sequence) -> str:
-    """Return up to 10 names as text, with their number if there are more."""
+    """Return up to 10 names as text, followed by their number if there are more."""
     return ", ".join(map(repr, names[:10])) + (
         f", ... {len(names)} in all" if len(names) > 10 else ""
     )
 
 
 def find_level_codes(labels: Labels, predictor: int, levels: object, argument: str) -> list[int]:
-    """Return the codes of `levels`, a level or several, of the predictor at a position.
+    """Return the codes of `levels`, one level or several, of a predictor given by position.
 
-    `argument` is the name of the argument that gave the levels, for error messages.
+    `argument` is the name of the argument that contained the levels, for error messages.
     """
     level_list = (
         list(levels)
@@ -219,7 +213,7 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
     )
     if not level_list:
         raise OptionError(
-            f"{argument} has no level of {labels.names[predictor]!r}.",
+            f"{argument} gives no levels of {labels.names[predictor]!r}.",
             argument=argument,
             hint="Name at least one, or leave the predictor out.",
         )
@@ -227,17 +221,17 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
 
 
 def _find_level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
-    """Return the code of the level that equals `level`: in value and type, else as a number, else
-    in its printed text.
+    """Return the code of the level that equals `level` in value and type, else as a number, else
+    as printed text; raises an OptionError if there is none.
 
     `predictor` is a position, `level` comes from the user, `argument` is the name of the argument
-    that gave it. An OptionError if there is none.
+    that contained it.
     """
     levels = list(labels.levels[predictor])
     for code, candidate in enumerate(levels):
         if candidate is level or (type(candidate) is type(level) and candidate == level):
             return code
-    # numbers of other types: 1, 1.0 and numpy's 1 are one level, True is another
+    # numbers of different types: 1, 1.0 and numpy's 1 are the same level; True is different
     for code, candidate in enumerate(levels):
         if (
             not isinstance(level, str | bool)
@@ -245,7 +239,7 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
             and candidate == level
         ):
             return code
-    texts = [label_text(candidate) for candidate in levels]  # intervals and numbers as they print
+    texts = [label_text(candidate) for candidate in levels]  # intervals and numbers as printed
     if isinstance(level, str) and texts.count(level) == 1:
         return texts.index(level)
     raise OptionError(
@@ -256,13 +250,13 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
 
 
 def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
-    """Return one quantity for each combination of levels of `variables`; the rows as they are if it
-    is None.
+    """Return one quantity for each combination of levels of `variables`; if it is None, one for
+    the unchanged rows.
 
     `variables` are names of predictors, or a mapping of names to levels.
     """
     if variables is None:
-        # one scenario, which sets nothing, and its average
+        # one scenario that changes nothing, and its average
         return Contrasts(
             [()],
             [Quantity((), term="", contrast="", scenarios=[0], signs=np.ones(1), levels=())],
@@ -270,7 +264,7 @@ def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
             is_comparison=False,
         )
     predictors = find_predictors(labels, variables, "variables")
-    # codes that each predictor is set to
+    # codes to which each predictor is set
     code_lists = [list(range(len(labels.levels[i]))) for i in predictors]
     if isinstance(variables, Mapping):
         code_lists = [
@@ -306,7 +300,7 @@ def make_comparison_contrasts(
     contrast : {"reference", "pairwise", "sequential"} or (high, low)
     transform : {"difference", "ratio", "lift", "lnoddsratio"}
     is_crossed : bool
-        Whether contrasts of several predictors are contrasted with each other.
+        Whether to contrast the contrasts of several predictors with each other.
     """
     choice("transform", transform, tuple(TRANSFORMS))
     predictors = (
@@ -315,7 +309,7 @@ def make_comparison_contrasts(
         else find_predictors(labels, variables, "variables")
     )
     contrast_by_name: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
-    # for each predictor its pairs (high, low) of level codes
+    # pairs (high, low) of level codes for each predictor
     pair_lists = [
         _parse_pairs(
             labels, i, contrast_by_name.get(labels.names[i], contrast), bool(contrast_by_name)
@@ -328,7 +322,7 @@ def make_comparison_contrasts(
             argument="cross",
             hint="Name them in variables.",
         )
-    # each pair set makes one quantity: pairs (predictor, (high, low)), several if they are crossed
+    # each element gives one quantity: pairs (predictor, (high, low)), several if they are crossed
     if is_crossed:
         _check_n_quantities(math.prod(len(pair_list) for pair_list in pair_lists))
         pair_sets = [
@@ -348,9 +342,8 @@ def make_comparison_contrasts(
         pair_predictors = tuple(i for i, _ in pair_set)
         scenarios = []
         signs = []
-        # one predictor: high - low; two: (high, high) - (high, low) - (low, high) + (low, low), and
-        # so on
-        # 0 is high; 1 is low and changes the sign
+        # one predictor: high - low; two: (high, high) - (high, low) - (low, high) + (low, low);
+        # and so on. 0 is high; 1 is low and changes the sign
         for sides in itertools.product((0, 1), repeat=len(pair_set)):
             scenario = tuple(
                 (i, pair[side]) for (i, pair), side in zip(pair_set, sides, strict=True)
@@ -383,14 +376,14 @@ def _parse_pairs(
 ) -> list[tuple[int, int]]:
     """Return the pairs (high, low) of level codes that a contrast compares.
 
-    `contrast` is a name, a pair of levels or a list of pairs. `is_named` says whether the argument
-    `variables` gave it, for error messages.
+    `contrast` is a name, a pair of levels or a list of pairs. `is_named` is whether it comes from
+    the argument `variables`, for error messages.
     """
     argument = "variables" if is_named else "contrast"
     if isinstance(contrast, str):
         # (high, low) codes
         return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))
-    # an empty list: the error shows it
+    # an empty list is rejected below
     pairs = contrast if isinstance(contrast, list) and contrast else [contrast]
     code_pairs = []
     for pair in pairs:
@@ -414,21 +407,19 @@ def _check_n_quantities(n: int) -> None:
     """Raise an OptionError if there are more quantities `n` than `MAX_QUANTITIES`."""
     if n > MAX_QUANTITIES:
         raise OptionError(
-            f"{n:,} combinations of levels would be compared.",
+            f"{n:,} combinations of levels are too many to compare (at most {MAX_QUANTITIES:,}).",
             argument="variables",
             hint="Name fewer predictors, or pairs of levels.",
         )
 
 
 def _term_entry(labels: Labels, predictors: Sequence[int]) -> Hashable:
-    """Return the entry of the column ``term``: the name of a predictor, or the names of several as
-    a text.
-    """
+    """Return the entry of the column ``term``: a predictor's name, or several names as text."""
     if len(predictors) == 1:
         return labels.names[predictors[0]]
     return ", ".join(label_text(labels.names[i]) for i in predictors)
 
 
 def _scenario_text(labels: Labels, scenario: Scenario) -> str:
-    """Return the levels that a scenario sets, as text, for the column ``contrast``."""
+    """Return the levels set by a scenario as text, for the column ``contrast``."""
     return ", ".join(label_text(labels.levels[i][code]) for i, code in scenario)

@@ -1,6 +1,4 @@
-"""Effects: predictions and comparisons on the scale of probabilities, as a frame, a figure, HTML
-and LaTeX.
-"""
+"""Effects: predictions and comparisons of probabilities, as frame, figure, HTML or LaTeX."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from bbl.report.text import decimal_texts, label_text, p_texts
 
 __all__ = ["Effects"]
 
-SHOWN = 30  # rows that are printed
+SHOWN = 30  # printed rows
 # columns of `Effects.frame`
 NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
 
@@ -30,31 +28,30 @@ NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_hi
 @final
 @dataclass(frozen=True, repr=False)
 class Effects:
-    """Probabilities of the groups, or their contrasts; made by ``fit.avg_comparisons()`` and the
-    functions like it.
-
+    """Probabilities of the groups, or their contrasts, as returned by ``fit.avg_comparisons()`` and
+    related methods.
     Attributes
     ----------
     frame : DataFrame
-        ``group``, ``term`` and ``contrast`` (both empty in predictions that set no predictor); the
-        columns of `by`, or ``row``, the label of a row; ``estimate``, ``std_error``, ``statistic``,
-        ``p_value``, ``conf_low``, ``conf_high``; and ``note``, why a row has no interval or what to
-        think of it. Beside a column of `by` of the same name the package's has a trailing
-        underscore.
+        ``group``, ``term`` and ``contrast`` (both empty in predictions that set no predictor);
+        the columns of `by`, or the row labels in ``row``; ``estimate``, ``std_error``,
+        ``statistic``, ``p_value``, ``conf_low``, ``conf_high``; and ``note``, which explains
+        missing intervals or gives a caution. Columns of the package get a trailing underscore if
+        a column of `by` has the same name.
     columns : dict of str to str
-        Name in `frame` of each column of the package, by its name without an underscore.
+        Names in `frame` of the package's columns, by their names without an underscore.
     title : str
         Heading of tables and figures, such as "Difference in probability".
     note : str
-        Source of the standard errors, or why there are none.
+        Source of the standard errors, or why they are missing.
     labels : Labels
         Names of groups and predictors.
     level : float
         Coverage of the intervals.
     null : float or None
-        Value of the estimates without any effect, 0 or 1; None for predictions, which have none.
+        Value of the estimates under no effect, 0 or 1; None for predictions.
     statistic : str
-        Head of the statistics in print: "z", or "t" under a sampling design.
+        Column title of the statistics in print: "z", or "t" under a sampling design.
 
     Examples
     --------
@@ -78,15 +75,15 @@ class Effects:
 
     @check_keywords
     def plot(self, groups: Sequence | None = None, top: int = 40, axes=None):
-        """Draw the estimates with their intervals, a panel for each group.
+        """Draw the estimates with their intervals, one panel per group.
 
         Parameters
         ----------
         groups : sequence, optional
-            Groups to draw; all by default. With two groups, differences of one are those of the
-            other with the other sign: by default only the second group is drawn.
-        top : int, default 40
-            Number of rows of a panel.
+                Groups to draw; all by default. With two groups, the differences of one are minus
+                the differences of the other, and by default only the second group is drawn.
+            top : int, default 40
+                Maximum number of rows in a panel.
         axes : sequence of matplotlib Axes, optional
             One per group; a new figure by default.
 
@@ -111,7 +108,7 @@ class Effects:
             group_positions = group_positions[1:]
         frame = self.frame
         group_names = [self.labels.groups[k] for k in group_positions]
-        # rows of `frame` of each group: groups change fastest in it
+        # rows of `frame` for each group: groups vary fastest
         rows_by_group = [
             list(range(k, len(frame), len(self.labels.groups))) for k in group_positions
         ]
@@ -133,9 +130,8 @@ class Effects:
         )
 
     def strongest_first(self) -> Effects:
-        """Return the same effects, sorted by the largest absolute estimate of their term, the
-        largest first.
-
+        """Return the same effects sorted by the largest absolute estimate of their term, in
+        decreasing order.
         Examples
         --------
         >>> import bbl
@@ -145,23 +141,22 @@ class Effects:
         (['Age', 'Age', 'Sex', 'Sex'], ['Sex', 'Sex', 'Age', 'Age'])
         """
         magnitude = self.frame[self.columns["estimate"]].astype(float).abs()
-        # for each row; terms are told apart by their text
+        # for each row; terms are identified by their text
         largest_of_term = magnitude.groupby(self.frame[self.columns["term"]].map(str)).transform(
             "max"
         )
-        # stable: rows of a term stay in order; terms without an estimate come last
+        # stable: the order of rows within a term is kept; terms without an estimate come last
         order = np.argsort(-largest_of_term.fillna(-1.0).to_numpy(), kind="stable")
         return replace(self, frame=self.frame.iloc[order].reset_index(drop=True))
 
     def _row_text(self, row: int) -> str:
         """Return the name of row number `row` of `frame`: its term and contrast, then its values of
-        `by` or label.
+        `by` or its label.
         """
         package_columns = set(self.columns.values())
         cells = self.frame.iloc[row]
         term, contrast = (label_text(cells[self.columns[name]]) for name in ("term", "contrast"))
-        # either may be empty: both in predictions that set no predictor, one if a name or a level
-        # is ""
+        # both are empty in predictions that set no predictor, one is empty if a name or level is ""
         texts = [f"{term}: {contrast}" if term and contrast else term or contrast]
         for name, value in zip(self.frame.columns, cells, strict=True):
             # a column of `by`, or the row's label
@@ -173,12 +168,12 @@ class Effects:
     def _summary(self) -> Summary:
         """The first `SHOWN` rows as a table for text, HTML and LaTeX.
 
-        Of two groups, differences and probabilities of the first follow from those of the second,
-        which alone are shown.
+        With two groups, differences and probabilities of the first group follow from the second, so
+        that only the second is shown.
         """
         groups = self.frame[self.columns["group"]].tolist()
         shows_second = len(self.labels.groups) == 2 and self.null in (0.0, None)
-        # groups change fastest
+        # groups vary fastest
         rows = list(range(len(groups)))[1::2] if shows_second else list(range(len(groups)))
         n_rows = len(rows)
         rows = rows[:SHOWN]
@@ -189,7 +184,7 @@ class Effects:
             for k in rows
         ]
         notes = shown[self.columns["note"]].tolist() if self.columns["note"] in shown else []
-        # notes are long: a letter behind the name stands for each, and the text is below
+        # long notes are printed below the table, with letters after the row names
         letters = dict(zip(dict.fromkeys(filter(None, notes)), ascii_lowercase, strict=False))
         if letters:
             row_texts = [
@@ -201,8 +196,8 @@ class Effects:
         numbers = numbers.set_axis(
             ["estimate", "se", self.statistic, "p", "lower", "upper"], axis=1
         )
-        numbers = numbers.dropna(axis=1, how="all")  # such as those of tests, if there are none
-        if self.null is None:  # no probability is expected to be zero
+        numbers = numbers.dropna(axis=1, how="all")  # e.g. statistics without tests
+        if self.null is None:  # testing that a probability is zero makes no sense
             numbers = numbers.drop(columns=[self.statistic, "p"], errors="ignore")
         texts_by_column = {
             name: p_texts(column)
@@ -218,11 +213,11 @@ class Effects:
         section = Section(heading, table, " ".join(text for text in texts if text))
         head = f"Probabilities of {label_text(self.labels.response)}"
         head += f" = {label_text(self.labels.groups[1])}" if shows_second else ""
-        # no key figures; no complete tables, as `frame` is one
+        # no key figures; no complete tables, since `frame` is complete
         return Summary(head=head, facts={}, title="Effects:", sections=[section], tables={})
 
     def as_html(self) -> str:
-        """Return the table as a fragment of HTML; names are escaped.
+        """Return the table as an HTML fragment, with names escaped.
 
         Examples
         --------
@@ -239,7 +234,7 @@ class Effects:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the table as LaTeX, which needs no package; names are escaped.
+        """Return the table as LaTeX that needs no packages, with names escaped.
 
         Examples
         --------

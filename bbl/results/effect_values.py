@@ -1,21 +1,13 @@
-"""Effects as numbers: the rows that are averaged, averages of probabilities in scenarios, their
+"""Effects as numbers: the rows to average over, average probabilities in scenarios, their
 contrasts, standard errors and intervals.
-
-A *scenario* sets some predictors of every row to a level each; a *quantity* is a contrast of the
-averages of some scenarios; a *unit* is a set of rows that are averaged, or a single row. S
-scenarios, Q quantities, U units, K groups, n rows of m predictors, R replicates (refits, or draws
-from a posterior). `Scores` are functions of codes and missing cells (n, m) with class scores (n, K)
-as values; `level` is the coverage of intervals.
-
-A `Quantity` has ``scenarios``, the positions of s of the S scenarios, and ``signs`` (s,), 1 or -1.
-`EffectRows` are sorted by unit: unit u has the rows ``starts[u]:starts[u + 1]``.
-``contrast_values(transform, averages, signs)`` returns the contrast of averages (s, U, K), shape
-(U, K), and its derivatives by them, shape (s, U, K).
-
-With coefficients b of covariance V, a quantity q of averages A_s has by the delta method the
-variance ``g' V g`` with ``g = sum_s (dq / dA_s) (dA_s / db)``. The statistic is (q - null) / se,
-where ``null`` is the value of q without an effect: 0, or 1 for ratios.
 """
+# Dimensions: S scenarios (some predictors set to a level each in every row), Q quantities
+# (contrasts of averages of scenarios), U units (sets of rows that are averaged, or single rows), K
+# groups, n rows of m predictors, R replicates (refits or posterior draws).
+#
+# Delta method: with coefficients b of covariance V, a quantity q of averages A_s has the variance
+# ``g' V g``, where ``g = sum_s (dq / dA_s) (dA_s / db)``. The statistic is (q - null) / se, where
+# ``null`` is the value under no effect: 0, or 1 for ratios.
 
 from __future__ import annotations
 
@@ -62,12 +54,12 @@ __all__ = [
 
 
 MAX_GRID = 1_000_000  # rows of a balanced grid
-GRIDS = ("balanced", "mode")  # values of the argument `grid` besides a dict
+GRIDS = ("balanced", "mode")  # values of the argument `grid` other than a dict
 
 
 @dataclass(frozen=True)
 class EffectRows:
-    """Rows in U units: the values of `by`, or single rows.
+    """Rows in U units: groups of rows with equal values of `by`, or single rows.
 
     Attributes
     ----------
@@ -76,12 +68,12 @@ class EffectRows:
     missing : ndarray of bool, shape (n, m), or None
         Missing cells; None if there are none.
     weights : ndarray, shape (n,)
-        Weights of the rows in the average of their unit; they sum to 1 in every unit.
+        Weights of the rows in their unit's average; they sum to 1 in every unit.
     starts : ndarray of int, shape (U + 1,)
         Unit u has the rows ``starts[u]:starts[u + 1]``; no unit is empty.
     keys : DataFrame
-        A row for each unit: the values of the columns that `by` names, or the label of the row in
-        the column ``row``.
+        A row for each unit: the values of the columns in `by`, or the row label in the column
+        ``row``.
     text : str
         Description of the rows in titles, such as "training rows".
     is_rowwise : bool
@@ -117,7 +109,7 @@ class EffectRows:
 
 @dataclass(frozen=True)
 class _EncodedRows:
-    """Encoded rows, not yet in units.
+    """Encoded rows that are not yet assigned to units.
 
     Attributes
     ----------
@@ -131,8 +123,7 @@ class _EncodedRows:
     text : str
         Description of the rows in titles.
     table_and_kept : (Frame, ndarray of bool) or None
-        Of new rows: the table that they come from, and which of its rows are kept. None for other
-        rows.
+        For new rows: their table, and which of its rows are kept. None for other rows.
     """
 
     codes: np.ndarray
@@ -146,10 +137,10 @@ class _EncodedRows:
 def make_effect_rows(
     fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
-    """Return the rows of a call in units, over each of which effects are averaged separately.
+    """Return the rows of a call in units; effects are averaged separately in each unit.
 
-    A unit is all rows with equal values of `by`; if `is_rowwise`, each row is a unit, and `by` is
-    not used. `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
+    A unit is all rows with equal values of `by`; with `is_rowwise`, each row is a unit, and `by`
+    is ignored. `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
     """
     if grid is not None and newdata is not None:
         raise OptionError(
@@ -161,11 +152,11 @@ def make_effect_rows(
         if weights is not None:
             refuse_weights(
                 weights
-            )  # raises an error if there are any: weights are those of new rows
+            )  # raises an error if weights are given: they apply only to new rows
     else:
         newdata = to_frame(newdata, "newdata")
         if is_rowwise and weights is None:
-            weights = np.ones(newdata.n)  # single rows are not weighted; none is left out
+            weights = np.ones(newdata.n)  # single rows are unweighted, and none is excluded
     rows = (
         _make_grid(fit, grid)
         if grid is not None
@@ -205,11 +196,11 @@ def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
 
 
 def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _EncodedRows:
-    """Return new rows without those of weight 0 and those that the fit would have dropped for
+    """Return new rows, excluding rows with weight 0 and rows that the fit would have dropped for
     missing values.
 
-    `weights` is an array, the name of a column of `newdata`, or None for weights of 1. A DataError
-    if no row remains.
+    `weights` is an array, the name of a column of `newdata`, or None for weights of 1. Raises a
+    DataError if no row remains.
     """
     frame = to_frame(newdata, "newdata")
     codes, missing = fit.design.encode(frame)
@@ -218,7 +209,7 @@ def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _Enc
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
         raise DataError(
-            "newdata has no row that can be predicted.",
+            "newdata has no rows that can be predicted.",
             argument="newdata",
             hint="Give rows without missing values.",
         )
@@ -234,15 +225,14 @@ def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _Enc
 
 
 def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
-    """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of
-    each predictor.
+    """Return the rows that `grid` describes, each with weight 1: all combinations of some levels
+    of each predictor.
 
-    If `grid` is "balanced" these are all levels of a predictor, if it is "mode" the most frequent
-    one. A dict names the levels of some predictors; the others have their most frequent level.
+    With "balanced" these are all levels of a predictor, with "mode" its most frequent level. A
+    dict gives the levels of some predictors; the others have their most frequent level.
     """
     labels = fit.labels
-    # the most frequent level: `_counts` has the weighted counts (K, L_i) of its L_i levels for each
-    # predictor
+    # the most frequent level: `_counts` has each predictor's weighted level counts (K, L_i)
     code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
@@ -259,7 +249,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
         code_lists = [list(range(len(levels))) for levels in labels.levels]
         text = "a balanced grid"
     else:
-        text = "the row of the modes"
+        text = "the row of most frequent levels"
     n = math.prod(len(code_list) for code_list in code_lists)
     if n > MAX_GRID:
         raise OptionError(
@@ -268,7 +258,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
             hint="Give grid='mode', or a dict of levels of some predictors.",
         )
     codes = (
-        # without predictors it is (1, 0): one row of no cells
+        # without predictors: shape (1, 0), one row without cells
         np.array(list(itertools.product(*code_lists)))
         .reshape(n, len(code_lists))
         .astype(code_dtype(fit.design.n_levels))
@@ -278,12 +268,13 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
 
 
 def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
-    """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
+    """Return the rows of a grid (n, m), excluding rows in cells that cannot occur (structural
+    zeros).
 
-    The fit refuses to score such rows by an error whose ``rows`` (n,) says which they are. An
+    Scoring such rows raises an error with the attribute ``rows`` (n,) that marks them. Raises an
     OptionError if no row remains.
     """
-    # a loop: each member of an average has its own zeros, and the first that refuses rows raises
+    # a loop: each member of an average has its own zeros, and only the first error is raised
     while len(codes):
         try:
             fit._encoded_scores(codes, missing=None, dropped=None, priors=None)
@@ -299,9 +290,9 @@ def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
 
 
 def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectRows:
-    """Return rows in units of equal values of `by`, a single unit of all rows if it is None.
+    """Return rows in units of equal values of `by`; if it is None, all rows are one unit.
 
-    Within a unit equal rows are merged, and ordered by their codes, so that sums do not depend on
+    Within a unit, equal rows are merged and sorted by their codes, so that sums do not depend on
     the order of `rows`.
     """
     names, unit_numbers, keys = _number_units(fit, rows, by)
@@ -315,7 +306,7 @@ def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectR
             y=None,
             missing=missing,
         )
-        # equal rows merged, with summed weights
+        # merge equal rows and sum their weights
         merged_units.append(unit_sample.collapsed(fit.design.n_levels))
     missing = None
     if rows.missing is not None:  # then each `merged` has a mask too; its declared type allows None
@@ -341,13 +332,13 @@ def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectR
 def _number_units(
     fit: ClassifierBase, rows: _EncodedRows, by: object
 ) -> tuple[list[Hashable], np.ndarray, list[list]]:
-    """Return (the names of `by`, the unit number of each row (n,), the values of these names in
+    """Return (the names in `by`, the unit number of each row (n,), the values of these names in
     each unit).
     """
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
     predictors = list(fit.labels.names)
-    # a tuple may be the name of a predictor; lists, which are not hashable, never are
+    # a tuple may be a predictor's name; a list is not hashable and cannot be one
     names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in predictors) else None
     if names is None:
         if not isinstance(by, list | tuple | np.ndarray):
@@ -364,7 +355,7 @@ def _number_units(
             i = predictors.index(name)
             column_codes = rows.codes[:, i].astype(np.intp)
             levels = list(fit.labels.levels[i])
-            if rows.missing is not None:  # missing cells have a further code, for None
+            if rows.missing is not None:  # missing cells get an additional code, for None
                 column_codes = np.where(rows.missing[:, i], len(levels), column_codes)
                 levels.append(None)
         else:
@@ -373,7 +364,7 @@ def _number_units(
         levels_by_name.append(levels)
     if len(set(names)) < len(names):
         raise OptionError(f"by contains a duplicate column: {names!r}.", argument="by")
-    # the distinct rows of codes are the units, in the order of these codes
+    # the distinct rows of codes are the units, sorted by these codes
     combinations, unit_numbers = np.unique(
         np.column_stack(codes_by_name), axis=0, return_inverse=True
     )
@@ -381,17 +372,17 @@ def _number_units(
         [levels[code] for levels, code in zip(levels_by_name, row, strict=True)]
         for row in combinations.tolist()
     ]
-    return names, unit_numbers.ravel(), keys  # ravel: (n, 1) in some versions of numpy
+    return names, unit_numbers.ravel(), keys  # ravel: (n, 1) in some numpy versions
 
 
 def _encode_by_column(
     rows: _EncodedRows, name: Hashable, predictors: list
 ) -> tuple[np.ndarray, list]:
-    """Return (codes (n,), values) of the column `name` of new rows, which is no predictor; code k
-    is ``values[k]``.
+    """Return (codes (n,), values) of the column `name` of new rows, which is not a predictor; code
+    k is ``values[k]``.
 
-    Values are sorted, if they have an order; the last value, None, stands for missing cells.
-    `predictors` are the names of the predictors, for the error if there is no such column.
+    Values are sorted if they can be compared; the last value, None, represents missing cells.
+    `predictors` are the predictors' names, for the error if there is no such column.
     """
     frame, is_kept = rows.table_and_kept or (None, None)
     if frame is None or not frame.has(name):
@@ -407,32 +398,32 @@ def _encode_by_column(
     distinct_values: list[Any] = list(first_seen_values)
     try:
         order = sorted(range(len(distinct_values)), key=lambda k: distinct_values[k])
-    except TypeError:  # values without a common order stay in the order of their first rows
+    except TypeError:  # values that cannot be compared are ordered by first occurrence
         order = list(range(len(distinct_values)))
     rank = np.empty(len(distinct_values) + 1, dtype=np.intp)
     rank[order] = np.arange(len(distinct_values))
-    rank[-1] = len(distinct_values)  # missing values have the code -1, which takes the last rank
+    rank[-1] = len(distinct_values)  # missing values have the code -1, which is ranked last
     return rank[codes], [*(distinct_values[k] for k in order), None]
 
 
-BLOCK = 2**22  # numbers in the derivatives that are in memory at a time: 32 MiB
+BLOCK = 2**22  # derivatives that are in memory at a time, in numbers: 32 MiB
 
 
 @dataclass(frozen=True)
 class EffectValues:
-    """Estimates of all quantities with standard errors, limits and tests.
+    """Estimates of all quantities, with standard errors, limits and tests.
 
     Attributes
     ----------
     estimate : ndarray, shape (Q, U, K)
     std_error, low, high, statistic, p : ndarray, shape (Q, U, K)
-        Standard errors, limits of the intervals, test statistics and p-values; nan where there are
-        none.
+        Standard errors, limits of the intervals, test statistics and p-values; nan if there
+        are none.
     has_errors : bool
         Whether standard errors were computed.
     is_partial : ndarray of bool, shape (Q, U, K), or None
-        Whether the estimate is not finite in some replicates of a survey, which the standard error
-        then leaves out; None for other sources of standard errors.
+        Whether the estimate is not finite in some survey replicates, which the standard error
+        then excludes; None for other sources of standard errors.
     is_impossible : ndarray of bool, shape (Q, U), or None
         Whether a scenario of the quantity sets rows to levels that cannot occur together
         (structural zeros).
@@ -450,9 +441,7 @@ class EffectValues:
 
 
 def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return codes (n, m) and missing cells (n, m) or None of rows set to the levels of a
-    scenario.
-    """
+    """Return codes (n, m) and missing cells (n, m) or None of rows set to a scenario's levels."""
     codes = rows.codes.copy()
     missing = None if rows.missing is None else rows.missing.copy()
     for i, code in scenario:
@@ -479,9 +468,9 @@ def _row_probabilities(
     """Return codes (n, m), missing cells (n, m) or None, and probabilities (n, K) of rows in a
     scenario.
 
-    Probabilities are nan where the scenario moves a row to a cell that cannot occur. `scores`
-    reports such rows in one of two ways: a fit raises an `ImpossibleRowsError`, its refits return
-    the scores -inf for all groups.
+    Probabilities are nan where the scenario moves a row to a cell that cannot occur. Depending on
+    its kind, `scores` reports such rows by an `ImpossibleRowsError` (a fit) or by scores of -inf
+    for all groups (a refit).
     """
     codes, missing = _set_levels(rows, scenario)
     try:
@@ -490,10 +479,10 @@ def _row_probabilities(
     except ImpossibleRowsError as error:
         if not scenario:  # the rows themselves cannot occur
             raise
-        # (n,): the rows whose scores are refused are those that cannot occur
+        # (n,): the rows without scores are those that cannot occur
         possible = ~error.rows
         K = error.n_groups
-    # a second call scores the other rows, if there are any; it does not use weights and units of
+    # a second call scores the other rows, if any; it does not use the weights and units of
     # `possible_rows`
     possible_rows = replace(
         rows, codes=codes[possible], missing=None if missing is None else missing[possible]
@@ -505,10 +494,10 @@ def _row_probabilities(
 
 
 def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
-    """Return the averages (U, K) of probabilities (n, K) over the rows of each unit, whose weights
-    sum to 1.
+    """Return the averages (U, K) of probabilities (n, K) over the rows of each unit, with weights
+    that sum to 1.
     """
-    # sums from each start to the next one, or to the end
+    # sums from each start to the next, or to the end
     return np.add.reduceat(p * rows.weights[:, None], rows.starts[:-1], axis=0)
 
 
@@ -537,9 +526,7 @@ def estimate_effects(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> 
 
 
 def _find_impossible(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
-    """Return whether quantities (Q, U) have a scenario whose average is nan, from averages (S, U,
-    K).
-    """
+    """Return whether quantities (Q, U) have a scenario with mean nan, given averages (S, U, K)."""
     return np.array(
         [np.isnan(average_by_scenario[q.scenarios]).any(axis=(0, 2)) for q in contrasts.quantities]
     )
@@ -548,19 +535,18 @@ def _find_impossible(contrasts: Contrasts, average_by_scenario: np.ndarray) -> n
 def estimate_by_delta_method(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
-    """Return estimates with standard errors by the delta method, and limits of a normal or t
-    distribution.
+    """Return estimates with standard errors by the delta method, and normal or t limits.
 
     ``delta.covariance.df`` are the degrees of freedom of the t distribution, infinite without a
-    sampling design. The units are taken in blocks, because the derivatives of all units may not fit
-    into memory.
+    sampling design. Units are processed in blocks, because the derivatives of all units may not
+    fit into memory.
     """
     # ``delta.gradient.theta`` (K, size) are the parameters of each group
     # the intercept, then parameters
     K = len(delta.gradient.theta)
     n_coefficients = 1 + delta.gradient.layout.size
-    # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities by the coefficients of K
-    # groups
+    # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities with respect to the
+    # coefficients of K groups
     block_units = max(1, BLOCK // (len(contrasts.scenarios) * K * K * n_coefficients))
     blocks = []
     for first_unit in range(0, rows.n_units, block_units):
@@ -579,11 +565,11 @@ def _delta_block(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U))
-    of a block of units.
+    for a block of units.
 
-    The gradient g of the module's docstring comes from the derivatives (s, U, K) of a quantity by
-    its averages, and the derivatives (U, K, K, 1 + size) of each of the S scenarios: of its K
-    averages by the intercept and the `size` parameters of each of K groups.
+    The gradient combines the derivatives (s, U, K) of a quantity with respect to its averages and,
+    for each of the S scenarios, the derivatives (U, K, K, 1 + size) of its K averages with respect
+    to the intercept and the `size` parameters of each of K groups.
     """
     scenario_averages = []
     derivatives_by_scenario = []
@@ -601,7 +587,7 @@ def _delta_block(
         contrast, derivatives_by_average = contrast_values(
             contrasts.transform, average_by_scenario[quantity.scenarios], quantity.signs
         )
-        # 0 / 0 and x / 0, where probabilities are 0
+        # 0 / 0 and x / 0, if probabilities are 0
         with np.errstate(invalid="ignore", over="ignore"):
             contrast_gradient = sum(  # (U, K, K, 1 + size)
                 derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
@@ -626,17 +612,17 @@ def estimate_by_replicates(
     level: float,
     has_tests: bool,
 ) -> EffectValues:
-    """Return estimates with the standard deviations and percentiles of `replicates`, R functions
-    for class scores.
+    """Return estimates with the standard deviations and percentiles over `replicates`, R class
+    score functions.
 
-    They are nan for a quantity that some replicate leaves undefined. With `has_tests` there are z
-    statistics and p-values of a normal distribution, else these are nan.
+    They are nan for a quantity that is undefined in some replicate. With `has_tests` there are z
+    statistics and p-values from a normal distribution, otherwise these are nan.
     """
     estimates, replicate_estimates, is_impossible = _estimate_replicates(
         contrasts, rows, scores, replicates
     )
-    # `null` is the value without any effect; no warning where a replicate is undefined or a
-    # standard error is 0
+    # `null` is the value under no effect; no warning if a replicate is undefined or a standard
+    # error is 0
     with np.errstate(divide="ignore", invalid="ignore"):
         se = replicate_estimates.std(axis=0, ddof=1)
         low, high = np.quantile(replicate_estimates, [0.5 - level / 2, 0.5 + level / 2], axis=0)
@@ -645,7 +631,7 @@ def estimate_by_replicates(
             if has_tests
             else np.full(estimates.shape, np.nan)
         )
-    # infinite degrees of freedom: p-values of a normal distribution
+    # infinite degrees of freedom: normal p-values
     return EffectValues(
         estimates, se, low, high, z, two_sided_p(z, np.inf), is_impossible=is_impossible
     )
@@ -659,28 +645,27 @@ def estimate_by_design_replicates(
     survey: SurveySample,
     level: float,
 ) -> EffectValues:
-    """Return estimates with errors from refits to the replicate weights of a survey, and limits of
-    a t distribution.
+    """Return estimates with errors from refits to a survey's replicate weights, and t limits.
 
-    `replicates` are R functions for class scores, one for each refit;
-    ``survey.replicates.deviations(estimates, full)`` returns scaled deviations (R, p) of p
-    estimates in the replicates (R, p) from those of all rows, `full` (p,).
+    `replicates` are R class score functions, one for each refit;
+    ``survey.replicates.deviations(estimates, full)`` returns the scaled deviations (R, p) of the
+    estimates in the replicates (R, p) from the estimates from all rows, `full` (p,).
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     estimates, replicate_values, is_impossible = _estimate_replicates(
         contrasts, rows, scores, replicates
     )
-    # (R, Q U K); and (Q U K, 1), so that ``flat_estimates[k]`` is a vector (1,), as `deviations`
-    # needs it
+    # (R, Q U K); and (Q U K, 1), so that ``flat_estimates[k]`` is a vector (1,), as required by
+    # `deviations`
     flat_replicates = replicate_values.reshape(len(replicate_values), -1)
     flat_estimates = estimates.reshape(-1, 1)
     is_partial = ~np.isfinite(flat_replicates).all(axis=0)  # (Q U K,)
-    # (R, Q U K): their squares sum to the variances. Zeros stand in for the partial quantities
+    # (R, Q U K): their squares sum to the variances; zeros are placeholders for partial quantities
     deviations = survey.replicates.deviations(
         np.where(is_partial, 0.0, flat_replicates), np.where(is_partial, 0.0, flat_estimates[:, 0])
     )
-    # `deviations` leaves out replicates that are not finite in all of its columns, so each partial
-    # quantity has a call of its own, which replaces its zeros
+    # `deviations` excludes replicates that are not finite in all of its columns; so it is called
+    # separately for each partial quantity, to replace the zeros
     for k in np.flatnonzero(is_partial & np.isfinite(flat_estimates[:, 0])):
         deviations[:, [k]] = survey.replicates.deviations(
             flat_replicates[:, [k]], flat_estimates[k]
@@ -695,7 +680,7 @@ def estimate_by_design_replicates(
 def _estimate_replicates(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (quantities (Q, U, K), those of each replicate (R, Q, U, K), whether they are
+    """Return (quantities (Q, U, K), their values in each replicate (R, Q, U, K), whether they are
     impossible (Q, U)).
     """
     average_by_scenario = average_probabilities(contrasts, rows, scores)
@@ -717,8 +702,7 @@ def _estimate_replicates(
 def _add_t_limits(
     contrasts: Contrasts, estimates: np.ndarray, se: np.ndarray, df: float, level: float
 ) -> EffectValues:
-    """Return estimates (Q, U, K) with limits and tests by a t distribution; a normal one if `df` is
-    infinite.
+    """Return estimates (Q, U, K) with t limits and tests, normal ones if `df` is infinite.
 
     `se` (Q, U, K) are their standard errors.
     """

@@ -47,14 +47,13 @@ from bbl.stats.survey.sample import SurveySample, check_single_rows
 __all__ = ["EffectsMixin", "ErrorOptions", "find_effects", "refit_bootstrap", "refit_replicates"]
 
 
-SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` besides False
+SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` other than False
 
 
 @dataclass(frozen=True)
 class ErrorOptions:
-    """Arguments on standard errors of ``fit.avg_comparisons`` and its like, which `__post_init__`
-    checks.
-
+    """Arguments for the standard errors of ``fit.avg_comparisons`` and related methods, checked by
+    `__post_init__`.
     Attributes
     ----------
     se : {"auto", "bootstrap", False}
@@ -62,9 +61,9 @@ class ErrorOptions:
         Coverage of the intervals.
     nboot : int
         Number of refits or draws of the bootstrap.
-    seed : int, numpy.random.Generator or None
+    Number of refits or of draws for the bootstrap.
     n_jobs : int or None
-        Threads of refits.
+        Number of threads for refits.
     verbose : int
         0 for no progress bar.
     """
@@ -77,9 +76,7 @@ class ErrorOptions:
     verbose: int
 
     def __post_init__(self) -> None:
-        """Raise an OptionError or a BBLTypeError for an option that does not exist, or is out of
-        range.
-        """
+        """Raise an OptionError or a BBLTypeError for an unknown or out-of-range option."""
         if self.se is not False:
             if self.se is True:
                 raise BBLTypeError(
@@ -91,31 +88,31 @@ class ErrorOptions:
 
 
 def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Scores], str]:
-    """Return (functions for the class scores, one for each bootstrap refit; what was drawn, as
-    text).
+    """Return (class score functions, one for each bootstrap refit; a description of what was
+    drawn).
 
-    Models are refitted to rows drawn with replacement. Networks, which have posteriors of their
-    tables, draw tables.
+    Models are refitted to rows drawn with replacement; networks draw their probability tables
+    from the posterior instead.
     """
     rows = fit._rows()  # the training rows
-    # without rows of an unknown group, whose code is -1; `response` is `y`, or zeros if that is
-    # None for lack of one
+    # excludes rows of an unknown group, which has the code -1; `response` is `y`, or zeros if that
+    # is None
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
     # raises a DataError under a sampling design
     check_single_rows(getattr(fit, "survey", None), "The bootstrap")
-    # raises a DataError for weights that are no counts
+    # raises a DataError for weights that are not counts
     rows.check_whole("The bootstrap draws rows")
     members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
         reason = fit._refusals.get("effects_bootstrap", "A member of this average is not refitted")
         raise OptionError(f"{reason}.", argument="se", hint="Give se=False.")
-    # whether the model draws its tables itself; this first draw is not used
+    # whether the model draws its tables itself; this first draw is discarded
     is_redrawn = (
         len(members) == 1 and members[0][0]._redraw(rows, generator(errors.seed)) is not None
     )
 
     def refit_drawn_rows(rng: np.random.Generator) -> Scores:
-        """Return the function for the class scores under one refit, or one draw of the tables."""
+        """Return the class score function of one refit, or of one draw of the tables."""
         drawn_model_and_shares = members[0][0]._redraw(rows, rng) if is_redrawn else None
         if drawn_model_and_shares is not None:
             drawn_model, drawn_shares = drawn_model_and_shares
@@ -124,10 +121,10 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
         drawn_weights = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
         return _refit_scores(fit, rows.weighted(drawn_weights), rng)
 
-    # a generator for each refit
+    # one generator per refit
     tasks = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
     with progress_bar(len(tasks), "bootstrap", errors.verbose) as step:
-        # shared: in threads, because nested functions cannot be sent to other processes
+        # shared: threads, because nested functions cannot be sent to other processes
         scores_by_refit = run_tasks(
             refit_drawn_rows, tasks, n_workers(errors.n_jobs), step, shared=True
         )
@@ -140,23 +137,23 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
 def refit_replicates(
     fit: ClassifierBase, survey: SurveySample, errors: ErrorOptions
 ) -> list[Scores]:
-    """Return functions for the class scores, one for the refit to each set of replicate weights of
-    a sampling design.
+    """Return class score functions, one for the refit to each set of replicate weights of a
+    sampling design.
 
-    Scores are nan in rows at a level that is in the data, but in no row of the replicate.
+    Scores are nan in rows at a level that no row of the replicate has.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
-    # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in the
-    # whole sample
+    # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in
+    # the complete sample
     rows = fit._rows()
     replicate_weights = survey.replicates.weights[survey.rows]
     n_levels = fit.design.n_levels
-    # for each predictor a mask (L_i,) of the levels that some row has; `level_counts` returns m
-    # arrays (L_i,)
+    # for each predictor a mask (L_i,) of the levels that occur; `level_counts` returns m arrays
+    # (L_i,)
     occurring_levels = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]
 
     def refit_replicate(r: int, rng: np.random.Generator) -> Scores:
-        """Return the function for the class scores under the refit to replicate number `r`."""
+        """Return the class score function of the refit to replicate number `r`."""
         replicate = rows.weighted(replicate_weights[:, r])  # without rows of weight 0
         refit_scores = _refit_scores(fit, replicate, rng)
         levels_and_counts = zip(
@@ -177,14 +174,14 @@ def refit_replicates(
 
 
 def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scores:
-    """Return the function `scores` with nan in rows at an absent level.
+    """Return the function `scores`, changed to give nan for rows at an absent level.
 
-    `absent_levels` has for each predictor a mask (L_i,) of its levels.
+    `absent_levels` has a mask (L_i,) of the levels of each predictor.
     """
 
     def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """Return the class scores (n, K), nan in rows where some cell has an absent level and is
-        not missing.
+        """Return the class scores (n, K), nan for rows in which a known cell has an absent
+        level.
         """
         row_scores = scores(codes, missing)
         for i, is_absent_level in enumerate(absent_levels):
@@ -198,13 +195,12 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
 
 
 def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) -> Scores:
-    """Return a function for the class scores of `fit` with its members refitted to `train`.
+    """Return the class score function of `fit` with its members refitted to `train`.
 
-    With several members they are the members' probabilities averaged by weight, as
-    log-probabilities.
+    With several members it gives the logarithm of the members' weighted average probabilities.
     """
     members = fit._bootstrap_members
-    # warm: each refit starts at the solution of its member
+    # warm: each refit starts at its member's solution
     refits = [member._refit(train, rng, warm=True) for member, _ in members]
     # (K,): class proportions in the rows `train`
     train_shares = train.group_totals(len(fit.labels.groups)) / train.total
@@ -221,18 +217,18 @@ def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) 
 
 
 def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
-    """Return the function `scores` with the class shares `priors` (K,) in place of `shares` (K,),
-    those of its model.
+    """Return the function `scores` with its model's class proportions `shares` (K,) replaced by
+    `priors` (K,).
 
-    If `priors` is None, `scores` is returned as it is.
+    If `priors` is None, `scores` is returned unchanged.
     """
     if priors is None:
         return scores
     return lambda codes, missing: with_priors(scores(codes, missing), shares, priors)
 
 
-BOUND = 1e-9  # a standard error below this is rounding: the probability is 0 or 1
-# texts below the table, with places for numbers or a description
+BOUND = 1e-9  # a smaller standard error is due to rounding: the probability is 0 or 1
+# texts below the table, with placeholders for numbers or a description
 BOOTSTRAP_NOTE = "Standard errors and percentile intervals from {}."
 DESIGN_NOTE = (
     "Standard errors from refits to {} replicates of the sampling design; t distribution with {} "
@@ -249,7 +245,7 @@ AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
 CENSUS = "the whole population was drawn: no sampling error"
 UNDEFINED = "undefined: a probability is 0 or 1"
 IMPOSSIBLE = "undefined: some rows would be structural zeros"
-# the last level is that of confidence
+# the last level is the confidence level
 RARE = "few rows at these levels: the interval may be too narrow"
 UNBOUNDED = "a parameter of this predictor has no finite estimate or did not converge"
 TITLES = {
@@ -263,8 +259,8 @@ TITLES = {
 def find_effects(
     fit: ClassifierBase, contrasts: Contrasts, rows: EffectRows, errors: ErrorOptions
 ) -> Effects:
-    """Return the table of the quantities of `contrasts` in each unit of `rows`, with errors as
-    `errors` asks.
+    """Return the table of the quantities of `contrasts` in each unit of `rows`, with the standard
+    errors that `errors` specifies.
     """
     if not contrasts.quantities:  # no predictor has two levels
         raise OptionError(
@@ -272,18 +268,18 @@ def find_effects(
             argument="variables",
         )
 
-    # class scores (n, K) of rows, with the class proportions of the fit
+    # class scores (n, K) of rows, using the fit's class proportions
     scores = partial(fit._encoded_scores, dropped=None, priors=None)
     # levels of parameters without a finite optimum, if known
     unbounded: frozenset[tuple[int, int]] = frozenset()
 
-    # 1. Estimates, and their standard errors: from survey replicates, posterior draws or the delta
-    # method, whichever the fit has
+    # 1. Estimates, and their standard errors from survey replicates, posterior draws or the delta
+    # method, whichever is available
     if errors.se is False:
         effect_values = estimate_effects(contrasts, rows, scores)
         note = "No standard errors (se=False)."
     elif errors.se == "bootstrap":
-        # a function for class scores for each refit
+        # a class score function for each refit
         replicates, description = refit_bootstrap(fit, errors)
         effect_values = estimate_by_replicates(
             contrasts, rows, scores, replicates, errors.level, has_tests=True
@@ -309,7 +305,7 @@ def find_effects(
                 )
                 note = f"Delta method. {source.delta.covariance.note}"
             unbounded = source.unbounded
-        except ImpossibleRowsError:  # the rows cannot occur, so they have no estimates either
+        except ImpossibleRowsError:  # the rows cannot occur, so that they have no estimates either
             raise
         except (DataError, OptionError) as error:
             effect_values = estimate_effects(contrasts, rows, scores)
@@ -321,8 +317,8 @@ def find_effects(
     title = f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
     notes = _make_notes(fit, contrasts, effect_values, unbounded)
     frame, columns = _make_frame(fit, contrasts, rows, effect_values, notes)
-    # the value without any effect (0, or 1 for ratios); None for probabilities, which are not
-    # compared with a value
+    # the value under no effect (0, or 1 for ratios); None for probabilities, which are not
+    # tested
     null = TRANSFORMS[contrasts.transform].null if contrasts.is_comparison else None
     # only machines have `survey`
     statistic = "z" if getattr(fit, "survey", None) is None else "t"
@@ -335,16 +331,16 @@ def _make_notes(
     values: EffectValues,
     unbounded: frozenset[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the note on each effect, shape (Q, U, K), "" where there is nothing to say.
+    """Return the note on each effect, shape (Q, U, K), "" if there is none.
 
-    Writes in place: errors, limits and tests of `values` become nan where an effect is constant or
+    Modifies `values` in place: errors, limits and tests become nan where an effect is constant or
     undefined. `unbounded` are the levels, as (predictor, code), of parameters without a finite
     optimum.
     """
     notes = np.full(values.estimate.shape, "", dtype=object)
     is_undefined = ~np.isfinite(values.estimate)
     if values.has_errors:
-        # a single group has the probability 1 everywhere, which needs no note
+        # a single group has the probability 1 everywhere, which does not need a note
         is_constant = (values.std_error < BOUND) & (len(fit.labels.groups) > 1)
         for array in (values.std_error, values.low, values.high, values.statistic, values.p):
             array[is_constant | is_undefined] = np.nan
@@ -357,21 +353,21 @@ def _make_notes(
             values.low[is_known] = values.estimate[is_known]
             values.high[is_known] = values.estimate[is_known]
             notes[is_known] = CENSUS
-        # errors of constant effects are nan since the lines above, which is no sign of an
-        # undetermined parameter
+        # errors of constant effects were set to nan above, which does not indicate an unidentified
+        # parameter
         notes[np.isnan(values.std_error) & ~is_constant] = UNDETERMINED
         # limits are nan if a t distribution has less than one degree of freedom
         notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
         if values.is_partial is not None:  # effects that are undefined in some survey replicates
-            # replaces UNDETERMINED: the replicates that are left are too few
+            # replaces UNDETERMINED: too few replicates remain
             notes[values.is_partial & np.isnan(values.std_error) & ~is_constant] = FEW_CLUSTERS
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)
-        # an interval is trusted if each level has an effective number of `CELL` rows; `_counts[i]`
-        # (K, L_i) are the weighted counts of the levels of predictor i, `quantity.levels` pairs (i,
-        # code)
+        # an interval is reliable if each level has an effective number of at least `CELL` rows;
+        # `_counts[i]` (K, L_i) are the weighted level counts of predictor i, `quantity.levels`
+        # pairs (i, code)
         for q, quantity in enumerate(contrasts.quantities):
-            # notes[q] (U, K) is a view: it is written in place
+            # notes[q] (U, K) is a view, modified in place
             if unbounded.intersection(quantity.levels):
                 notes[q][notes[q] == ""] = UNBOUNDED
             if contrasts.is_comparison:
@@ -380,15 +376,15 @@ def _make_notes(
                 )
                 if least_weight * effective_share < CELL:
                     notes[q][notes[q] == ""] = RARE
-    notes[is_undefined] = UNDEFINED  # after the others, which these notes replace
+    notes[is_undefined] = UNDEFINED  # last, as it replaces the other notes
     if values.is_impossible is not None:
         notes[values.is_impossible] = IMPOSSIBLE
     return notes
 
 
 def _effective_share(fit: ClassifierBase) -> float:
-    """Return Kish's (1965) effective number of rows of a sampling design per unit of weight; 1
-    without a design.
+    """Return Kish's (1965) effective number of rows of a sampling design, divided by the total
+    weight; 1 without a design.
 
     It is ``(sum w)^2 / sum w^2`` over ``sum w``.
     """
@@ -405,17 +401,17 @@ def _make_frame(
     values: EffectValues,
     notes: np.ndarray,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return (the frame of effects, a row for each (quantity, unit, group); the names of the
+    """Return (the frame of effects, with a row for each (quantity, unit, group); the names of the
     package's columns in it).
 
-    The names are a dict by plain name, such as ``"estimate"``: beside a user's column of that name
-    the package's column has a trailing underscore.
+    The names are a dict by plain name, such as ``"estimate"``: if a user's column has that name,
+    the package's column gets a trailing underscore.
     """
-    # groups change fastest from row to row, quantities slowest, as in the arrays (Q, U, K)
+    # rows are ordered as in the arrays (Q, U, K): groups vary fastest, quantities slowest
     Q = len(contrasts.quantities)
     U = values.estimate.shape[1]
     K = len(fit.labels.groups)
-    # `rows.keys` has a row for each unit: its values of the columns of `by`, or its label in the
+    # `rows.keys` has a row for each unit: the values of its `by` columns, or its label in the
     # column "row"
     user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
     package_columns = [
@@ -431,8 +427,8 @@ def _make_frame(
         "conf_high",
         "note",
     ]
-    # the user's columns keep their names; the package's, which come after them, are made distinct
-    # from these
+    # users' columns keep their names; the package's columns, which follow, are renamed if
+    # necessary
     columns = dict(
         zip(
             package_columns,
@@ -442,9 +438,9 @@ def _make_frame(
     )
 
     def repeat_each(items: list, times: int) -> pd.Series:
-        """Return a column with each item `times` times in succession."""
+        """Return a column with each item repeated `times` times."""
         column = pd.Series([item for item in items for _ in range(times)], dtype=object)
-        # 1 beside a missing value would become 1.0
+        # dtype object: next to a missing value, 1 would become 1.0
         return column if column.isna().any() else column.infer_objects()
 
     frame_columns: dict[Any, Any] = {
@@ -478,13 +474,13 @@ def _make_frame(
     ), columns
 
 
-# cells of training rows up to which a report computes effects: rows times predictors
+# largest number of cells of training rows (rows times predictors) for which a report has effects
 MAX_REPORTED = 20_000_000
-MAX_COMPARED = 60  # predictors whose effects a report computes
+MAX_COMPARED = 60  # largest number of predictors in a report's effects
 
 
 class EffectsMixin(ClassifierBase):
-    """Predictions and comparisons of levels on the scale of probabilities, with standard errors."""
+    """Predictions and comparisons of levels on the probability scale, with standard errors."""
 
     @check_keywords
     def predictions(
@@ -506,13 +502,13 @@ class EffectsMixin(ClassifierBase):
         Parameters
         ----------
         newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
-            As in `avg_predictions`, but equal rows are not merged, and weights only leave out the
-            rows of weight 0.
+            As in `avg_predictions`, except that equal rows are not merged and weights only exclude
+            rows with weight 0.
 
         Returns
         -------
         Effects
-            The frame has a column ``row``, the label of the row.
+            The frame has a column ``row`` with the row labels.
 
         Examples
         --------
@@ -551,47 +547,48 @@ class EffectsMixin(ClassifierBase):
         Parameters
         ----------
         by : name or list of names, optional
-            Predictors, or columns of `newdata`, by whose values rows are averaged separately.
-        variables : name, list of names, or dict of name to list of levels, optional
-            Predictors that are set, in every row, to each of their levels (or of the given ones) in
-            turn.
+                Predictors, or columns of `newdata`; rows are averaged separately for each of their
+                values.
+            variables : name, list of names, or dict of name to list of levels, optional
+                Predictors that are set, in every row, to each of their levels (or the given levels)
+                in turn.
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns. None for the training rows, with their weights.
+            Rows with the predictors' columns. None for the weighted training rows.
         grid : {"balanced", "mode"} or dict of name to levels, optional
-            Constructed rows in place of `newdata`. "balanced": all combinations of levels. "mode":
-            one row, with the most frequent level of every predictor. A dict: all combinations of
-            the given levels of some predictors, others at their most frequent level. Cells of
+            Generated rows instead of `newdata`. "balanced": all combinations of levels. "mode": one
+            row with the most frequent level of every predictor. A dict: all combinations of the
+            given levels of some predictors, with the others at their most frequent level. Cells in
             `structural_zeros` are left out.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows in the average. By default those in the column that has the
-            weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
-            all rows count alike.
+            Weights of the new rows in the average. By default, `newdata`'s column with the name of
+            the training weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal
+            weights.
         se : {"auto", "bootstrap", False}, default "auto"
             Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to
-            the replicates of a survey, whichever the fit has; if it has none, the note says why.
-            ``"bootstrap"``: refits to rows drawn with replacement, or for networks draws of their
+            survey replicates, whichever is available; if none is, the note gives the reason.
+            ``"bootstrap"``: refits to rows drawn with replacement or, for networks, draws of their
             tables from Dirichlet posteriors. False: no standard errors.
         level : float, default 0.95
             Coverage of the intervals.
         nboot : int, default 200
-            Refits or draws of ``se="bootstrap"``.
+            Number of refits or draws for ``se="bootstrap"``.
         seed : int or numpy.random.Generator, default 0
-            For the bootstrap, and the draws of class shares of a posterior.
+            For the bootstrap, and for draws of the class proportions of a posterior.
         n_jobs : int, optional
-            Threads of refits; results do not depend on it.
+            Number of threads for refits; results do not depend on it.
         verbose : int, default 1
             0 for no progress bar.
 
         Returns
         -------
         Effects
-            Standard errors take the distribution of the predictors as fixed. Missing cells are
-            summed out as in ``predict``.
+            Standard errors treat the distribution of the predictors as fixed. Missing cells are
+            averaged over as in ``predict``.
 
         Raises
         ------
         OptionError
-            If a predictor, level, or the bootstrap of this kind of model, does not exist.
+            If a predictor or level is unknown, or the model does not support the bootstrap.
         DataError
             If the model has no training rows and neither `newdata` nor `grid` is given.
 
@@ -630,7 +627,7 @@ class EffectsMixin(ClassifierBase):
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> Effects:
-        """Return comparisons of levels of predictors in each row, with standard errors.
+        """Return comparisons of predictor levels in each row, with standard errors.
 
         Parameters
         ----------
@@ -641,7 +638,7 @@ class EffectsMixin(ClassifierBase):
         Returns
         -------
         Effects
-            The frame has a column ``row``, the label of the row.
+            The frame has a column ``row`` with the row labels.
 
         Examples
         --------
@@ -683,41 +680,40 @@ class EffectsMixin(ClassifierBase):
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> Effects:
-        """Return comparisons of levels of predictors, on the scale of average probabilities, with
-        standard errors.
+        """Return comparisons of predictor levels in terms of average probabilities, with standard
+        errors.
 
-        Every row is set to the one level and to the other, all else being as it is; the two average
+        Every row is set to one level and then to the other, all else unchanged; the two average
         probabilities of each group are compared.
 
         Parameters
         ----------
         variables : name, list of names, or dict of name to pairs or contrast, optional
-            Predictors whose levels are compared; all by default. In a dict the value of a predictor
-            is a pair (high, low) of its levels, a list of such pairs, or a name that `contrast`
-            takes.
+            Predictors whose levels are compared; all by default. In a dict, a predictor's value is
+            a pair (high, low) of its levels, a list of such pairs, or a name as in `contrast`.
         contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
-            "reference": each level against the first one. "pairwise": all pairs of levels.
-            "sequential": each level against the one before. (high, low): one pair of levels.
+            "reference": each level against the first. "pairwise": all pairs of levels.
+            "sequential": each level against the previous one. (high, low): one pair of levels.
         transform : {"difference", "ratio", "lift", "lnoddsratio"}, default "difference"
-            Comparison of the average probabilities; "lift" is (high - low) / low, the ratio less 1.
+            Comparison of the average probabilities; "lift" is (high - low) / low.
         by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
             As in `avg_predictions`.
         cross : bool, default False
-            Whether contrasts of the predictors are contrasted with each other: differences of
+            Whether to contrast the contrasts of the predictors with each other: differences of
             differences, ratios of ratios.
 
         Returns
         -------
         Effects
-            Standard errors take the distribution of the predictors as fixed. Intervals and tests
-            are Wald's, on the scale of the estimate; with draws and bootstrap refits intervals are
-            percentiles. The column ``note`` says where an interval cannot be given, or may not hold
-            its level.
+            Standard errors treat the distribution of the predictors as fixed. Intervals and tests
+            are Wald-type, on the scale of the estimate; with draws and bootstrap refits intervals
+            are percentiles. The column ``note`` says where an interval is unavailable, or may not
+            reach its nominal coverage.
 
         Raises
         ------
         OptionError
-            If a predictor, level, or the bootstrap of this kind of model, does not exist.
+            If a predictor or level is unknown, or the model does not support the bootstrap.
         DataError
             If the model has no training rows and neither `newdata` nor `grid` is given.
 
@@ -743,9 +739,10 @@ class EffectsMixin(ClassifierBase):
         )
 
     def _effects_part(self, newdata: object, weights: Any) -> Part:
-        """Return the report's section on effects: a table and a figure, or why there are none.
+        """Return the report's section on effects: a table and a figure, or why they are missing.
 
-        `newdata` are the rows to average over, None for the training rows; `weights` are theirs.
+        `newdata` are the rows to average over, None for the training rows; `weights` are their
+        weights.
         """
         predictors = list(self.labels.names)
         # only training rows are limited; without them and without newdata, avg_comparisons raises
@@ -757,22 +754,19 @@ class EffectsMixin(ClassifierBase):
                 ["Too many rows to compute effects for the report; call avg_comparisons()."],
             )
         try:
-            # None for a model without predictors, which the error then names; [] would be refused
-            # as an empty list
+            # None for a model without predictors, so that the error mentions that; [] would be
+            # rejected as an empty list
             effects = self.avg_comparisons(
                 predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights
             )
         except BBLError as error:
             return Part("Effects", [f"Not available: {error}"])
         texts = [
-            "The probability that each group would have if every row had the given level of a "
-            "predictor, compared with its first level, all else unchanged. Largest differences "
-            "come first."
+            "The probability of each group if every row had the given level of a predictor, "
+            "compared with its first level, all else unchanged. Largest differences come first."
         ]
         if len(predictors) > MAX_COMPARED:
-            texts.append(
-                f"Only the first {MAX_COMPARED} of {len(predictors)} predictors are compared."
-            )
+            texts.append(f"Showing the first {MAX_COMPARED} of {len(predictors)} predictors.")
         effects = effects.strongest_first()
         alt_text = (
             "Differences in probability with their intervals. The numbers are in the table above."

@@ -1,7 +1,6 @@
 """Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures.
 
-n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant; the *baseline*
-predicts the class proportions for every row.
+n rows, K groups; the *baseline* predicts the class proportions for every row.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ TRAINING_NOTE = (
 class Evaluation:
     """Predictions compared with observed groups; made by ``fit.evaluate()`` and ``cv.evaluate()``.
 
-    Prints as text, shows as HTML in a notebook, and has a LaTeX form.
+    Prints as text, displays as HTML in notebooks, converts to LaTeX.
 
     Attributes
     ----------
@@ -61,20 +60,19 @@ class Evaluation:
     class_scores : ndarray, shape (n, K)
         Class scores of the rows.
     observed, predicted : ndarray of int, shape (n,)
-        Group of each row, by its number.
+        Group of each row, as its number.
     weights : ndarray, shape (n,)
-        Frequencies, or other weights.
+        Frequencies or other weights.
     what : str
         Description of the rows, such as "training rows".
     level : float
         Coverage of the intervals.
-    left_out : float
-        Observations that have no prediction or no group.
+        Number of observations without a prediction or a group.
     costs : ndarray, shape (K, K), or None
-        Costs of predicting a group (column) where another (row) is true; `predicted` has the least
+        Cost of predicting a group (column) if another (row) is true; `predicted` minimises the
         expected cost.
     remedy : str
-        Advice that lowers a log-loss above the baseline.
+        Advice for lowering a log-loss above the baseline.
 
     Examples
     --------
@@ -104,27 +102,27 @@ class Evaluation:
     @property
     def log_loss(self) -> LossRecord:
         """Log-loss of these rows and of the baseline; its ``verdict`` is a warning if predictions
-        are worse.
+        are worse than the baseline.
         """
         loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
         return LossRecord(float(loss), float(baseline), self.what, self.remedy)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """Scores of all rows, with their limits: ``estimate``, ``lower``, ``upper`` and
+        """Scores over all rows with their limits: ``estimate``, ``lower``, ``upper`` and
         ``baseline``.
 
         The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson.
-        Balanced accuracy: from such limits of each group's recall (Zou & Donner 2008). Log-loss and
-        Brier score: Gaffke (2005) for bounded numbers; the bound of the log-loss is the largest
-        loss that these predictions could have, whatever the groups. AUC: the wider of Newcombe
-        (2006) and DeLong. With more than two groups the AUC is the mean over the groups, each
-        against the rest. Weights that are no counts are scaled to the effective number of rows (sum
-        w)^2 / sum w^2 (Kish 1965). The log-loss replaces probabilities below 1e-15 by 1e-15, see
+        Balanced accuracy: combined from such limits for each group's recall (Zou & Donner 2008).
+        Log-loss and Brier score: Gaffke (2005) for bounded numbers; the log-loss is bounded by the
+        largest loss possible with these predictions. AUC: the wider of Newcombe (2006) and DeLong.
+        With more than two groups the AUC is the mean over the groups, each against the rest.
+        Weights that are not counts are scaled to the effective number of rows (sum w)^2 / sum w^2
+        (Kish 1965). For the log-loss, probabilities below 1e-15 are replaced by 1e-15, see
         `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its baseline
         is the mean cost of predicting the cheapest group for every row.
         """
-        # (5, 4): a row for each of `SCORES`; estimate, lower and upper limit, baseline
+        # (5, 4): a row for each of `SCORES`; estimate, lower and upper limits, baseline
         table = score_table(
             self.class_scores, self.observed, self.predicted, self._effective_weights, self.level
         )
@@ -133,7 +131,7 @@ class Evaluation:
         )
         if self.costs is not None:
             counts = self._counts
-            # sums over all rows; the baseline predicts the group of least cost for every row
+            # sums over all rows; the baseline predicts the group with the lowest cost for every row
             cost = float((counts * self.costs).sum())
             baseline_cost = (counts.sum(axis=1) @ self.costs).min()
             frame.loc["cost"] = [cost / counts.sum(), np.nan, np.nan, baseline_cost / counts.sum()]
@@ -141,11 +139,11 @@ class Evaluation:
 
     @cached_property
     def floored(self) -> tuple[float, float]:
-        """(Observations whose group has a predicted probability below 1e-15, observations where it
-        is 0).
+        """(Number of observations whose group has a predicted probability below 1e-15, number with
+        probability 0).
 
-        In the log-loss these probabilities count as 1e-15. A probability is 0 if the prior of the
-        group is 0, or if the group has no training rows (in a fold).
+        For the log-loss these probabilities are replaced by 1e-15. A probability is 0 if the
+        group's prior is 0, or if the group has no training rows (in a fold).
         """
         # (n,): of the observed groups; LEAST is the logarithm of 1e-15
         log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
@@ -155,7 +153,7 @@ class Evaluation:
 
     @property
     def _floor_note(self) -> str:
-        """Note on observations whose probability is below the floor of the log-loss; empty if there
+        """Note on observations with a probability below the floor of the log-loss; empty if there
         are none.
         """
         n_below, n_zero = self.floored
@@ -183,7 +181,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Weighted share of rows whose group is predicted."""
+        """Weighted proportion of correctly classified rows."""
         return float(self._counts.diagonal().sum() / self._counts.sum())
 
     @cached_property
@@ -198,9 +196,9 @@ class Evaluation:
         """Confusion matrix: observations by observed (rows) and predicted group (columns)."""
         is_whole = (self._counts == np.floor(self._counts)).all()
         counts = self._counts.astype(np.int64) if is_whole else self._counts
-        # a group that is a tuple stays one
+        # a tuple as a group is one label
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
-        # a name of the index that no group has, so that reset_index() works
+        # an index name that differs from all groups, so that reset_index() works
         index_name = distinct_names([*groups, "observed"])[-1]
         return pd.DataFrame(
             counts, index=groups.rename(index_name), columns=groups.rename("predicted")
@@ -208,7 +206,7 @@ class Evaluation:
 
     @cached_property
     def report(self) -> pd.DataFrame:
-        """Precision, recall, F1, support and AUC against the rest, of every group; missing where
+        """Precision, recall, F1, support and one-against-rest AUC of every group; missing if
         undefined.
         """
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
@@ -227,13 +225,13 @@ class Evaluation:
         Parameters
         ----------
         group : optional
-            By default the second of two groups; required with more groups.
+            The second of two groups by default; required with more groups.
 
         Returns
         -------
         DataFrame
-            ``threshold`` of the probability of the group, decreasing; ``fpr`` and ``tpr``, the
-            shares of the other rows and of the rows of the group whose probability reaches the
+            ``threshold`` on the probability of the group, decreasing; ``fpr`` and ``tpr``, the
+            proportions of the other rows and of the group's rows whose probability reaches the
             threshold.
 
         Examples
@@ -260,7 +258,7 @@ class Evaluation:
         position = groups.index(group)
         log_odds = link(self.class_scores)[:, position]  # of the group against all others
         fpr, tpr, threshold = roc_curve(log_odds, self.observed == position, self.weights)
-        # log odds to probabilities; the first threshold is above all of them
+        # log odds to probabilities; the first threshold exceeds them all
         with np.errstate(over="ignore"):
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
@@ -272,14 +270,13 @@ class Evaluation:
         groups: Sequence[Any] | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw the confusion matrix, ROC curves, or observed shares against predicted probabilities
-        (calibration).
-
+        """Draw the confusion matrix, ROC curves, or a calibration plot of observed proportions
+        against predicted probabilities.
         Parameters
         ----------
         kind : {"confusion", "roc", "calibration"}, default "confusion"
         groups : sequence, optional
-            Groups of ``"roc"`` and ``"calibration"``; by default all, or the second of two.
+            Groups for ``"roc"`` and ``"calibration"``; by default all, or the second of two.
         ax : matplotlib Axes, or a sequence of two for ``"calibration"``, optional
 
         Returns
@@ -304,7 +301,7 @@ class Evaluation:
             return plot_calibration(
                 self.labels, p, self.observed, self.weights, groups=groups, axes=ax
             )
-        log_odds = link(self.class_scores)  # (n, K): of each group against all others
+        log_odds = link(self.class_scores)  # (n, K): each group against all others
         return plot_roc(self.labels, log_odds, self.observed, self.weights, groups=groups, ax=ax)
 
     @cached_property
@@ -342,7 +339,7 @@ class Evaluation:
         )
 
     def as_html(self) -> str:
-        """Return the evaluation as a fragment of HTML; names are escaped.
+        """Return the evaluation as an HTML fragment, with names escaped.
 
         Examples
         --------
@@ -358,7 +355,7 @@ class Evaluation:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the evaluation as LaTeX, which needs no package; names are escaped.
+        """Return the evaluation as LaTeX that needs no packages, with names escaped.
 
         Examples
         --------
@@ -376,8 +373,8 @@ class Evaluation:
 
 
 def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sample:
-    """Return the encoded rows of new data that have a prediction, a group and a positive one of the
-    `row_weights` (n,); a DataError if none has.
+    """Return the encoded rows of new data that have a prediction, a group and a positive weight
+    in `row_weights` (n,); raises a DataError if there are none.
     """
     y = design.encode_response(frame)
     codes, missing = design.encode(frame)
@@ -386,7 +383,7 @@ def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sa
     judged = Sample(codes, row_weights, y, missing).rows(is_judged)
     if not judged.n:
         raise DataError(
-            "newdata has no row with both a prediction and a group.",
+            "newdata has no rows with both a prediction and a group.",
             hint="Give rows that have both.",
         )
     return judged
@@ -406,8 +403,9 @@ def evaluate_rows(
     """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if
     unknown.
 
-    Rows without a score, a group or a weight are left out. `sampled` says that the weights are
-    those of a sampling design, which never count rows. For the other arguments see `Evaluation`.
+    Rows without a score, a group or a weight are left out. `sampled` is whether the weights
+    belong to a sampling design and therefore are not counts. For the other arguments see
+    `Evaluation`.
     """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():

@@ -1,9 +1,5 @@
-"""Explanation: contributions of terms to a row's log-odds; Importance: log-loss without each
-predictor.
-
-n rows, m predictors, K groups, T terms. A *term* is a table over the levels of some predictors,
-such as a field or a coupling; class scores (n, K) are sums of terms. The log-odds are those of one
-group against another, the reference.
+"""Explanation: contributions of terms to a row's log-odds. Importance: log-loss without each
+predictor. There are n rows, m predictors, K groups and T terms.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ DRAWS = "(draws)"  # column of the effect of averaging over posterior draws
 
 @dataclass(frozen=True)
 class Attribution:
-    """The terms whose sums are the class scores of a fitted classifier.
+    """The terms of a fitted classifier's class scores, which are sums of terms.
 
     Attributes
     ----------
@@ -48,13 +44,13 @@ class Attribution:
     terms : Factors
         Mapping from the positions of a term's predictors to its table (K, L_1, ...).
     shown : list of tuple of int
-        For each term, the predictors whose values label it: all of its predictors, but in a network
-        only the feature, not its parents.
+        For each term, the predictors whose values label it: all of its predictors or, in a
+        network, only the feature without its parents.
     constant : ndarray, shape (K,)
-        Part of the class scores that is the same for all rows.
+        Part of the class scores that is common to all rows.
     averaged : bool
-        Whether scores are averaged over draws. Terms are at the mean of the draws, and do not quite
-        add up to the scores then.
+        Whether scores are averaged over draws. The terms are then at the mean of the draws and
+        only approximately add up to the scores.
     """
 
     names: list[str]
@@ -66,24 +62,23 @@ class Attribution:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Notebook):
-    """Contributions of the terms to the log-odds of two groups, row by row; made by
+    """Contributions of the terms to the log-odds of two groups, row by row, as returned by
     ``fit.explain()``.
-
     Attributes
     ----------
     frame : DataFrame
         One row for each explained row: ``group`` and ``against``, the groups whose log-odds are
-        explained; then ``(baseline)``, the contribution of each term, ``(summed out)`` if some row
-        has a missing value, ``(draws)`` if predictions are averaged over draws (the difference from
-        the terms at the mean of the draws), and ``log_odds``, the sum. A column whose name is that
-        of a predictor or a term gets an underscore (``log_odds_``).
+        explained; then ``(baseline)``, the contribution of each term, ``(summed out)`` if some
+        row has a missing value, ``(draws)`` if predictions are averaged over draws (the
+        difference from the terms at the mean of the draws), and ``log_odds``, the sum. A column
+        with the name of a predictor or term gets a trailing underscore (``log_odds_``).
     values : DataFrame
-        Levels of the predictors in each row, as text; ``?`` for a missing value.
+        Levels of the predictors in each row, as text; ``?`` for missing values.
     terms : tuple of tuple
         Names of the predictors that label each term, in the order of the columns of `frame`.
     verdict : str
-        Warning above the printed explanation if the log-loss of the model is above that of the
-        class proportions.
+        Warning printed above the explanation if the model's log-loss is above the baseline, the
+        log-loss of the class proportions.
 
     Examples
     --------
@@ -110,7 +105,7 @@ class Explanation(Notebook):
 
     @check_keywords
     def row(self, row: int = 0) -> pd.Series:
-        """Return the contributions to the log-odds of one row, by position, the largest first.
+        """Return the contributions to one row's log-odds, largest first; `row` is its position.
 
         Examples
         --------
@@ -126,12 +121,12 @@ class Explanation(Notebook):
         return pd.Series(amounts[order], index=[names[k] for k in order], name="contribution")
 
     def _contributions(self, row: int) -> tuple[np.ndarray, list[str]]:
-        """Return (contributions to the log-odds of a row, baseline first; their names, such as
+        """Return (contributions to a row's log-odds, baseline first; their names, such as
         ``Sex=Male``).
 
         `row` is the position of the row in `frame`.
         """
-        integer("row", row, 0, len(self.frame) - 1)  # raises an error if there is no such row
+        integer("row", row, 0, len(self.frame) - 1)  # raises an error if it is out of range
         # columns 0 and 1 are groups, the last is the sum
         amounts = self.frame.iloc[row, 2:-1].to_numpy(float)
         level_by_predictor: dict[Any, Any] = dict(
@@ -141,28 +136,26 @@ class Explanation(Notebook):
             ", ".join(f"{label_text(name)}={level_by_predictor[name]}" for name in term)
             for term in self.terms
         ]
-        # after two groups, the baseline and the terms: columns such as "(summed out)", which keep
-        # their names
+        # after two groups, the baseline and the terms come columns such as "(summed out)", which
+        # keep their names
         return amounts, [BASELINE, *term_names, *self.frame.columns[3 + len(term_names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
-        """Return the names of the group and of the reference whose log-odds are explained in a
-        row.
-        """
+        """Return the names of the group and the reference whose log-odds are explained in a row."""
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(
             self.frame.iloc[:, 1].tolist()[row]
         )
 
     @check_keywords
     def plot(self, row: int = 0, top: int = 12, ax: Axes | None = None) -> Axes:
-        """Draw how the contributions add up to the log-odds of one row; return the Axes.
+        """Draw a waterfall of the contributions to one row's log-odds; return the Axes.
 
         Parameters
         ----------
         row : int, default 0
             Position of the row.
         top : int, default 12
-            Number of contributions that have a bar each.
+            Number of contributions with their own bar.
         ax : matplotlib Axes, optional
 
         Examples
@@ -186,7 +179,7 @@ class Explanation(Notebook):
         sections = []
         for position in range(min(3, len(self.frame))):
             group, against = self._groups(position)
-            amounts = self.row(position)  # the largest first
+            amounts = self.row(position)  # largest first
             # the last column is the sum
             table = pd.DataFrame(
                 {"contribution": [*amounts.head(10), self.frame.iloc[position, -1]]}
@@ -201,16 +194,14 @@ class Explanation(Notebook):
         return sections
 
     def _end(self, n_shown: int) -> list[str]:
-        """Return a line on the rows beyond the first `n_shown`, as a list of one; an empty list if
-        there are none.
+        """Return a line about the rows after the first `n_shown`, in a list; empty if there are
+        none.
         """
         n_hidden = len(self.frame) - n_shown
         return [f"... ({n_hidden} more rows; see .frame)"] if n_hidden > 0 else []
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return (the text above the tables: the warning or "", the tables) for a notebook's
-        cell.
-        """
+        """Return (the text above the tables: the warning or "", the tables) for notebooks."""
         sections = self._row_sections()
         if sections:
             sections[-1] = replace(sections[-1], note="".join(self._end(len(sections))))
@@ -238,14 +229,14 @@ def explain_rows(
     """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing
     cells (n, m).
 
-    `of` is a pair (group, reference); None for the second of two groups against the first, or for
-    the most probable of three or more groups against the next, row by row. `index` labels the rows;
-    `verdict` as in `Explanation`.
+    `of` is a pair (group, reference); None for the second of two groups against the first or,
+    with three or more groups, for each row's most probable group against the next. `index` labels
+    the rows; `verdict` as in `Explanation`.
     """
     n, K = scores.shape
     groups = labels.groups
     if of is None:
-        # numbers (n,) of the groups whose log-odds are explained, target against reference
+        # numbers (n,) of the groups in the log-odds, target against reference
         target, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
@@ -261,7 +252,7 @@ def explain_rows(
                 )
         target, reference = (np.full(n, groups.index(group)) for group in of)
     row_numbers = np.arange(n)
-    # (n, K, T); 0 where a predictor is missing
+    # (n, K, T); 0 if a predictor is missing
     score_parts = contributions(attribution.terms, K, codes, missing)
     # (n, T)
     log_odds_parts = _difference(
@@ -271,7 +262,7 @@ def explain_rows(
     # one number for all groups if there are no terms
     constant = np.broadcast_to(attribution.constant, scores.shape[1])
     baseline = _difference(constant[target], constant[reference])
-    is_dropped = np.isnan(log_odds)  # rows that are dropped for missing values have scores nan
+    is_dropped = np.isnan(log_odds)  # rows dropped for missing values have scores nan
     log_odds_parts[is_dropped] = np.nan
     baseline[is_dropped] = np.nan
     *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = (
@@ -284,8 +275,8 @@ def explain_rows(
         against_name: [groups[g] for g in reference],
     }
     columns |= {baseline_name: baseline, **dict(zip(term_names, log_odds_parts.T, strict=True))}
-    # what baseline and terms lack: the effect of missing values in incomplete rows, else of
-    # averaging over draws
+    # difference from baseline and terms: the effect of missing values in incomplete rows,
+    # otherwise of averaging over draws
     with np.errstate(invalid="ignore"):  # inf - inf
         remainder = _difference(_difference(log_odds, baseline), log_odds_parts.sum(axis=1))
     is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
@@ -311,7 +302,7 @@ def explain_rows(
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``a - b``, and 0 where both are -inf: a level that neither group shows does not
+    """Return ``a - b``, and 0 where both are -inf: a level that occurs in neither group does not
     distinguish them.
     """
     with np.errstate(invalid="ignore"):
@@ -319,12 +310,12 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (most probable (n,), second most probable groups (n,)) from class scores (n, K), K
-    > 2.
+    """Return (most probable (n,), second most probable groups (n,)) given class scores (n, K),
+    K > 2.
     """
     likeliest = first_largest(scores)
-    position = np.arange(scores.shape[1] - 1)  # among all groups but the most likely
-    # their numbers (n, K - 1); + 1 skips the most likely
+    position = np.arange(scores.shape[1] - 1)  # among all groups except the most probable
+    # their numbers (n, K - 1); + 1 skips the most probable group
     other_groups = position + (position >= likeliest[:, None])
     best_position = first_largest(np.take_along_axis(scores, other_groups, axis=1))
     return likeliest, other_groups[np.arange(len(scores)), best_position]
@@ -332,22 +323,22 @@ def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, repr=False)
 class Importance(Notebook):
-    """Increase of the log-loss without each predictor; made by ``fit.importance()``.
+    """Increase in log-loss without each predictor, as returned by ``fit.importance()``.
 
     Attributes
     ----------
     frame : DataFrame
-        One row per predictor, the most important first: ``importance``, the mean increase of the
-        log-loss if the predictor is summed out as unknown; ``se``, the standard error of that mean
-        over rows.
+        One row per predictor, most important first: ``importance``, the mean increase in
+        log-loss if the predictor is unknown and averaged over; ``se``, the standard error of
+        this mean over rows.
     loss : float
         Log-loss with all predictors.
     baseline : float
-        Log-loss of the class proportions, the same prediction for every row.
+        Log-loss of predicting the class proportions for every row.
     what : str
         Description of the rows, such as "new rows".
     remedy : str
-        Advice that lowers a loss above the baseline.
+        Advice for lowering a loss above the baseline.
 
     Examples
     --------
@@ -370,7 +361,7 @@ class Importance(Notebook):
 
     @check_keywords
     def plot(self, top: int = 40, ax: Axes | None = None) -> Axes:
-        """Draw the `top` importances with two standard errors to each side; return the Axes.
+        """Draw the `top` importances with two standard errors on each side; return the Axes.
 
         Examples
         --------
@@ -388,12 +379,12 @@ class Importance(Notebook):
         # (1, predictors): for a single group
         limits = ((mean - half_width)[None], (mean + half_width)[None])
         return plot_coefficients(
-            list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax
+            list(rows.index), [""], mean[None], *limits, title="Increase in log-loss", ax=ax
         )
 
     def _head(self) -> str:
-        """Return the lines above the table: the log-loss, with a warning if it is above that of the
-        groups' shares.
+        """Return the lines above the table: the log-loss, with a warning if it is above the
+        baseline.
         """
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
         losses_text = (
@@ -404,8 +395,8 @@ class Importance(Notebook):
         return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return (the text above the table, the table of the first rows, without a heading) for a
-        notebook's cell.
+        """Return (the text above the table, the table of the first rows, without a heading) for
+        notebooks.
         """
         return self._head(), [first_rows(self.frame.round(5), heading="", source=".frame")]
 
@@ -423,7 +414,7 @@ def summarise_importance(
     what: str,
     remedy: str = "",
 ) -> Importance:
-    """Return the importances from log-losses (1 + m, n): row 0 with all m predictors, row 1 + i
+    """Return the importances, given log-losses (1 + m, n): row 0 with all m predictors, row 1 + i
     without predictor i.
 
     `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` as in
@@ -434,10 +425,10 @@ def summarise_importance(
     mean = increases @ weights / total
     sum_of_squares = ((increases - mean[:, None]) ** 2) @ weights
     # sqrt(variance / W) for W = sum w observations, with variance sum w (d - mean)^2 / (W - 1) of
-    # the increases d; the divisor is 1 at least, as weights may sum to less than 2
+    # the increases d; the divisor is at least 1, as weights may sum to less than 2
     se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)
     frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
-    # from the total weight of each group
+    # from each group's total weight
     baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))
     return Importance(frame, float(losses[0] @ weights / total), baseline, what, remedy)

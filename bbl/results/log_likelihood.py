@@ -1,4 +1,4 @@
-"""LogLikelihood: what `logLik()` returns, a number with degrees of freedom and number of
+"""LogLikelihood: the return value of `logLik()`, a number with degrees of freedom and number of
 observations.
 """
 
@@ -13,8 +13,8 @@ class LogLikelihood(float):
     """A log-likelihood: a float with the attributes `df` (degrees of freedom), `nobs` (number of
     observations) and `log_z`.
 
-    `log_z` is "half", "pseudo" or "mf" if the value depends on such an approximation of ln Z, whose
-    error is unknown, and else None. It is printed, and such a value has no AIC or BIC.
+    `log_z` is "half", "pseudo" or "mf" if the value depends on this approximation of ln Z, whose
+    error is unknown; otherwise None. It is printed, and such a value has no AIC or BIC.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class LogLikelihood(float):
         return self
 
     def check_comparable(self) -> LogLikelihood:
-        """Return the value; an OptionError if it depends on an approximate ln Z.
+        """Return the value; raises an OptionError if it depends on an approximate ln Z.
 
         Examples
         --------

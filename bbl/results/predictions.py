@@ -72,38 +72,38 @@ class PredictionsMixin(ClassifierBase):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns; others are ignored. None for the training rows. For
-            data read in batches, the result is an iterator of frames, as from
+            Rows with the predictors' columns; other columns are ignored. None for the training
+            rows. For data that are read in batches, the result is an iterator of frames, as from
             `predict_batches`.
         type : {"link", "prob", "class"}, default "link"
-            ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the class scores; the probabilities of eq.
-            (28); or the most probable group only.
+            The class scores ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the probabilities of eq.
+            (28), or only the most probable group.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether an unknown level is an error, or its predictor is summed out in that row.
+            Whether to raise an error for unknown levels, or average over the predictor in that row.
         priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-            Class shares that replace the shares of the training rows (or the model's `priors`), for
-            populations with other shares. Probabilities follow by Bayes' rule. An array, here and
-            for `costs`, needs groups whose order was declared, or that are numbers or booleans;
-            groups that are text need names.
+            Class proportions that replace those of the training rows (or the model's `priors`), for
+            populations with different proportions; probabilities follow by Bayes' rule. An array,
+            here and for `costs`, requires groups with a declared order, or groups that are numbers
+            or booleans; groups that are text need names.
         costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
-            Cost of predicting a group (column) where another (row) is true; ``yhat`` is then the
-            group with the lowest expected cost instead of the most probable one. In
-            ``{true: {predicted: cost}}`` absent entries are 0.
+            Cost of predicting a group (column) if another (row) is true; ``yhat`` is then the group
+            with the lowest expected cost instead of the most probable one. In
+            ``{true: {predicted: cost}}`` missing entries are 0.
 
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group
-            of that name); for ``type="class"`` the groups alone. A missing value is treated as in
-            the fit (`missing` of `bbl.bbl`): as an error, as a level, summed out, or, where the fit
-            dropped such rows, by a missing prediction. For a polars DataFrame the same in polars,
-            in the order of the rows.
+            On the index of `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a group
+            has that name); for ``type="class"`` only the predicted groups. Missing values are
+            treated as in the fit (`missing` of `bbl.bbl`): as an error, as a level, averaged over,
+            or, if the fit dropped such rows, by a missing prediction. A polars DataFrame gives the
+            same in polars, with rows in the same order.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they
-            are named.
+            If columns are missing, or values are unknown or, with a policy that does not allow it,
+            missing; they are named.
 
         Examples
         --------
@@ -118,8 +118,8 @@ class PredictionsMixin(ClassifierBase):
         choice("type", type, TYPES)
         choice("unseen", unseen, ("raise", "ignore"))
         if lazy_source(newdata, "newdata") is not None:
-            # read in batches: an iterator of frames; annotated as a table, as the return type
-            # declares tables alone
+            # read in batches: an iterator of frames, annotated as a table because the return type
+            # only has tables
             batches: pd.DataFrame = self.predict_batches(
                 newdata, type, unseen, priors=priors, costs=costs
             )
@@ -144,41 +144,41 @@ class PredictionsMixin(ClassifierBase):
         costs: Costs = None,
         verbose: int = 1,
     ) -> Any:
-        """Predict rows that are too many for memory, batch by batch.
+        """Predict data that do not fit into memory, batch by batch.
 
         Parameters
         ----------
-        newdata : rows that are read in batches, or a table in memory
+        newdata : data that are read in batches, or a table in memory
             A Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars
-            LazyFrame, Dask DataFrame or callable. Rows with the predictors' columns; others are not
-            read.
+            LazyFrame, Dask DataFrame or callable, with the predictors' columns; other columns are
+            not read.
         type : {"prob", "link", "class"}, default "prob"
         unseen, priors, costs
             As in `predict`.
         to : path, optional
-            A CSV or Parquet file for the predictions, as its name ends, in the order of the rows;
-            it is written batch by batch, and has this name once all are written.
+            CSV or Parquet file (by its extension) for the predictions, in the order of the rows. It
+            is written batch by batch under a temporary name, and renamed when complete.
         verbose : int, default 1
             0 for no progress bar.
 
         Returns
         -------
         iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows
-        that were written
+        written
 
         Raises
         ------
         DataError, LevelError
             As of `predict`; or if a file cannot be read.
         OptionError
-            If the name `to` ends neither in .csv nor in .parquet.
+            If the name `to` does not end in .csv or .parquet.
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-        >>> def rows():  # in place of a file
+        >>> def rows():  # instead of a file
         ...     yield titanic.head(1)
         ...     yield titanic.tail(2)
         >>> for frame in fit.predict_batches(rows):
@@ -200,8 +200,8 @@ class PredictionsMixin(ClassifierBase):
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
         def yield_predictions() -> Iterator[pd.DataFrame | pd.Series]:
-            """Yield the predictions of one batch after the other."""
-            # None: the number of batches is not known
+            """Yield the predictions batch by batch."""
+            # None: the number of batches is unknown
             with progress_bar(None, "predicting", verbose) as step:
                 for rows in new_frames(self.design, newdata, source):
                     scores = self._new_scores(rows, unseen, priors)
@@ -231,8 +231,8 @@ class PredictionsMixin(ClassifierBase):
         return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]  # the last column is yhat
 
     def residuals(self) -> pd.Series:
-        """Return, as R does, 1 where the predicted group is the observed one, else 0; missing
-        without a group.
+        """Return, as R does, 1 for rows whose predicted group is the observed one, else 0; missing
+        for rows without a group.
 
         Examples
         --------

@@ -155,7 +155,7 @@ def test_without_complete_rows_there_are_no_composite_criteria():
     table.loc[table["a"].notna() & (table["y"] == 0), "b"] = None
     fit = bbl.bbl("y ~ a + b + c", table, missing="marginal")
     for name in ("claic", "clbic"):
-        with pytest.raises(DataError, match=r"no row of group 0 is complete.*aic or bic"):
+        with pytest.raises(DataError, match=r"group 0 has no complete rows.*aic or bic"):
             getattr(fit, name)
     assert np.isfinite([fit.aic, fit.bic]).all() and np.isnan(bbl.anova(fit, fit)["clAIC"]).all()
 

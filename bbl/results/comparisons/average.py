@@ -1,10 +1,5 @@
-"""AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged
-with weights.
-
-There are K groups and M members. `MethodTraits` are the properties of a fit's method: its ``name``
-and tuned ``setting``, whether it ``converged``, ``stops_early`` by design, and ``can_calibrate``
-although it is not calibrated. `refusals` of a class names the methods and options that its fits
-lack.
+"""AverageResults: a weighted average of the class probabilities of fitted classifiers, its
+*members*. There are K groups and M members.
 """
 
 from __future__ import annotations
@@ -64,7 +59,7 @@ ONLY_SHARES = (
     "the class proportions, because no predictor is relevant and all together predict no better"
 )
 
-# arrays of a model file, besides those of the members: kind of dtype, shape, range of values
+# arrays of a model file in addition to the members' arrays: kind of dtype, shape, range of values
 TABLE = {
     "member_weights": ArraySpec("f", ("members",), POSITIVE, sum_tolerance=1e-9),
     "losses": ArraySpec("f", ("members",)),
@@ -72,17 +67,17 @@ TABLE = {
 }
 
 
-# what single Boltzmann machines have
+# attributes that only single Boltzmann machines have
 MACHINE_NAMES = frozenset(name for name in dir(BBLResults) if not name.startswith("_"))
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class AverageResults(ClassifierResults):
-    """An average of fitted classifiers; made by ``bbl(method="auto")`` and `average`.
+    """An average of fitted classifiers, as returned by ``bbl(method="auto")`` and `average`.
 
-    A member that cannot sum out missing values (conditional likelihood) is left out of the average
-    in the rows that have some; the weights of the other members are rescaled.
+    In rows with missing values, members that cannot average over them (conditional likelihood) are
+    left out, and the weights of the other members are rescaled.
 
     Attributes
     ----------
@@ -90,9 +85,9 @@ class AverageResults(ClassifierResults):
         As in `BBLResults`.
     members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
     member_weights : ndarray, shape (M,)
-        Positive; their sum is 1.
-    losses : ndarray, shape (M,)
-        Out-of-fold log-loss of each member alone; nan if the members were not compared.
+            Positive, with sum 1.
+        losses : ndarray, shape (M,)
+            Out-of-fold log-loss of each member; nan if the members were not compared.
 
     Examples
     --------
@@ -108,7 +103,7 @@ class AverageResults(ClassifierResults):
     losses: np.ndarray
 
     kind = "average"
-    _refusals = lacking(  # the capabilities that averages lack, some with the reason
+    _refusals = lacking(  # capabilities that averages lack, some with the reason
         *MACHINE_ONLY,
         "sample",
         no_response=NOT_CLASSIFIERS,
@@ -168,7 +163,7 @@ class AverageResults(ClassifierResults):
         DataError
             If the fit has no training rows.
         OptionError, BBLTypeError
-            If it is an average of other fits, by `average`; or an argument is out of range.
+            If it was made by `average`; or an argument is out of range.
 
         Examples
         --------
@@ -179,7 +174,7 @@ class AverageResults(ClassifierResults):
         >>> bool(0.7 < cv.maxscore < 0.8)
         True
         """
-        if self.call.startswith("average("):  # also of a model that was loaded from a file
+        if self.call.startswith("average("):  # also for a model loaded from a file
             raise OptionError(
                 "An average of given fits cannot be refitted to other rows.",
                 hint="Call crossVal() of each of fit.members.",
@@ -197,14 +192,14 @@ class AverageResults(ClassifierResults):
         return average_cv(crossed, score, validated_positions(crossed.scored, folds), model)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise a ClassError for what only Boltzmann machines have, else the usual
+        """Raise a ClassError for attributes of single Boltzmann machines, otherwise the usual
         AttributeError.
 
-        Python calls it only for names that the object does not have.
+        Python calls this method only for attributes that the object lacks.
         """
         if name in MACHINE_NAMES:
             raise ClassError(
-                f"{name} is for a single Boltzmann machine, and this is an average of "
+                f"{name} requires a single Boltzmann machine, but this is an average of "
                 f"{len(self.members)} models.",
                 hint=f"Use one of its members, such as fit.members[0].{name}; for the average "
                 "use avg_comparisons(), importance() and evaluate().",
@@ -215,7 +210,7 @@ class AverageResults(ClassifierResults):
     def names(self) -> list[str]:
         """Names of the members: their methods, numbered if several members have the same method.
 
-        Members without relevant predictors are named ``"class proportions"``, which they predict.
+        Members without relevant predictors are named ``"class proportions"``, their prediction.
         """
         methods = [
             CLASS_PROPORTIONS
@@ -224,7 +219,7 @@ class AverageResults(ClassifierResults):
             for member in self.members
         ]
         n_members = Counter(methods)  # by method: number of all members
-        n_before = Counter[str]()  # by method: number of members so far
+        n_before = Counter[str]()  # by method: number of preceding members
         names = []
         for method in methods:
             n_before[method] += 1
@@ -242,8 +237,8 @@ class AverageResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> list[tuple[ClassifierResults, float]]:
-        """The members with their weights; empty if one of them is not refitted, or is an average
-        itself.
+        """The members with their weights; empty if a member cannot be refitted or is itself an
+        average.
         """
         if not all(member._can_refit for member in self.members):
             return []
@@ -252,7 +247,7 @@ class AverageResults(ClassifierResults):
     @property
     def class_shares(self) -> np.ndarray:
         """Weighted class proportions in the training rows, shape (K,)."""
-        return self.members[0].class_shares  # as `training`, those of the first member
+        return self.members[0].class_shares  # of the first member, as `training`
 
     @property
     def n_parameters(self) -> int:
@@ -273,11 +268,11 @@ class AverageResults(ClassifierResults):
 
     @property
     def _traits(self) -> MethodTraits:
-        """Properties of the average, as a member of another average or of a table of fits."""
+        """Properties of the average as a member of another average or in a table of fits."""
         return MethodTraits(name=self.kind, learner=self.kind, converged=self.converged)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n,
+        """Return the logarithms of the averaged probabilities, shape (n, K), of encoded rows (n,
         m).
         """
         needed = [traits.needed for traits in self._member_traits]
@@ -285,25 +280,25 @@ class AverageResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """What to try if the average predicts worse than the class proportions."""
+        """Advice if the average predicts worse than the class proportions."""
         return member_advice(self.members)
 
     @check_keywords
     def relevant(self) -> pd.DataFrame:
-        """Return the terms that the members' predictions use: those whose parameters are not the
-        same in all groups.
+        """Return the terms that the members' predictions use: terms whose parameters differ between
+        groups.
 
         Returns
         -------
         DataFrame
-            By the index ``term`` (a predictor, or several joined by colons), the largest weight
-            first: ``order`` (number of predictors) and ``weight`` (sum of the weights of the
-            members that use the term).
+            Indexed by ``term`` (a predictor, or several joined by colons), largest weight first:
+            ``order`` (number of predictors) and ``weight`` (total weight of the members that use
+            the term).
 
         Raises
         ------
         OptionError
-            If a member is no Boltzmann machine, as other models have no table of relevant terms.
+            If a member is not a Boltzmann machine: other models have no table of relevant terms.
 
         Examples
         --------
@@ -316,7 +311,7 @@ class AverageResults(ClassifierResults):
         methods = [member.relevant for member in self.members if hasattr(member, "relevant")]
         if len(methods) < len(self.members):
             raise OptionError(
-                "relevant() is for Boltzmann machines, but a member of this average is a "
+                "relevant() requires Boltzmann machines, but a member of this average is a "
                 "different model."
             )
         frames = [
@@ -334,9 +329,7 @@ class AverageResults(ClassifierResults):
         self._check_likelihood()
 
     def _check_likelihood(self) -> NoReturn:
-        """Raise an OptionError, which other results do only in some cases: an average has no
-        likelihood of rows.
-        """
+        """Raise an OptionError: an average has no likelihood of rows."""
         raise OptionError(
             f"{NO_LIKELIHOOD}, so it has neither AIC nor BIC.",
             argument="method",
@@ -344,7 +337,7 @@ class AverageResults(ClassifierResults):
         )
 
     def coef(self) -> dict[str, Any]:
-        """Return the coefficients of each member that has some, by the member's name.
+        """Return the coefficients of each member that has coefficients, by the member's name.
 
         Raises
         ------
@@ -363,7 +356,7 @@ class AverageResults(ClassifierResults):
         >>> list(average.coef())
         ['mf', 'pseudo']
         """
-        # Any: not every kind of classifier has coef()
+        # Any: not all classifiers have coef()
         members: Any = zip(self.names, self.members, strict=True)
         coefficients = {
             name: member.coef() for name, member in members if "coef" not in member._refusals
@@ -378,9 +371,9 @@ class AverageResults(ClassifierResults):
     def summary(self) -> Summary:
         """Summarise the members with their weights, and the naive Bayes test of each predictor.
 
-        The tests compare the distribution of each predictor between the groups. They need only
-        counts of the training rows, not the members. The table ``"h"`` has the naive Bayes fields,
-        by predictor and level.
+        The tests compare the distribution of each predictor between the groups, using counts of
+        the training rows, not the members. The table ``"h"`` has the naive Bayes fields by
+        predictor and level.
 
         Examples
         --------
@@ -402,16 +395,16 @@ class AverageResults(ClassifierResults):
             **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
         }
-        note = "log_loss: each member alone, out of fold; weight: its weight in the average."
-        # `_counts`: for each predictor i, the weighted count (K, L_i) of its levels in the training
-        # rows of each group
+        note = "log_loss: out-of-fold loss of each member; weight: its weight in the average."
+        # `_counts`: for each predictor i, the weighted level counts (K, L_i) in the training rows
+        # of each group
         tests = likelihood_ratio(self._counts, prior_count=0.0)
         return fit_summary(
             self.call, self.labels, tests, facts, [Section("Members", self.tuning, note)]
         )
 
     def _convergence_text(self) -> str:
-        """Return ``yes`` or ``no`` for `converged`, and the names of the members that stop early by
+        """Return ``yes`` or ``no`` for `converged`, and the names of members that stop early by
         design.
         """
         early = [
@@ -424,7 +417,7 @@ class AverageResults(ClassifierResults):
         )
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         return f"{self.call}{loss_text(self.log_loss)}", [
             first_rows(self.tuning.round(4), self._heading, source=".tuning")
         ]
@@ -435,7 +428,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _heading(self) -> str:
-        """Heading of the table of members; a single one has no predictors (see
+        """Heading of the table of members; a single member has no predictors (see
         `bbl.boltzmann.averaging`).
         """
         return (
@@ -449,7 +442,7 @@ class AverageResults(ClassifierResults):
         raise OptionError(f"{NOT_A_SUM}, so it has no explanation.")
 
     def _model_parts(self) -> list[Part]:
-        """Return no parts of the HTML report: an average has no figure of parameters."""
+        """Return no sections for the HTML report: an average has no figure of parameters."""
         return []
 
     def plot(
@@ -486,12 +479,12 @@ class AverageResults(ClassifierResults):
         return self.evaluate(newdata, weights).plot(kind, groups, axes)
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of the model file: options and arrays of the members, training rows
-        only with the first.
+        """Return the content of the model file: options and arrays of the members, with the
+        training rows only in the first member.
 
         The arrays of member k have the prefix ``m{k}_``.
         """
-        # (options, arrays) of each member; training rows are stored with the first alone
+        # (options, arrays) of each member; only the first has the training rows
         contents = [member._pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
@@ -514,15 +507,15 @@ class AverageResults(ClassifierResults):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model that `_pack` stored, after checking every value."""
+        """Return the model stored by `_pack`, after checking every value."""
         check_types(meta, {"call": str})
         if not meta["members"]:
             raise ValueError("it has no members")
-        # all classes of classifiers, by kind; `bbl.load` has imported their modules
+        # classes of all classifiers by kind; `bbl.load` has imported their modules
         classes = {
             model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()
         }
-        # the arrays of the members are taken out of `average_arrays`
+        # the members' arrays are taken out of `average_arrays`
         members = []
         average_arrays = dict(arrays)
         for k, stored_member in enumerate(meta["members"]):
@@ -535,7 +528,7 @@ class AverageResults(ClassifierResults):
         if any(m.labels != first.labels for m in members):
             raise ValueError("its members have different groups or predictors")
         check_arrays(average_arrays, TABLE, K=len(first.labels.groups), members=len(members))
-        # old files lack the policy for missing values, as all members had the same one
+        # old files have no policy for missing values: all members had the same one
         missing = meta.get("missing", first.design.missing)
         if missing not in {member.design.missing for member in members}:
             raise ValueError("its treatment of missing values is malformed")
@@ -558,8 +551,7 @@ def member_advice(members: Sequence[ClassifierResults]) -> str:
     """Return advice, as a sentence, for an average of `members` that predicts worse than the class
     proportions.
 
-    Calibration would help if some member is not calibrated, but can be; without such a member the
-    advice is empty.
+    It is empty unless some member is not calibrated but could be.
     """
     return (
         "Average fits with calibrate='temperature'."
@@ -589,7 +581,7 @@ def auto_results(
 def average_cv(
     crossed: CrossAverage, score: str, folds: list[np.ndarray], model: AverageResults
 ) -> CVResults:
-    """Wrap a cross-validation of ``method="auto"``; `folds` are positions of validated rows."""
-    # nan: an average has no setting; there is one, at position 0
+    """Wrap a cross-validation of ``method="auto"``; `folds` are positions of held-out rows."""
+    # an average has no settings: one row, numbered 0, with setting nan
     frame = score_frame(crossed.table, score, "setting", np.nan)
     return CVResults(frame, 0, score, folds, crossed.scored, "none", model)

@@ -1,4 +1,4 @@
-"""EnrichmentResults: the ranks of known interactions in a ranked list of pairs of predictors."""
+"""EnrichmentResults: known interactions among the top of a ranked list of pairs of predictors."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ __all__ = ["EnrichmentResults"]
 
 @dataclass(frozen=True, repr=False)
 class EnrichmentResults(Notebook):
-    """Enrichment of the top of a ranked list with known pairs; made by `bbl.enrichment`.
+    """Enrichment of the top of a ranked list with known pairs, as returned by `bbl.enrichment`.
 
     Attributes
     ----------
     table : DataFrame
         A row for each number of top pairs: ``top`` (the number), ``observed`` known pairs,
-        ``expected`` by chance, ``enrichment`` (observed / expected) and ``p`` of the hypergeometric
-        test.
+        ``expected`` number by chance, ``enrichment`` (observed / expected) and ``p`` of the
+        hypergeometric test.
     area : float
-        Probability that a known pair is ranked before another pair (the AUC); pairs that are not
-        listed are tied in the last place. nan if all pairs are known.
+        Probability that a known pair is ranked before another pair (the AUC), with unlisted
+        pairs tied in last place. nan if all pairs are known.
     p : float
-        p-value of the rank test that `area` is above 0.5; nan if all pairs are known.
+        p-value of the rank test of `area` above 0.5; nan if all pairs are known.
     listed : DataFrame
         The ranked pairs: ``predictor``, ``predictor2``, and ``known``.
     n_pairs, n_known : int
-        Number of all pairs of the predictors, and of known pairs among them.
+        Number of pairs of the predictors, and number of known pairs among them.
     n_universe : int or None
-        Number of names in the universe of the expected numbers; None for the predictors.
+        Number of names in the universe that the expected numbers refer to; None for the
+        predictors.
 
     Examples
     --------
@@ -57,13 +58,13 @@ class EnrichmentResults(Notebook):
     n_universe: int | None = None
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         pair_counts, rank_test = self._texts()
         return pair_counts, [first_rows(self.table, "", source=".table", note=rank_test)]
 
     def _texts(self) -> tuple[str, str]:
         """Return two sentences: the numbers of pairs, and the test of the ranks."""
-        # the least p of random permutations is a bound
+        # the smallest p of random permutations is a bound
         sign = "<" if self.p == 1.0 / (PERMUTATIONS + 1) else "="
         rank_test = (
             f"A known pair is ranked above another pair with probability {self.area:.4g} (rank "

@@ -22,22 +22,22 @@ __all__ = ["GraphsResults"]
 @final
 @dataclass(frozen=True, repr=False)
 class GraphsResults(Notebook):
-    """Graphical models of a table; made by `bbl.graphs`.
+    """Graphical models of a table, as returned by `bbl.graphs`.
 
     Attributes
     ----------
     table : DataFrame
-        The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``; the
-        number of ``edges``; ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``; and
-        ``weight``, which sums to 1 over all graphs compared.
+        The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``;
+        the number of ``edges``; ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``;
+        and ``weight``, which sums to 1 over all compared graphs.
     edges : DataFrame
-        A row for each pair of variables, the most probable first: ``variable``, ``variable2``, and
-        ``probability``, the sum of the weights of the graphs that join them.
+        A row for each pair of variables, most probable first: ``variable``, ``variable2``, and
+        ``probability``, the total weight of the graphs that contain the edge.
     n_graphs : int
         Number of graphs that were compared.
     is_exhaustive : bool
-        Whether these are all graphs; else those that a greedy search met, and probabilities are of
-        them alone.
+        Whether all graphs were compared; otherwise a greedy search selected them, and the
+        probabilities refer only to these graphs.
     variables : tuple
         Names, in the order of the table.
 
@@ -78,7 +78,7 @@ class GraphsResults(Notebook):
         Returns
         -------
         matplotlib Axes
-            Edges of a probability below 5 % are left out; those below 50 % are dashed.
+            Edges with a probability below 5 % are left out; those below 50 % are dashed.
 
         Examples
         --------
@@ -95,16 +95,14 @@ class GraphsResults(Notebook):
         return plot_edges(self.variables, node_pairs, self.edges["probability"].to_numpy(), ax)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         return "", [
             first_rows(self.table, self._title(), source=".table"),
             first_rows(self.edges, "Edges", source=".edges"),
         ]
 
     def _title(self) -> str:
-        """Return the title of the table: how many graphs it has, and of how many that were
-        compared.
-        """
+        """Return the title of the table: the number of its graphs, and of all compared graphs."""
         count = (
             f"all {self.n_graphs:,} graphs"
             if self.is_exhaustive

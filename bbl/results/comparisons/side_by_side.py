@@ -1,7 +1,4 @@
-"""Table of several fits side by side: coefficients in common rows, then key figures (*facts*).
-
-A *field* is the coefficient of a level of one predictor, a *coupling* that of levels of several.
-"""
+"""Table of several fits side by side: coefficients in common rows, then key figures (*facts*)."""
 
 from __future__ import annotations
 
@@ -39,12 +36,12 @@ def model_table(
     stars: bool,
     digits: int,
 ) -> ModelTable:
-    """Return the table of `bbl.etable`, a column for each fit; arguments as there.
+    """Return the table of `bbl.etable`, with a column for each fit; for arguments see there.
 
-    `of` chooses the coefficients: "group" those of each group, "pooled" their differences from the
-    pooled fit to all rows, a pair (a, b) of groups those of a less those of b; None for the second
-    of two groups less the first, if all fits have these, else "group". `keep` has the
-    predictors whose coefficients are shown, None for all. `pairs` says whether couplings are shown,
+    `of` selects the coefficients: "group" for each group, "pooled" for the differences from the
+    pooled fit to all rows, a pair (a, b) of groups for the difference a minus b; None for the
+    second of two groups minus the first if all fits have these, otherwise "group". `keep` has the
+    predictors whose coefficients are shown, None for all. `pairs` is whether couplings are shown,
     `stars` whether stars are. `digits` is the number of decimals.
     """
     fits_by_name = check_fits(fits)
@@ -55,8 +52,8 @@ def model_table(
             hint="Give all models in one list: etable([fit, other]).",
         )
     for fit in fits_by_name.values():
-        # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes
-        # here; a fit without a pooled one is refused by `_coefficients`
+        # only checks `of`: raises an OptionError if a fit has no such groups. With pooled=True,
+        # "pooled" passes here; `_coefficients` rejects fits without a pooled fit
         resolve_of("group" if of is None else of, list(fit.labels.groups), pooled=True)
     pairs = flag("pairs", pairs)
     stars = flag("stars", stars)
@@ -76,10 +73,10 @@ def model_table(
     if coefficients is None:
         selected: Compared = "group" if of is None else of
         coefficients = [_coefficients(fit, selected, keep, pairs) for fit in fits_in_order]
-    # the rows of the table: the distinct keys of all fits, (group number, order, group, levels)
+    # rows of the table: the distinct keys of all fits, (group number, order, group, levels)
     keys = list(dict.fromkeys(key for fit_coefficients in coefficients for key in fit_coefficients))
     keys.sort(key=lambda key: (key[0], key[1]))  # stable: by group, then fields before couplings
-    cells: dict[str, list[str]] = {}  # the column of each fit
+    cells: dict[str, list[str]] = {}  # column of each fit
     # AIC, BIC and clAIC are shown for fits that are comparable with it
     first = next(iter(fits_by_name.values()))
     names = distinct_names(map(label_text, fits_by_name))
@@ -89,7 +86,7 @@ def model_table(
         )
     index = [_row_name(group, levels) for _, _, group, levels in keys] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
-    # only fits by pseudo-likelihood have a criterion of the composite likelihood
+    # clAIC requires pseudo-likelihood fits
     is_empty = (frame == "").all(axis=1).to_numpy() & (frame.index == "clAIC")
     frame = frame[~is_empty]
     note = "Standard errors in parentheses."
@@ -105,12 +102,12 @@ def model_table(
 
 
 def _two_groups(fits: Sequence[ModelResults]) -> tuple[Hashable, Hashable] | None:
-    """Return the second and the first group of the machines among `fits`, if all of them have the
-    same two and one models its groups separately; else None.
+    """Return the second and the first group of the machines among `fits`, if all have the same two
+    groups and at least one models them separately; else None.
     """
     machines = [fit for fit in fits if isinstance(fit, MachineResults)]
     groups = {tuple(fit.labels.groups) for fit in machines}
-    # of a regression only one group has coefficients anyway, with the intercept
+    # in a regression only one group has coefficients anyway, with the intercept
     if len(groups) != 1 or all(fit.engine.joint for fit in machines):
         return None
     names = next(iter(groups))
@@ -124,9 +121,9 @@ def _coefficients(
     coefficients of a fit.
 
     The group number is the position of the group in the fit's table; `levels` is a tuple of
-    (predictor, level), `order` its length. Without `pairs`, couplings are left out; with `keep`,
-    coefficients of other predictors. Models other than Boltzmann machines have none. A machine
-    without standard errors has nan for these and p.
+    (predictor, level), `order` its length. Couplings are left out without `pairs`, and predictors
+    that are not in `keep`. Only Boltzmann machines have coefficients. Standard errors and p are
+    nan for a machine without standard errors.
     """
     if not isinstance(fit, MachineResults):
         return {}
@@ -134,7 +131,7 @@ def _coefficients(
         # a row for each coefficient of a non-reference level
         table = without_reference(fit.inference().table(of))
     except BBLError:
-        if of != "group":  # only the coefficients of groups are there without standard errors
+        if of != "group":  # other coefficients require standard errors
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups = list(dict.fromkeys(table["group"]))
@@ -146,14 +143,14 @@ def _coefficients(
         for _, row in inference._intercepts().iterrows() if keep is None else ():
             key = groups.index(row["group"]), 0, row["group"], ()
             coefficients[key] = row["estimate"], row["se"], row["p"]
-    # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level,
+    # (rows, largest order) each: the columns predictor, predictor2, ..., and the columns level,
     # level2, ...
     predictors, predictor_levels = (
         table.filter(regex=rf"^{prefix}\d*$").to_numpy(object) for prefix in ("predictor", "level")
     )
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
-    # `term` is [predictors, levels] of a row, two arrays (largest order,), missing where the row
-    # has fewer
+    # `term` is [predictors, levels] of a row, two arrays (largest order,), padded with missing
+    # values
     for group, estimate, se, p, *term in zip(*columns, predictors, predictor_levels, strict=True):
         levels = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
         if (len(levels) == 1 or pairs) and (
@@ -176,7 +173,7 @@ def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) ->
 
 def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: int) -> str:
     """Return (estimate, standard error, p) as ``estimate* (standard error)``; empty for a
-    coefficient not fitted.
+    coefficient that is not in the model.
     """
     if coefficient is None:
         return ""
@@ -186,21 +183,21 @@ def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: i
 
 
 def _observations_text(fit: ModelResults) -> str:
-    """Return the number of observations; with real-valued weights that of the rows, if known."""
+    """Return the number of observations or, with real-valued weights, of rows, if known."""
     nobs = fit.nobs()
     training = getattr(fit, "training", None)
     return f"{nobs:g}" if isinstance(nobs, int) or training is None else f"{training.n:,}"
 
 
 def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
-    """Return the cells of the rows `FACTS` in the column of a fit, empty for figures that it lacks.
+    """Return the cells of the rows `FACTS` in a fit's column, empty for unavailable figures.
 
-    AIC, BIC and clAIC are empty too unless they can be compared with those of `first`, the first
-    fit of the table: fits need the same variables and as many observations.
+    AIC, BIC and clAIC are also empty unless they are comparable with `first`, the first fit of the
+    table: fits need the same variables and number of observations.
     """
     accuracy = ""
     if isinstance(fit, ClassifierResults):
-        with suppress(BBLError):  # a model that was loaded without training rows
+        with suppress(BBLError):  # a model loaded without training rows
             accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
     # in the order of `FACTS`: logLik, AIC, BIC, clAIC
     criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]

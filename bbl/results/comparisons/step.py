@@ -1,4 +1,4 @@
-"""StepResults: the path of a stepwise choice of terms, and the model at its end."""
+"""StepResults: the path of a stepwise selection of terms, and the selected model."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["StepResults"]
 @final
 @dataclass(frozen=True, repr=False)
 class StepResults(Notebook):
-    """The path of a stepwise choice of terms; made by `bbl.step`.
+    """The path of a stepwise selection of terms, as returned by `bbl.step`.
 
     Attributes
     ----------
     fit : BBLResults or DensityResults
-        The chosen model, fitted; the fit that was given if no step lowers the criterion.
+        The selected model, fitted; the original fit if no step lowers the criterion.
     path : DataFrame
-        A row for each model of the path, numbered by ``step``: ``term`` that was dropped (``"-
-        a:b"``) or added (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``, the
-        number of parameters of that term and twice the change of the log-likelihood, both positive;
+        A row for each model of the path, numbered by ``step``: the ``term`` that was dropped
+        (``"- a:b"``) or added (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``,
+        the term's number of parameters and twice the change in log-likelihood, both positive;
         ``parameters`` and ``logLik`` of the model; and the criterion, ``AIC`` or ``BIC``.
     candidates : DataFrame
-        All steps that were compared, in the columns of `path`; ``step`` is the number of the model
-        that they would have made.
+        All compared steps, with the columns of `path`; ``step`` is the number of the model that
+        they would have led to.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class StepResults(Notebook):
     candidates: pd.DataFrame
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         return "", [
             first_rows(
                 self.path, "Steps", source=".path", note=f"Chosen: {label_text(self.fit.formula)}"

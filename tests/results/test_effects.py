@@ -399,7 +399,11 @@ def test_loaded_models_answer_alike_and_ask_for_rows(tmp_path):
         (lambda m: m.avg_predictions(variables=[]), OptionError, "empty"),
         (lambda m: m.avg_predictions(variables={"Sex": []}), OptionError, "no levels of 'Sex'"),
         (lambda m: m.avg_predictions(grid={"Sex": []}), OptionError, "no levels of 'Sex'"),
-        (lambda m: m.avg_predictions(by="Age", grid={"Sex": []}), OptionError, "no levels of 'Sex'"),
+        (
+            lambda m: m.avg_predictions(by="Age", grid={"Sex": []}),
+            OptionError,
+            "no levels of 'Sex'",
+        ),
         (lambda m: m.predictions(grid={"Sex": []}), OptionError, "no levels of 'Sex'"),
         (lambda m: m.avg_comparisons({"Sex": []}), BBLTypeError, "pair"),
     ],

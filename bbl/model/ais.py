@@ -1,10 +1,4 @@
-"""Annealed importance sampling of ln Z from the independent model (Neal 2001).
-
-A `Layout` has m predictors with `n_levels` (m,) levels, D of which are non-reference levels;
-``terms[k - 2]`` (T_k, k) lists its terms of k predictors. ``layout.factors(theta)`` are the tables
-whose sum is the energy of a state; `log_sum` returns the log of the sum of exp(energy) over the
-levels of predictors.
-"""
+"""Annealed importance sampling of ln Z, starting from the independent model (Neal 2001)."""
 
 from __future__ import annotations
 
@@ -31,11 +25,11 @@ __all__ = [
 ]
 
 N_STEPS = 500  # temperatures
-N_CHAINS = 512  # independent chains, each of which gives one weight
+N_CHAINS = 512  # independent chains; each yields one importance weight
 # measured by benchmarks.studies.annealing
-UPDATE_SECONDS = 2e-8  # to update a predictor of a chain
-COUPLING_SECONDS = 1e-10  # added to that for each non-reference level of the model
-TERM_SECONDS = 3e-9  # to look up a coupling of three predictors or more
+UPDATE_SECONDS = 2e-8  # per update of one predictor in one chain
+COUPLING_SECONDS = 1e-10  # added for each non-reference level of the model
+TERM_SECONDS = 3e-9  # per lookup of a coupling between three or more predictors
 
 
 @dataclass(frozen=True)
@@ -44,11 +38,12 @@ class AnnealedLogZ:
 
     log_z: float
     standard_error: float  # of `log_z`, from the spread of the chains' weights w
-    ess: float  # effective number of chains, (sum w)^2 / sum w^2; if small, more steps are needed
+    ess: float  # effective sample size, (sum w)^2 / sum w^2; if it is small, use more steps
 
 
 def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_CHAINS) -> float:
-    """Return the expected seconds of `annealed_log_z` on one core, within a factor of about three.
+    """Return the expected run time of `annealed_log_z` on one core, in seconds, accurate to a
+    factor of about three.
 
     Examples
     --------
@@ -57,19 +52,19 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     """
     lookups = TERM_SECONDS * sum(
         terms.size for terms in layout.terms[1:]
-    )  # a sweep looks a term up once for each member
+    )  # a sweep looks up each term once per member
     return (
         n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
     )
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
-    """Return the fields (D,) of the independent model that annealing starts from: half those of
-    naive Bayes.
+    """Return the fields (D,) of the independent model that annealing starts from: half the fields
+    of naive Bayes.
 
-    The fields of naive Bayes are log odds of levels against the reference level, here with a prior
-    count of 1. A model with half of them is flatter than the data, so that chains start near every
-    mode; naive Bayes misses rare modes.
+    The fields of naive Bayes are the log odds of each level against the reference level, here with
+    a prior count of 1. Naive Bayes itself misses rare modes; halving its fields gives a
+    distribution flatter than the data, so that some chains start near every mode.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 
@@ -83,7 +78,7 @@ def annealed_log_z(
     rng=None,
     n_jobs: int | None = 1,
 ) -> AnnealedLogZ:
-    """Estimate ln Z of one model by annealing Gibbs chains from an independent model to it.
+    """Estimate ln Z of a model by annealing Gibbs chains from an independent model to it.
 
     Parameters
     ----------
@@ -93,19 +88,19 @@ def annealed_log_z(
     start : ndarray, shape (D,)
         Fields of the independent model (see `annealing_start`).
     n_steps : int, default 500
-        Temperatures, evenly spaced; one Gibbs sweep at each.
+        Number of temperatures, evenly spaced, with one Gibbs sweep at each.
     n_chains : int, default 512
-        Independent chains: each gives one weight.
+        Number of independent chains; each yields one importance weight.
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
         Threads; None or -1 for all cores.
 
     Notes
     -----
-    Path: ``E_b(x) = (1 - b) E_start(x) + b E(x)``, b from 0 to 1. Each chain starts from an exact
-    draw of the independent model and collects ``sum_t (b_{t+1} - b_t) (E - E_start)(x_t)``; the
-    mean of the exponentials is an unbiased estimate of ``Z / Z_start`` (Neal 2001, eq. 8;
-    Salakhutdinov & Murray 2008).
+    The path is ``E_b(x) = (1 - b) E_start(x) + b E(x)`` for b from 0 to 1. Each chain starts from
+    an exact draw of the independent model and accumulates ``sum_t (b_{t+1} - b_t) (E -
+    E_start)(x_t)``. The mean of the exponentials of these sums is an unbiased estimate of ``Z /
+    Z_start`` (Neal 2001, eq. 8; Salakhutdinov & Murray 2008).
 
     Examples
     --------
@@ -117,7 +112,7 @@ def annealed_log_z(
     ... )
     True
     """
-    # fields (D,), couplings (D, D), terms of three and more
+    # fields (D,), couplings (D, D), terms of three or more predictors
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
     independent_layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))  # without pairs
@@ -125,18 +120,18 @@ def annealed_log_z(
     log_w = np.zeros(n_chains)  # logs of the chains' weights w
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
-        # a sweep at temperature b[t], with the fields and couplings of (1 - b) E_start + b E; at b
-        # = 0 predictors are independent, so one sweep is an exact draw
+        # one sweep at temperature b[t], with the fields and couplings of (1 - b) E_start + b E; at
+        # b = 0 the predictors are independent, so one sweep is an exact draw
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
         codes = np.ascontiguousarray(chains.codes)
         E_start = start_energy(codes)[:, 0]
-        # for b > 0 `current_energy` (n_chains,) is (1 - b) E_start + b E; it does not tell E at b =
-        # 0
+        # for b > 0 `current_energy` (n_chains,) is (1 - b) E_start + b E; at b = 0 it does not
+        # contain E
         E = (chains.current_energy - (1.0 - b[t]) * E_start) / b[t] if t else chains.energy(codes)
         log_w += (b[t + 1] - b[t]) * (E - E_start)
     max_log_w = log_w.max()
     w = np.exp(log_w - max_log_w)
-    # exact ln Z of the independent model; [0]: it is the one model
+    # exact ln Z of the independent model; [0] selects the only model
     log_z_start = float(
         log_sum(independent_layout.factors(np.asarray(start)[None]), range(layout.m))[0]
     )

@@ -1,8 +1,4 @@
-"""Attribution: contributions of the terms of a model to the scores of a row, in the zero-sum gauge.
-
-*Scope*: the predictors of a term. *Factor*: a term's table (K, L_1, ..., L_k) over all levels of
-its scope, for K groups. *Zero-sum gauge*: each table sums to zero along each predictor's axis.
-"""
+"""Contributions of the terms of a model to the class scores of a row, in the zero-sum gauge."""
 
 from __future__ import annotations
 
@@ -22,18 +18,20 @@ Factors = Mapping[Scope, np.ndarray]
 def zero_sum_factors(
     factors: Iterable[tuple[Scope, np.ndarray]],
 ) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
-    """Return factors in the zero-sum gauge, and the constant that the change of gauge splits off.
+    """Return factors in the zero-sum gauge, and the constant that the change of gauge separates.
 
     Parameters
     ----------
     factors : iterable of (tuple of k ints, ndarray (K, L_1, ..., L_k))
-        Terms of the energy, as from `Layout.factors`.
+        Tables of the energy as returned by `Layout.factors`: the predictors of each table (its
+        scope), and its values over all levels of these predictors for K groups.
 
     Returns
     -------
     terms : dict of tuple of int to ndarray
-        The same energies up to the constant: main effects of predictors, and interactions beyond
-        those of fewer predictors (Hoeffding's decomposition under equal weights of all levels).
+        Tables with the same total energy up to the constant: main effects, and interactions with
+        all lower-order effects removed (Hoeffding's decomposition with equal weights for all
+        levels).
     constant : ndarray, shape (K,)
         Sum of the means of all tables.
 
@@ -53,8 +51,8 @@ def zero_sum_factors(
                 averaged_axes = tuple(
                     1 + axis for axis in range(len(scope)) if axis not in kept_axes
                 )
-                # the part of the table that belongs to this subset of the scope: the mean over the
-                # other axes, less its own means along each kept axis
+                # the part of the table due to this subset of the scope: the mean over the other
+                # axes, minus its own means along each kept axis
                 effect = table.mean(axis=averaged_axes) if averaged_axes else table
                 for axis in range(1, k + 1):
                     effect = effect - effect.mean(axis=axis, keepdims=True)
@@ -70,9 +68,9 @@ def zero_sum_factors(
 def contributions(
     terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the contributions (n, K, T) of T terms to K scores of rows `codes` (n, m).
+    """Return the contributions (n, K, T) of T terms to the K scores of each row of `codes` (n, m).
 
-    The contribution of a term is zero in rows in which one of its predictors is `missing` (n, m).
+    A term contributes zero in rows where one of its predictors is `missing` (n, m).
     """
     check_memory(
         8.0 * len(codes) * K * len(terms),

@@ -1,9 +1,6 @@
-"""Gibbs sampling of one group's model on plain arrays: chains and draws.
+"""Gibbs sampling of one group's model: chains, their states, and draws.
 
-*Fields* h (D,) and *couplings* J (D, D) are parameters of the D non-reference levels (codes 1, 2,
-...) of all predictors. A *state* is a code for each of the m predictors; its *energy* is the
-exponent ``sum h + sum J`` of its probability (eq. 6 of Woo & Wang 2022, as all equations here). A
-*sweep* draws every predictor once. A *pack* is a number of chains that a kernel advances together.
+Equation numbers refer to Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -27,45 +24,45 @@ from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["Chains", "GibbsDraws", "gibbs"]
 
-SLICE_SECONDS = 0.1  # duration of a slice of sweeps, between two checks for Ctrl-C
-PACK_BY_LEVELS = 128  # chains of a pack if vectors run over levels
-# chains of a pack if vectors run over chains; the states of a pack should stay in the cache
+SLICE_SECONDS = 0.1  # duration of a slice of sweeps; Ctrl-C is handled between slices
+PACK_BY_LEVELS = 128  # chains per pack (chains advanced together) if vectors run over levels
+# chains per pack if vectors run over chains; the states of a pack should fit in the cache
 PACK_BY_CHAINS = 64
-# chains of a pack if vectors run over chains and the model has over `MANY_LEVELS` levels
+# chains per pack if vectors run over chains and the model has more than `MANY_LEVELS` levels
 PACK_OF_MANY_LEVELS = 32
 MANY_LEVELS = 256  # non-reference levels of all predictors
-LOAD_COST = 5.0  # time of the load of a vector of 16 floats, in multiply-adds of such vectors
+LOAD_COST = 5.0  # cost of loading a vector of 16 floats, in multiply-adds of such vectors
 
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Result of `gibbs`: most probable visited states, burn-in included, last states and
-    draws.
+    """Result of `gibbs`: the most probable states visited (burn-in included), the last states, and
+    the draws.
     """
 
     best: np.ndarray  # (m,) of int: the most probable state over all chains
     best_energy: float  # of `best`, in double precision
     chain_best: np.ndarray  # (n_chains, m) of int: the most probable state of each chain
-    # (n_chains,): energies of `chain_best`; if many agree, the maximum is likely global
+    # (n_chains,): energies of `chain_best`; if many are equal, the maximum is probably global
     chain_energy: np.ndarray
     last: np.ndarray  # (n_chains, m) of int: state of each chain after the last sweep
-    # both are None without `thin`
+    # `draws` and `energy` are None without `thin`
     # (n_chains, n_draws, m) of uint8, uint16 or int32: every thin-th state
     draws: np.ndarray | None = None
     energy: np.ndarray | None = None  # (n_chains, n_draws) of float32: energies of `draws`
 
 
 # sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes
-# of a state), energies (chains, draws)
+# per state), energies (chains, draws)
 Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 
 
 @dataclass
 class _Pack:
-    """Chains `first` to `stop` - 1, which advance together; arrays have the chain as the last axis
-    (see gibbs.h).
+    """Chains `first` to `stop` - 1, which are advanced together; the last axis of each array is the
+    chain (see gibbs.h).
 
-    `width` may exceed the number of chains; the surplus is never read.
+    `width` may exceed the number of chains; the surplus chains are never read.
     """
 
     first: int
@@ -83,9 +80,9 @@ class Chains:
 
     A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each
     chain starts from a random state and has its own random stream (xoshiro128++, seeded with 128
-    bits drawn from `rng`): its states depend on its index, but not on the number of chains or
-    `n_jobs`. The kernel works in single precision; probabilities below about 1e-7 of a level are
-    not resolved.
+    bits drawn from `rng`), so its states depend on its index but not on the number of chains or on
+    `n_jobs`. The kernel works in single precision and does not resolve level probabilities below
+    about 1e-7.
 
     Parameters
     ----------
@@ -101,31 +98,31 @@ class Chains:
     n_jobs : int, default 1
         Threads; None or -1 for all cores.
     more : Tables, optional
-        Couplings of terms of three predictors and more (see `bbl.model.higher.split`): `more.terms`
-        says where they are, `more.values` holds them.
+        Couplings of terms of three or more predictors (see `bbl.model.higher.split`): their
+        positions in `more.terms`, their values in `more.values`.
 
     Attributes
     ----------
     h, J, n_levels, n_chains, n_jobs, more
-        The arguments, checked; `update` replaces h, J and `more`.
+        The validated arguments; `update` replaces h, J and `more`.
     start : ndarray of intp, shape (m + 1,)
-        First column of each predictor's levels among the D.
+        First column of each predictor's levels among the D columns.
     by_levels : bool
-        Whether the kernel's vectors run over the levels of a predictor, else over chains.
+        Whether the kernel's vectors run over the levels of a predictor instead of over chains.
     lanes : int
-        Floats of a vector.
+        Number of floats per vector.
     _table : ndarray of float32
         Couplings in the order in which the kernel reads them.
     _terms : tuple or None
-        ``(more.terms, more.values)`` with values in single precision.
+        ``(more.terms, more.values)``, with the values in single precision.
     _packs : list of _Pack
         The chains, in order.
 
     Raises
     ------
     DataError
-        If `h` and `J` do not fit `n_levels`, are not finite, or `J` is not a symmetric coupling
-        matrix.
+        If `h` and `J` do not match `n_levels` or are not finite, or if `J` is not a symmetric
+        coupling matrix.
     """
 
     def __init__(
@@ -146,17 +143,18 @@ class Chains:
         m = len(self.n_levels)
         D = len(self.h)
         n_nonreference = self.n_levels.astype(float) - 1.0
-        n_vectors = np.ceil(n_nonreference / 16.0)  # vectors that hold the levels of each predictor
-        # Vectors of 16 floats run over levels or over chains, whichever costs less for a sweep of a
-        # chain: D D / 16 multiply-adds over chains (`n_nonreference` sums to D), `n_vectors` loads
-        # for each two predictors over levels
+        # vectors needed for the levels of each predictor
+        n_vectors = np.ceil(n_nonreference / 16.0)
+        # Vectors of 16 floats run over levels or over chains, whichever is cheaper. A sweep of one
+        # chain takes D D / 16 multiply-adds over chains (`n_nonreference` sums to D), or
+        # `n_vectors` loads for every two predictors over levels.
         self.by_levels = bool(D * n_nonreference.sum() / 16.0 > LOAD_COST * m * n_vectors.sum())
-        self.lanes = kernel.lanes()  # floats of a vector on this processor
-        # numbers in `_table`; over levels it has a row for each level, reference levels included,
-        # of whole vectors
+        self.lanes = kernel.lanes()  # floats per vector on this processor
+        # size of `_table`; over levels it has a row for each level, including reference levels,
+        # padded to whole vectors
         table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
-        # bytes: the couplings in single precision; of each chain two states, its stream and
-        # energies
+        # bytes: the couplings in single precision; for each chain two states, its random stream and
+        # its energies
         check_memory(
             4.0 * table_size + (8.0 * m + 32.0) * self.n_chains,
             f"Gibbs sampling of {D} levels with {self.n_chains} chains",
@@ -170,13 +168,13 @@ class Chains:
         )
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
-        """Return packs of chains with random states, given `seeds` (n_chains, 4): a row for each
+        """Return packs of chains with random states; `seeds` (n_chains, 4) has a row for each
         chain.
         """
         # the width of a pack is a multiple of `unit`
         unit = kernel.pack_size()
         m = len(self.n_levels)
-        # rounded up; wide packs are faster, but every worker should get one
+        # rounded up; wide packs are faster, but every worker should get at least one
         chains_per_worker = -(-self.n_chains // self.n_jobs)
         width_by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
         width = min(
@@ -186,36 +184,37 @@ class Chains:
         packs = []
         for first in range(0, self.n_chains, width):
             pack_seeds = seeds[first : first + width]
-            stream = np.ones((4, width), dtype=np.uint32)  # surplus chains of the last pack run too
+            # surplus chains of the last pack also run
+            stream = np.ones((4, width), dtype=np.uint32)
             stream[:, : len(pack_seeds)] = pack_seeds.T
-            stream[0, ~stream.any(axis=0)] = 1  # the only forbidden state of xoshiro
+            stream[0, ~stream.any(axis=0)] = 1  # xoshiro must not start from the all-zero state
             codes = np.empty((m, width), dtype=np.int32)
             kernel.start_states(self.n_levels, codes, stream)
             best = np.full(width, -np.inf, dtype=np.float32)
-            energy = np.zeros(width, dtype=np.float32)  # each sweep of the kernel sets it
+            energy = np.zeros(width, dtype=np.float32)  # set by the kernel in each sweep
             packs.append(
                 _Pack(first, first + len(pack_seeds), codes, stream, energy, best, codes.copy())
             )
         return packs
 
     def update(self, h, J=None, values=None) -> None:
-        """Change the parameters; states and random streams stay, and `best_codes` is reset.
+        """Change the parameters. States and random streams are kept, and `best_codes` is reset.
 
         Parameters
         ----------
         h : array_like, shape (D,)
         J : array_like, shape (D, D), optional
             Symmetric couplings, zero between levels of one predictor; unchanged by default. Only
-            the shape is checked, because this is called after every few sweeps.
+            the shape is checked, because this method is called after every few sweeps.
         values : array_like, optional
-            Couplings of the terms of three predictors and more, as many as before; unchanged by
+            Couplings of the terms of three or more predictors, as many as before; unchanged by
             default.
         """
         keeps_J = J is None
         h = to_floats("h", h)
         J = self.J if keeps_J else to_floats("J", J)
         check_shapes(h, J, len(self.h))
-        if not keeps_J:  # even for the same array, whose values may have changed
+        if not keeps_J:  # also for the same array, since its values may have changed
             table_format = (self.n_levels, self.start, self.by_levels, self.lanes)
             self._table = kernel.pack_couplings(J, *table_format, table=self._table)
         if values is not None and self.more is not None:
@@ -238,30 +237,31 @@ class Chains:
             pack.codes[:, : pack.stop - pack.first] = codes[pack.first : pack.stop].T
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return moments of the current states of the chains, ``(means, counts)``.
+        """Return moments of the chains' current states, ``(means, counts)``.
 
-        `means` (D,) are the shares of the chains at each non-reference level, `counts` (D, D) the
-        numbers of chains at both of two levels: whole numbers, exact in any order of summation.
+        `means` (D,) are the proportions of chains at each non-reference level. `counts` (D, D) are
+        the numbers of chains at both of two levels: integers, exact in any order of summation.
         """
         states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
         return counts.diagonal() / self.n_chains, counts
 
     def sweep_bits(self, n_sweeps: int, pool: ThreadPool | None = None) -> tuple[np.ndarray, int]:
-        """Advance all chains by `n_sweeps` sweeps; return their states after every sweep, as bits.
+        """Advance all chains by `n_sweeps` sweeps and return their states after every sweep as
+        bits.
 
         Parameters
         ----------
         n_sweeps : int
         pool : ThreadPool, optional
-            Threads, which take one pack of chains after the other; one thread by default. For packs
-            of the right width the chains should have been made with ``n_jobs=pool.workers``.
+            Threads that process the packs of chains, one after another; by default, a single
+            thread. Create the chains with ``n_jobs=pool.workers`` to get packs of a suitable width.
 
         Returns
         -------
         bits : ndarray of uint64, shape (D, words)
-            A bit for each state: whether it has the non-reference level. States are in arbitrary
-            order, and unused bits are 0 (see `bbl._ext.model.moments`).
+            One bit per state: whether the state has the non-reference level. The order of states is
+            arbitrary, and unused bits are 0 (see `bbl._ext.model.moments`).
         n : int
             Number of states, ``n_chains * n_sweeps``.
 
@@ -269,8 +269,8 @@ class Chains:
         -----
         `best_codes` is not updated.
         """
-        # each sweep of a pack starts a new word of 64 bits, one bit a chain; the words of a pack
-        # are neighbours
+        # each sweep of a pack starts a new 64-bit word, with one bit per chain; the words of a pack
+        # are contiguous
         words_of_packs = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
         bits = np.zeros((len(self.h), sum(words_of_packs)), dtype=np.uint64)
         fields = self.h.astype(np.float32)
@@ -287,12 +287,12 @@ class Chains:
     def _advance_and_mark(
         self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int
     ) -> None:
-        """Advance a pack, and set the bits of its states in `bits` (D, words) from `first_word`
-        on.
+        """Advance a pack and set the bits of its states in `bits` (D, words), starting at
+        `first_word`.
         """
         # 1.0: the factor `beta` of the couplings
         model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
-        no_better = np.full_like(pack.best, np.inf)  # keeps `best_codes` as they are
+        no_better = np.full_like(pack.best, np.inf)  # leaves `best_codes` unchanged
         state = (pack.codes, pack.stream, pack.energy, no_better, pack.best_codes, n_sweeps)
         kernel.run(
             *model,
@@ -313,24 +313,24 @@ class Chains:
         h: np.ndarray | None = None,
         beta: float = 1.0,
     ) -> None:
-        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s, between which Ctrl-C
-        is handled.
+        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s; Ctrl-C is handled
+        between slices.
 
         Parameters
         ----------
         n_sweeps : int
         thin : int, optional
-            With `draws`, the number of sweeps per draw.
+            Number of sweeps per draw; needed with `draws`.
         draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
-            Filled with every `thin`-th state and its energy.
+            Output arrays: every `thin`-th state and its energy.
         h : ndarray, shape (D,), optional
-            Fields to use in place of the model's, here alone; with `beta`, a path between two
-            models.
+            Fields to use instead of the model's in this call only; with `beta`, they define a path
+            between two models.
         beta : float, default 1.0
-            Factor of the couplings.
+            Factor by which the couplings are multiplied.
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
-        # codes of any width, as the kernel writes them
+        # the kernel writes codes of any width as bytes
         draw_bytes = None if draws is None else draws.view(np.uint8)
         n_done = 0
         slice_sweeps = 1
@@ -341,10 +341,10 @@ class Chains:
             if draw_bytes is not None and energy is not None:
                 recording = (thin, n_done % thin, n_done // thin, draw_bytes, energy)
             tasks = [(pack, fields, beta, n_slice, recording) for pack in self._packs]
-            # `shared`: always in threads, which write into the packs
+            # `shared`: always use threads, because tasks write into the packs
             run_tasks(self._advance, tasks, self.n_jobs, shared=True)
             n_done += n_slice
-            # the next slice should take `SLICE_SECONDS`, but has at most 8 times as many sweeps as
+            # aim for `SLICE_SECONDS` in the next slice, with at most 8 times as many sweeps as in
             # this one
             growth = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
             slice_sweeps = max(1, int(n_slice * min(growth, 8.0)))
@@ -352,7 +352,7 @@ class Chains:
     def _advance(
         self, pack: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None
     ) -> None:
-        """Advance a pack by `n_sweeps` sweeps; record its draws if `recording` is given."""
+        """Advance a pack by `n_sweeps` sweeps, and record its draws if `recording` is given."""
         model = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
         state = (pack.codes, pack.stream, pack.energy, pack.best, pack.best_codes, n_sweeps)
         if recording is None:
@@ -385,8 +385,8 @@ class Chains:
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Most probable visited state of each chain (n_chains, m); the first of equal ones in
-        single precision.
+        """Most probable state visited by each chain (n_chains, m); among states of equal energy in
+        single precision, the first.
         """
         return np.concatenate(
             [pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs]
@@ -395,9 +395,9 @@ class Chains:
     def energy(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of `codes` (n, m) in double precision."""
         out = np.empty((len(codes), 1))
-        scratch = np.empty(len(self.n_levels), dtype=np.intp)  # for the columns of a row's levels
+        scratch = np.empty(len(self.n_levels), dtype=np.intp)  # holds the columns of a row's levels
         rows = np.ascontiguousarray(codes, dtype=np.int32)
-        # the kernel takes any number of models on the last axis; here it is one
+        # the kernel takes any number of models on the last axis; here there is one
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
         # members (T, k), strides (T, k) and first coupling (T,) of each term
         if self.more is not None:
@@ -425,17 +425,18 @@ def gibbs(
     Parameters
     ----------
     h, J, n_levels, more
-        The model, see `Chains`.
+        The model (see `Chains`).
     n_sweeps : int, default 1000
-        Sweeps after burn-in, per chain.
+        Number of sweeps per chain after burn-in.
     n_chains : int, default 64
-        32 chains take no longer than one.
+        Number of chains; 32 chains take no longer than one.
     rng : numpy.random.Generator, int or None
-        Same seed, same result, for any `n_jobs`.
+        The same seed gives the same result for any `n_jobs`.
     burn_in : int, default 0
-        Sweeps before the first draw; their states still count for `best`.
+        Number of sweeps before the first draw; their states are still considered for `best`.
     thin : int, optional
-        Sweeps per draw; ``n_sweeps // thin`` draws of each chain are kept. By default, none are.
+        Number of sweeps per draw; ``n_sweeps // thin`` draws of each chain are returned. By
+        default, no draws are returned.
     n_jobs : int, default 1
         Threads; None or -1 for all cores.
 

@@ -1,9 +1,5 @@
-"""The model of unknown predictors given the levels of the known ones, and its margins.
-
-*Margins*: probabilities of the non-reference levels of the unknown predictors. *Columns* number the
-D non-reference levels of all predictors; ``layout.start`` (m + 1,) holds the first column of each
-predictor, ``layout.n_levels`` (m,) its number of levels. *Component*: a set of predictors connected
-by interactions, and with no others.
+"""The distribution of the unknown predictors of a row given the known ones, and its marginal
+probabilities.
 """
 
 from __future__ import annotations
@@ -32,54 +28,55 @@ __all__ = [
 ]
 
 MARGINS = ("auto", "exact", "gibbs", "mf")
-AUTO_CELLS = 2**19  # most table cells, for all margins of a row, at which "auto" is exact
-MAX_CELLS = 3e7  # table cells for all margins of a row that "exact" may need
-BLOCK_CELLS = 2**20  # table cells of the rows that are treated at a time
-CHAINS = 32  # Gibbs chains of a row
+# largest cost in table cells, for all margins of a row, at which "auto" is exact
+AUTO_CELLS = 2**19
+MAX_CELLS = 3e7  # largest cost in table cells, for all margins of a row, allowed for "exact"
+BLOCK_CELLS = 2**20  # table cells of the rows that are processed at once
+CHAINS = 32  # Gibbs chains per row
 BURN_IN = 50  # sweeps before the first draw
 SWEEPS = 200  # after the burn-in
 THIN = 5  # sweeps between draws
-DAMPING = 0.8  # share of the new margins in a mean-field step
+DAMPING = 0.8  # weight of the new margins in a mean-field step
 MEAN_FIELD_TOLERANCE = 1e-10  # largest change of a margin at which mean field has converged
 MEAN_FIELD_ITERATIONS = 2000
 
 
 class Component(NamedTuple):
-    """Connected predictors, the order in which they are eliminated, and the table cells that this
-    takes.
+    """Predictors connected by interactions, their elimination order, and the cost of eliminating
+    them.
     """
 
-    members: np.ndarray  # (c,) of intp: predictors, rising
+    members: np.ndarray  # (c,) of intp: predictors, increasing
     order: list[int]  # the same predictors
-    cost: float  # table cells of one elimination of all of them
+    cost: float  # table cells needed to eliminate all of them once
 
 
 class Clamped:
-    """The model of the predictors `unknown`, given the others: a smaller Boltzmann machine.
+    """The model of the predictors `unknown` given the others: a smaller Boltzmann machine.
 
-    A parameter with known and unknown predictors becomes one of the unknown predictors alone, in
-    rows where the known ones are at its levels: in the example the field of predictor 0 is ``h_0 +
-    J_01`` in a row with code 1 of predictor 1, else ``h_0``.
+    A parameter that involves known and unknown predictors becomes a parameter of its unknown
+    predictors in rows where the known ones are at its levels. In the example, the field of
+    predictor 0 is ``h_0 + J_01`` in a row with code 1 of predictor 1, and ``h_0`` otherwise.
 
     Parameters
     ----------
     layout : Layout
     unknown : ndarray of int, shape (u,)
-        Predictors, in rising order.
+        Predictors, in increasing order.
 
     Attributes
     ----------
     layout : Layout
         Layout of the smaller model.
     _full_layout : Layout
-        Layout of the full model; `order` is the largest number of predictors in one of its terms.
+        Layout of the full model; its `order` is the largest number of predictors in a term.
     _source : ndarray of intp, shape (sources,)
-        Parameters of the full model with an unknown predictor.
+        Positions of the full model's parameters that involve an unknown predictor.
     _known_columns : ndarray, shape (order, sources)
-        Columns of their known levels; D or -1, a column of ones, in place of unknown and of absent
+        Columns of their known levels; D or -1, which select a column of ones, for unknown or absent
         members.
     _target : ndarray of intp, shape (sources,)
-        Parameter of the smaller model to which each of them contributes.
+        Parameter of the smaller model that each of them contributes to.
 
     Examples
     --------
@@ -93,31 +90,31 @@ class Clamped:
         self._full_layout = layout
         # (order, size): column of the level of each member of a parameter's term
         columns = term_columns(layout)
-        # column in the smaller model of each level of an unknown predictor; D for other levels, and
-        # at index -1, which stands in `columns` for a predictor that a parameter does not have
+        # column in the smaller model of each level of an unknown predictor; D for other levels and
+        # at index -1, which `columns` contains where a parameter has no further predictor
         new_column = np.full(layout.D + 1, layout.D)
         unknown_columns = layout.columns(unknown)
         new_column[unknown_columns] = np.arange(len(unknown_columns))
-        # (order, size): columns in the smaller model of the levels of each parameter, the unknown
-        # ones first, then D
+        # (order, size): columns in the smaller model of the levels of each parameter: first the
+        # unknown levels, then D
         smaller_columns = np.sort(new_column[columns], axis=0)
         # parameters with an unknown predictor
         self._source = np.flatnonzero(smaller_columns[0] < layout.D)
         smaller_columns = smaller_columns[:, self._source]
         source_columns = columns[:, self._source]
-        # (order, sources): columns of the known levels of each source parameter; D and -1 are the
-        # last column of the indicators in `theta`, a column of ones
+        # (order, sources): columns of the known levels of each source parameter; D and -1 select
+        # the last column of the indicators in `theta`, a column of ones
         self._known_columns = np.where(
             new_column[source_columns] < layout.D, layout.D, source_columns
         )
-        # position in `unknown` of the predictor of each column of the smaller model; no parameter
-        # reads the last -1
+        # position in `unknown` of the predictor of each column of the smaller model; the final -1
+        # is never read by a parameter
         predictor_of_column = np.append(
             np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1
         )
-        # unknown predictors of each source parameter
+        # number of unknown predictors of each source parameter
         n_unknown = (smaller_columns < layout.D).sum(axis=0)
-        # orders k of the smaller model's terms; the terms are the distinct sets of k unknown
+        # orders k of the smaller model's terms; its terms are the distinct sets of k unknown
         # predictors of a parameter
         unknown_counts = [k for k in range(2, layout.order + 1) if (n_unknown == k).any()]
         terms = [
@@ -125,15 +122,15 @@ class Clamped:
             for k in unknown_counts
         ]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        # parameters of both models are matched by keys: the columns of their unknown levels as
-        # digits to this radix, of which the last stands for none
+        # parameters of the two models are matched by keys: the columns of their unknown levels as
+        # digits in base `radix`, with the last digit value for "none"
         radix = len(unknown_columns) + 1
         source_keys = _keys(
             np.where(smaller_columns < layout.D, smaller_columns, len(unknown_columns)), radix
         )
         target_columns = term_columns(self.layout)
-        # keys of both models have as many digits: the smaller one, whose terms have as many members
-        # at most, gets -1
+        # keys of both models have the same number of digits; the smaller model may have terms of
+        # lower order, so its keys are padded with -1
         padding = np.full(
             (max(0, len(smaller_columns) - len(target_columns)), target_columns.shape[1]), -1
         )
@@ -142,19 +139,19 @@ class Clamped:
             np.where(target_columns < 0, len(unknown_columns), target_columns), radix
         )
         by_key = np.argsort(target_keys)
-        # parameter of the smaller model to which each source parameter contributes
+        # parameter of the smaller model that each source parameter contributes to
         self._target = by_key[np.searchsorted(target_keys[by_key], source_keys)]
 
     def theta(self, theta: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m).
+        """Return the parameters (n, size) of the smaller model in each row of `codes` (n, m).
 
-        `theta` holds the parameters of the full model.
+        `theta` contains the parameters of the full model.
         """
         X = np.column_stack([one_hot(codes, self._full_layout), np.ones(len(codes))])
         source_theta = theta[self._source]
         out = np.empty((len(codes), self.layout.size))
         for row, x in zip(out, X, strict=True):
-            # a source parameter counts where the row has all of its known levels
+            # a source parameter contributes if the row has all of its known levels
             row[:] = np.bincount(
                 self._target, source_theta * x[self._known_columns].prod(axis=0), self.layout.size
             )
@@ -162,10 +159,10 @@ class Clamped:
 
 
 def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
-    """Return a key (T,) for each column of `columns` (order, T): its entries, which are below
-    `radix`, as digits.
+    """Return a key (T,) for each column of `columns` (order, T): its entries, all below `radix`, as
+    digits.
     """
-    # objects are whole numbers of any size
+    # objects hold integers of any size
     key = np.zeros(columns.shape[1], dtype=object if radix ** len(columns) > 2**62 else np.int64)
     for column in columns:
         key = key * radix + column
@@ -173,7 +170,7 @@ def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
 
 
 def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the probability of every non-reference level in several models of one layout, shape
+    """Return the probability of every non-reference level in n models with the same layout, shape
     (n, layout.D).
 
     Parameters
@@ -181,19 +178,19 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     layout : Layout
     theta : ndarray, shape (n, layout.size)
     method : {"auto", "exact", "gibbs", "mf"}
-        By elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap, else it
-        samples.
+        Variable elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap and
+        samples otherwise.
     rng : numpy.random.Generator
 
     Raises
     ------
     OptionError
-        If "exact" would take over 3e7 table cells for a row.
+        If "exact" would need more than 3e7 table cells for a row.
     """
     if method in ("auto", "exact"):
         components = _components(layout, AUTO_CELLS if method == "auto" else MAX_CELLS)
         if components is not None:
-            # so many rows that neither the margins nor the tables of a component take more than
+            # number of rows for which neither the margins nor the tables of a component exceed
             # `BLOCK_CELLS`
             block_rows = max(
                 1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components)))
@@ -215,24 +212,24 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
 
 
 def _components(layout: Layout, limit: float) -> list[Component] | None:
-    """Return the components of a layout, None if the margins of all predictors take more than
+    """Return the components of a layout, or None if the margins of all predictors need more than
     `limit` table cells.
     """
     from scipy.sparse.csgraph import connected_components
 
-    # `mask` (m, m): which predictors share a term
+    # `mask` (m, m): whether two predictors share a term
     n_components, component_of = connected_components(layout.mask, directed=False)
     components: list[Component] = []
     cost = 0.0
     for c in range(n_components):
         members = np.flatnonzero(component_of == c)
-        # (order, cost), with predictors numbered as in `members`
+        # (order, cost), with predictors numbered by their position in `members`
         elimination = elimination_order(
             layout.n_levels[members], layout.mask[np.ix_(members, members)], limit
         )
         if elimination is None:
             return None
-        # one elimination for each margin; a predictor alone has nothing to eliminate
+        # one elimination for each margin; a single predictor needs no elimination
         cost += elimination[1] * (len(members) if len(members) > 1 else 0)
         if cost > limit:
             return None
@@ -243,15 +240,15 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
 def joint_mode(
     layout: Layout, theta: np.ndarray, allowed: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most probable state of all predictors together in several models of one layout,
-    shape (n, m), and the logarithm (n,) of its probability.
+    """Return the jointly most probable state of all predictors in n models with the same layout,
+    shape (n, m), and its log-probability (n,).
 
-    `allowed` (L_i,) marks the levels of each predictor that the state may have.
+    `allowed` (L_i,) marks the levels of each predictor that the state may contain.
 
     Raises
     ------
     OptionError
-        If the elimination would take over 3e7 table cells for a row.
+        If the elimination would need more than 3e7 table cells for a row.
     """
     components = _components(layout, MAX_CELLS)
     if components is None:
@@ -290,7 +287,7 @@ def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]
     factors = layout.factors(theta)
     for members, order, _ in components:
         member_set = set(members.tolist())
-        # a term has all its predictors in one component
+        # all predictors of a term are in the same component
         component_factors = [(scope, table) for scope, table in factors if scope[0] in member_set]
         for i in members:
             log_p = log_sum(component_factors, [k for k in order if k != i])
@@ -306,8 +303,8 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
     """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
     h, J, higher_terms = split(layout, theta)
     samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, more=higher_terms)
-    draws = np.asarray(samples.draws).reshape(-1, layout.m)  # from (chains, draws of a chain, m)
-    # [1]: the probabilities of the levels in each draw, given the other predictors
+    draws = np.asarray(samples.draws).reshape(-1, layout.m)  # from (chains, draws per chain, m)
+    # [1]: the probabilities of the levels in each draw given the other predictors
     return conditionals(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
 
 
@@ -315,13 +312,13 @@ def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r = P(x | means r
     of the others)``.
 
-    Each iteration takes 0.8 of a step to the right-hand side (`DAMPING`).
+    Each iteration moves 0.8 (`DAMPING`) of the way to the right-hand side.
     """
     fields = Fields(layout, theta)
     r = conditionals(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings
     for _ in range(MEAN_FIELD_ITERATIONS):
         change = conditionals(fields(r), layout)[1] - r
         r = r + DAMPING * change
-        if np.abs(change).max(initial=0.0) < MEAN_FIELD_TOLERANCE:  # 0 without levels
+        if np.abs(change).max(initial=0.0) < MEAN_FIELD_TOLERANCE:  # 0 without any levels
             break
     return r[0]

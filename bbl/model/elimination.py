@@ -1,11 +1,10 @@
-"""Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any
-factor model.
+"""Variable elimination in factor models: ln Z, margins and the most probable state.
 
-*Factor*: a pair ``(scope, table)``. The scope names the variables of the table's axes after the
-first axis, which is that of K models (length K, or 1 if they share the table). Tables hold
-logarithms; -inf marks impossible states. To *eliminate* a variable is to replace all tables that
-have it by their sum, log-summed over its levels: a table of its *neighbours*, the variables with
-which it shares a table.
+A *factor* is a pair ``(scope, table)``. The scope names the variables on the axes of the table
+after the first axis, which is for K models (length K, or 1 if they share the table). Tables contain
+logarithms; -inf marks impossible states. Eliminating a variable replaces all tables that contain it
+by one table, log-summed over the variable's levels, on its *neighbours*: the variables that it
+shares a table with.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ Factor = tuple[tuple[int, ...], np.ndarray]
 def elimination_order(
     n_levels: np.ndarray, mask: np.ndarray, limit: float
 ) -> tuple[list[int], float] | None:
-    """Return ``(order, cost)``: an order in which to sum out variables, and its total number of
-    table cells per model.
+    """Return ``(order, cost)``: the order in which to eliminate the variables, and the total number
+    of table cells per model.
 
-    Greedy: the variable whose elimination makes the smallest table is next. If no variables share a
-    table, the cost is the sum of levels; if all do, the number of states. None if the cost exceeds
-    `limit`.
+    The order is greedy: the next variable is the one whose elimination creates the smallest table.
+    If no variables share a table, the cost is the total number of levels; if all do, the number of
+    states. Returns None if the cost exceeds `limit`.
 
     Parameters
     ----------
     n_levels : ndarray of int, shape (m,)
         Number of levels of each variable.
     mask : ndarray of bool, shape (m, m)
-        Which variables share a table; symmetric, and False on the diagonal.
+        Whether two variables share a table; symmetric, and False on the diagonal.
     limit : float
-        Largest cost to accept.
+        Largest acceptable cost.
 
     Examples
     --------
-    A chain of three variables is summed out from its ends:
+    A chain of three variables is eliminated from its ends:
 
     >>> chain = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool)
     >>> elimination_order(np.array([2, 3, 2]), chain, 100.0)
     ([0, 1, 2], 14.0)
     """
     m = len(n_levels)
-    log_L = np.log(np.asarray(n_levels, dtype=float))  # of each variable's number of levels
+    log_L = np.log(np.asarray(n_levels, dtype=float))  # log of each variable's number of levels
     if not mask.any():
         order = np.argsort(log_L, kind="stable").tolist()
         cost = float(sum(math.exp(log_L[i]) for i in order))
         return None if cost > limit else (order, cost)
-    log_cells = log_L + mask @ log_L  # of the table that the elimination of each variable makes
-    if log_cells.min() > math.log(limit):  # whichever variable is the first
+    log_cells = log_L + mask @ log_L  # of the table created by eliminating each variable
+    if log_cells.min() > math.log(limit):  # even the cheapest first step is too large
         return None
     neighbours = [set(np.flatnonzero(row)) for row in mask]
     remaining = np.ones(m, dtype=bool)
@@ -66,7 +65,7 @@ def elimination_order(
         cost += cells
         if cost > limit:
             return None
-        clique = neighbours[i] - {i}  # the neighbours share a table from now on
+        clique = neighbours[i] - {i}  # the neighbours now share a table
         order.append(i)
         remaining[i] = False
         for j in clique:
@@ -79,20 +78,20 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     """Return the log of the sum, over the variables in `order`, of the product of the factors'
     exponentials.
 
-    ``ln sum exp(sum of the tables)``: each step adds up the tables that have the variable, smallest
-    first, and takes the log-sum-exp over its levels, for all models at once.
+    This is ``ln sum exp(sum of the tables)``. Each step adds up the tables that contain the
+    variable, smallest first, and takes the log-sum-exp over its levels, for all models at once.
 
     Parameters
     ----------
     factors : sequence of Factor
     order : sequence of int
-        The variables to sum out, in that order; `elimination_order` finds a cheap one.
+        The variables to sum over, in this order; `elimination_order` finds an efficient one.
 
     Returns
     -------
     ndarray, shape (K, ...)
-        With an axis for each variable that is not in `order`, in rising order: the log of a margin;
-        (K,) if there is none.
+        Log of the margin of the variables not in `order`, with an axis for each in increasing
+        order; (K,) if there are none.
 
     Examples
     --------
@@ -100,12 +99,12 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     >>> np.exp(log_sum([((0, 1), weight)], [0, 1])), np.exp(log_sum([((0, 1), weight)], [1]))
     (array([10.]), array([[3., 7.]]))
     """
-    # each factor, and each message (the table that a step leaves), is used by the first step that
-    # sums out one of its variables; `last_step` stands for the sum of what is left at the end
+    # each factor, and each message (the table created by a step), is used by the first step that
+    # eliminates one of its variables; `last_step` collects the tables that remain at the end
     step_of = {i: step for step, i in enumerate(order)}
     last_step = len(order)
-    # two lists, as messages come first among tables of the same number of axes: the order of a sum
-    # changes its rounding
+    # two lists, because messages come first among tables with the same number of axes, and the
+    # order of a sum affects its rounding
     input_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     message_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     for scope, table in factors:
@@ -129,10 +128,11 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
 def most_probable(
     factors: Sequence[Factor], order: Sequence[int], n_models: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the state of the largest product of the factors' exponentials, and its logarithm.
+    """Return the state that maximises the product of the factors' exponentials, and the log of the
+    maximum.
 
-    Maxima take the place of the sums of `log_sum` (max-product); of equal states the one with the
-    first levels is taken.
+    Uses maxima instead of the sums in `log_sum` (max-product). Ties are resolved in favour of the
+    first levels.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def most_probable(
     Returns
     -------
     state : ndarray of intp, shape (n_models, len(order))
-        The level of each variable; column k is that of variable ``sorted(order)[k]``.
+        The level of each variable; column k belongs to variable ``sorted(order)[k]``.
     value : ndarray, shape (n_models,)
 
     Examples
@@ -154,7 +154,8 @@ def most_probable(
     (array([[1, 1]]), array([4.]))
     """
     remaining = list(factors)
-    best_level = []  # for each step (scope of its other variables, best level for each state)
+    # for each step: (scope of the variable's neighbours, best level for each of their states)
+    best_level = []
     for i in order:
         used = [factor for factor in remaining if i in factor[0]]
         remaining = [factor for factor in remaining if i not in factor[0]]
@@ -173,8 +174,8 @@ def most_probable(
 
 
 def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
-    """Return the sum of tables as a factor with axes (model, *leading, other variables in rising
-    order).
+    """Return the sum of tables as a factor with axes (model, *leading, other variables in
+    increasing order).
     """
     factors = sorted(factors, key=lambda factor: factor[1].ndim)
     scope: tuple[int, ...] = ()
@@ -189,8 +190,8 @@ def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
 
 
 def _align(table: np.ndarray, table_scope: tuple[int, ...], scope: tuple[int, ...]) -> np.ndarray:
-    """Return `table` with its axes `table_scope` in the order of `scope`, and axes of length 1 for
-    other variables.
+    """Return `table` with its axes `table_scope` in the order of `scope`, and with axes of length 1
+    for the other variables.
     """
     ordered = sorted(table_scope, key=scope.index)
     table = table.transpose(0, *(1 + table_scope.index(k) for k in ordered))

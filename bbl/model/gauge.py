@@ -1,25 +1,15 @@
-"""Gauges of a flat parameter vector: the reference gauge, the zero-sum gauge, simplex coding, and
-maps between them.
+"""Gauges of a flat parameter vector: reference gauge, zero-sum gauge, simplex coding, and
+conversion between them.
 
-A *gauge* is a convention that makes parameters unique: different fields and couplings can give the
-same distribution. In the *reference gauge* all parameters with level 0, the reference level, are
-zero. In the *zero-sum gauge* each table of fields or couplings sums to zero along each axis. A
-prior or norm of the parameters depends on the gauge, and in the reference gauge on the choice of
-the reference level. *Simplex coding* holds the zero-sum tables in as many numbers as the reference
-gauge, in the same order: each level of predictor i is a corner of a regular simplex, a row of the
-contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i``, couplings ``C_i B_ij C_j'``. Rows of C
-have unit norm, so that a coupling has the variance of the entries of B for any numbers of levels.
-With two levels, this is the Ising model.
+*Simplex coding* represents the zero-sum tables by as many numbers as the reference gauge, in the
+same order. Each level of predictor i is a corner of a regular simplex, given by a row of the
+contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i`` and couplings ``C_i B_ij C_j'``. The rows
+of C have unit norm, so the variance of a coupling equals the variance of the entries of B whatever
+the numbers of levels. With two levels this is the Ising model.
 
-The parameter vector of a `Layout` has D fields, predictor by predictor from ``start[i]`` on, then
-the tables of pairs, from ``pair_start[t]`` on; `n_levels` (m,) are the numbers of levels.
-
-*Site*: the predictor whose conditional distribution given the others is modelled; the sites are
-fitted separately, and the couplings of a pair are then averaged over its two sites.
-
-In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P
-and Q the same for levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q
-= R[1:] - R[0]``. Eq. (18), the mean of a coupling over its sites, is that of Woo & Wang (2022).
+Below, C and R are the contrasts of the two predictors i and j of a pair, and P and Q the contrasts
+of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] -
+R[0]``. Eq. (18) of Woo & Wang (2022) averages a coupling over its sites.
 """
 
 from __future__ import annotations
@@ -52,16 +42,16 @@ __all__ = [
     "zero_sum",
 ]
 
-GAUGES = get_args(Gauge)  # coordinates in which a method can shrink parameters
+GAUGES = get_args(Gauge)  # coordinates in which an engine can penalise parameters
 
 
 @lru_cache(maxsize=256)
 def contrasts(L: int) -> np.ndarray:
-    """Return the simplex contrasts C (L, L - 1): a row of unit norm for each level, columns that
-    sum to zero.
+    """Return the simplex contrasts C (L, L - 1): a row of unit norm for each level, and columns
+    that sum to zero.
 
-    Helmert's contrasts: column k compares level k with all levels before it. ``C'C`` is ``L / (L -
-    1)`` times the identity.
+    These are Helmert contrasts: column k compares level k with all previous levels. ``C'C`` equals
+    ``L / (L - 1)`` times the identity.
 
     Examples
     --------
@@ -79,12 +69,12 @@ def contrasts(L: int) -> np.ndarray:
 
 
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
-    """Return, for each predictor, a basis (L - 1, L - 1) whose columns are orthonormal contrasts of
-    its levels.
+    """Return, for each predictor, a basis (L - 1, L - 1) of orthonormal contrasts of its levels
+    (the columns).
 
-    Row a - 1 holds the contrasts of level a, less those of the reference level. So ``basis.T @ o``
-    holds the contrasts of an observed level up to a constant vector, if ``o`` (L - 1,) are its
-    indicators. Another reference level only rotates the contrasts.
+    Row a - 1 contains the contrasts of level a minus those of the reference level. ``basis.T @ o``,
+    where ``o`` (L - 1,) are the indicators of an observed level, therefore equals the contrasts of
+    that level up to a constant vector. A different reference level only rotates the contrasts.
     """
     # the scale makes the columns of C orthonormal, since C'C is L / (L - 1) times the identity
     contrasts_and_scales = [
@@ -94,8 +84,8 @@ def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
 
 
 def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
-    """Replace M (D, D), over non-reference levels, by ``B' M B`` in place, for the block diagonal B
-    of the `bases`.
+    """Transform M (D, D), indexed by non-reference levels, into ``B' M B`` in place, where B is
+    block diagonal with blocks `bases`.
     """
     for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
         M[a:b] = basis.T @ M[a:b]
@@ -103,7 +93,7 @@ def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -
 
 
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
-    """Return couplings (..., L_i, L_j, ...) of a term of k = `order` predictors in the zero-sum
+    """Return the couplings (..., L_i, L_j, ...) of a term of k = `order` predictors in the zero-sum
     gauge.
 
     The mean over each of the last k axes is subtracted.
@@ -114,7 +104,7 @@ def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
 
 
 def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
-    """Yield all pairs, grouped by the shape of their tables.
+    """Yield all pairs in groups of equal table shape.
 
     Yields
     ------
@@ -136,13 +126,13 @@ def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, 
 
 
 def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
-    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each shape
-    of table.
+    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each table
+    shape.
 
-    `tables` (..., n, L_i - 1, L_j - 1) are the couplings in `theta` (..., size), `cells` (n, (L_i -
-    1) (L_j - 1)) their positions, `columns_i` (n, L_i - 1) and `columns_j` (n, L_j - 1) the
-    positions of the fields of i and j, C (L_i, L_i - 1) and R (L_j, L_j - 1) the contrasts of i and
-    j.
+    `tables` (..., n, L_i - 1, L_j - 1) are the couplings in `theta` (..., size), and `cells` (n,
+    (L_i - 1) (L_j - 1)) their positions. `columns_i` (n, L_i - 1) and `columns_j` (n, L_j - 1) are
+    the positions of the fields of i and j. C (L_i, L_i - 1) and R (L_j, L_j - 1) are the contrasts
+    of i and j.
     """
     if layout.order > 2:
         raise ValueError("these gauges are for pairs")
@@ -159,8 +149,8 @@ def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
 
 
 def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the positions of the fields of each predictor with more than one level, and its
-    contrasts.
+    """Yield the positions of the fields, and the contrasts, of each predictor with more than one
+    level.
     """
     for i in np.flatnonzero(layout.n_levels > 1):
         yield (
@@ -171,7 +161,7 @@ def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
 
 def _add_at(out: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
     """Add `values` (..., n, A) to the `columns` (n, A) of `out` (..., size) in place; columns may
-    repeat.
+    be repeated.
     """
     np.add.at(out, (..., columns), values)  # type: ignore[arg-type]
 
@@ -184,21 +174,21 @@ def _flatten_tables(tables: np.ndarray) -> np.ndarray:
 def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     """Return parameters in the reference gauge: ``h_i(0) = J_ij(0, .) = J_ij(., 0) = 0``.
 
-    ``J_ij = P B_ij Q'``, and ``h_i = P b_i`` plus ``P B_ij R[0]`` from each pair (i, j) and ``Q
-    B_ji' C[0]`` from each pair (j, i), C and R always being those of the first and the second
-    predictor of the pair.
+    ``J_ij = P B_ij Q'``; ``h_i = P b_i`` plus ``P B_ij R[0]`` from each pair (i, j) and ``Q B_ji'
+    C[0]`` from each pair (j, i), where C and R always belong to the first and the second predictor
+    of the pair.
 
     Parameters
     ----------
     layout : Layout
         Layout of fields and pairs.
     simplex : ndarray, shape (..., layout.size)
-        Parameters in simplex coding; leading axes (draws, say) are kept.
+        Parameters in simplex coding; leading axes (such as draws) are kept.
 
     Returns
     -------
     ndarray, shape (..., layout.size)
-        The same model: energies differ by one constant.
+        The same model: energies differ by a constant.
 
     Examples
     --------
@@ -208,7 +198,7 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     out = np.zeros(simplex.shape)
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = simplex[..., field_columns] @ (C[1:] - C[0]).T
-    # couplings with the reference level of one predictor become part of the fields of the other
+    # couplings with the reference level of one predictor are added to the fields of the other
     for B, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, simplex):
         P = C[1:] - C[0]
         Q = R[1:] - R[0]
@@ -220,11 +210,11 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
 
 
 def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return parameters (..., layout.size) of the reference gauge in simplex coding; the inverse of
-    `to_reference`.
+    """Convert parameters (..., layout.size) from the reference gauge to simplex coding (inverse of
+    `to_reference`).
 
-    With zero rows for reference levels in h and J, ``B_ij = k_i k_j C' J_ij R``, ``k = (L - 1) /
-    L``, and ``b_i = k_i C' (h_i + sum_j mean_b J_ij(., b))``.
+    With zero rows for the reference levels in h and J, ``B_ij = k_i k_j C' J_ij R`` where ``k = (L
+    - 1) / L``, and ``b_i = k_i C' (h_i + sum_j mean_b J_ij(., b))``.
 
     Examples
     --------
@@ -240,8 +230,8 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
         out[..., cells] = _flatten_tables((C[1:].T @ J) @ R[1:]) * (
             (L_i - 1.0) * (L_j - 1.0) / (L_i * L_j)
         )
-        # means of couplings over all levels of the other predictor, 0 at its reference level,
-        # become part of the fields
+        # means of the couplings over all levels of the other predictor (0 at its reference level)
+        # are added to the fields
         _add_at(fields, columns_i, J.sum(axis=-1) / L_j)
         _add_at(fields, columns_j, J.sum(axis=-2) / L_i)
     for field_columns, C in _field_slices(layout):
@@ -250,11 +240,12 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
-    """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the
-    reference gauge.
+    """Convert the gradient (..., size) with respect to the reference gauge into the gradient (...,
+    size) with respect to simplex coding.
 
-    The map is the transpose of `to_reference`: a table B gets ``P' G Q + P' g_i R[0]' + C[0] g_j'
-    Q`` from the gradient G of the couplings of i and j and the gradients g of their fields.
+    This is the transpose of `to_reference`: for a table B it is ``P' G Q + P' g_i R[0]' + C[0] g_j'
+    Q``, with the gradient G with respect to the couplings of i and j, and the gradients g with
+    respect to their fields.
     """
     out = np.zeros(gradient.shape)
     for field_columns, C in _field_slices(layout):
@@ -270,18 +261,18 @@ def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
 
 
 def reference_covariance(layout: Layout, covariance: np.ndarray) -> np.ndarray:
-    """Return the covariance (size, size) in the reference gauge, given that in simplex coding."""
-    # the map is applied to one axis, then to the other
+    """Convert a covariance (size, size) from simplex coding to the reference gauge."""
+    # apply the map to one axis, then to the other
     return to_reference(layout, to_reference(layout, covariance).T)
 
 
 def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
-    """Return the variances (..., layout.size) in the reference gauge of uncorrelated parameters in
-    simplex coding.
+    """Return the variances (..., layout.size) in the reference gauge of parameters that are
+    uncorrelated in simplex coding.
 
-    `variance` (..., layout.size) holds the variances in simplex coding.
+    `variance` (..., layout.size) contains the variances in simplex coding.
     """
-    out = np.zeros(variance.shape)  # the map has the squared coefficients of `to_reference`
+    out = np.zeros(variance.shape)  # apply the map of `to_reference` with squared coefficients
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = variance[..., field_columns] @ ((C[1:] - C[0]) ** 2).T
     for V, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, variance):
@@ -295,20 +286,20 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 
 def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
-    """Return the variances (size,) in the reference gauge of parameters whose tables have uncertain
-    scale factors.
+    """Return the variances (size,) in the reference gauge of parameters whose tables are multiplied
+    by uncertain factors.
 
-    A parameter is a sum of parts, one from each table (see `to_reference`). Its variance is the sum
-    over its parts of the factor's variance times the squared part.
+    A parameter is a sum of contributions, one from each table (see `to_reference`). Its variance is
+    the sum over the contributions of the factor's variance times the squared contribution.
 
     Parameters
     ----------
     layout : Layout
     simplex : ndarray, shape (layout.size,)
-        Parameters in simplex coding; each table is multiplied by a factor of its own.
+        Parameters in simplex coding; each table is multiplied by its own factor.
     factor_variance : ndarray, shape (m + P,)
-        Variances of the independent factors: of the fields of each predictor, then of the couplings
-        of each pair.
+        Variances of the independent factors: one for the fields of each predictor, then one for the
+        couplings of each pair.
     """
     out = np.zeros(simplex.shape)
     m = layout.m
@@ -316,7 +307,7 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
         np.flatnonzero(layout.n_levels > 1), _field_slices(layout), strict=True
     ):
         out[field_columns] = factor_variance[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
-    # the rows of `layout.pairs` of each yield of `_stacked_tables`, which passes over pairs without
+    # the rows of `layout.pairs` in each yield of `_stacked_tables`, which skips pairs without
     # couplings
     pair_rows = (rows for rows, _, L_i, L_j in equal_tables(layout) if L_i > 1 and L_j > 1)
     for rows, (B, cells, (columns_i, columns_j), C, R) in zip(
@@ -333,22 +324,21 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
 
 
 def level_shares(layout: Layout) -> np.ndarray:
-    """Return ``1 / L_j`` of the predictor of each column, shape (D,): the weight of a level in the
+    """Return ``1 / L_j`` for the predictor of each column, shape (D,): the weight of a level in the
     mean over levels.
     """
     return np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
 
 
 def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
-    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one site i, in a model of
-    pairs.
+    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of a site i in a model of pairs.
 
-    The solution x of that site has a row for each non-reference level of site i, and 1 + D columns:
-    the field, then the couplings with all columns. In the zero-sum gauge its couplings are ``M_i
-    J_ij M_j``, ``M = I - 1 1'/L``, and its fields ``M_i (h_i + sum_j J_ij 1/L_j)``, over all
-    levels. Then ``lambda_/2`` times the sum of squared couplings plus ``lambdah/2`` times that of
-    squared fields is ``tr(x' M_i x Q) / 2``, without the rows and columns of `M_i` and Q that
-    belong to reference levels.
+    The site solution x has a row for each non-reference level of site i, and 1 + D columns: the
+    field, then the couplings with all columns. Over all levels, the couplings in the zero-sum gauge
+    are ``M_i J_ij M_j``, where ``M = I - 1 1'/L``, and the fields ``M_i (h_i + sum_j J_ij 1/L_j)``.
+    Then ``lambda_/2`` times the sum of squared couplings plus ``lambdah/2`` times the sum of
+    squared fields equals ``tr(x' M_i x Q) / 2``, where the rows and columns of the reference levels
+    are omitted from `M_i` and Q.
 
     Examples
     --------
@@ -358,12 +348,12 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
            [0. , 0. , 0.5]])
     """
     shares = level_shares(layout)
-    field_map = np.append(1.0, shares)  # a zero-sum field is this combination of the columns
+    field_map = np.append(1.0, shares)  # weights of the columns in a zero-sum field
     Q = lambdah * np.outer(field_map, field_map)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
-        # empty for a predictor with one level, which has no share
+        # empty for a predictor with one level, which has no columns
         pair_columns = slice(1 + lo, 1 + hi)
-        # lambda_ M_j without the reference level: a share is 1 / L_j
+        # lambda_ M_j without the reference level, since shares are 1 / L_j
         Q[pair_columns, pair_columns] += lambda_ * (
             np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0)
         )
@@ -373,10 +363,10 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
 def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
     """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
 
-    Averaging the couplings of the two sites of a pair (eq. 18) in one gauge leaves the fields of
-    that gauge unchanged and changes those of any other gauge. The fields of the zero-sum gauge are
-    those of ``h_i + sum_j J_ij 1/L_j``, centred: h_i falls by the change of the sum. Couplings in
-    the reference gauge do not depend on where the average is taken.
+    Averaging the couplings of the two sites of a pair (eq. 18) leaves the fields unchanged only in
+    the gauge in which the average is taken. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``,
+    centred, so h_i decreases by the change of the sum. Couplings in the reference gauge are the
+    same whichever gauge they are averaged in.
 
     Parameters
     ----------
@@ -385,9 +375,10 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     theta : ndarray, shape (layout.size,)
         The model, averaged in the reference gauge.
     site_theta : ndarray, shape (layout.D, 1 + D)
-        The solutions of all sites before averaging: row (i, a) holds the field of level a of site
-        i, then its couplings with all columns.
+        The solutions of all sites before averaging: row (i, a) contains the field of level a of
+        site i, then its couplings with all columns.
     """
-    # (D, D): averaged couplings less those of the site; `to_sites` has the shape of `site_theta`
+    # (D, D): averaged couplings minus the site's couplings; `to_sites` has the shape of
+    # `site_theta`
     J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]
     return theta[: layout.D] - J_change @ level_shares(layout)

@@ -1,14 +1,4 @@
-"""Sandwich (Godambe) covariance of the pseudo-likelihood estimator with averaged couplings.
-
-*Site*: the predictor i whose conditional distribution given the others is modelled; the sites are
-fitted separately. *Site solution* ``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the
-field of level a >= 1 of site i, then its couplings with the D indicators of the levels of other
-predictors (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns of
-the constant and of its regressors, flattened. ``layout.start`` (m + 1,) holds the first column of
-each predictor's levels, ``layout.n_levels`` (m,) its number of levels. *Usable* rows of a site: the
-site and all predictors that it interacts with are known. A parameter is *determined* if the rows
-have information on it.
-"""
+"""Sandwich (Godambe) covariance of the pseudo-likelihood estimator with averaged couplings."""
 
 from __future__ import annotations
 
@@ -30,7 +20,7 @@ __all__ = ["Influence", "RowInfluence", "TermCovariances", "term_covariances"]
 
 
 class RowInfluence(ABC):
-    """Influence of rows on the estimate of one group, and the covariances of the estimate.
+    """Influence of rows on the estimate of one group, and the covariance of the estimate.
 
     Attributes
     ----------
@@ -38,7 +28,8 @@ class RowInfluence(ABC):
     total : float
         Total weight of the rows that the group was fitted to.
     determined : ndarray of bool, shape (layout.size,)
-        Whether the rows, or a penalty, determine each parameter; others have no influences.
+        Whether each parameter is determined by the rows or a penalty; the others have zero
+        influence.
     """
 
     layout: Layout
@@ -51,24 +42,24 @@ class RowInfluence(ABC):
 
     @abstractmethod
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of couplings; `rows` are those that
-        were fitted.
+        """Return the covariance of each table of fields, then of each table of couplings; `rows`
+        must be the rows used in the fit.
         """
 
     @abstractmethod
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that
-        were fitted.
+        """Return the covariance (layout.size, layout.size) of all parameters; `rows` must be the
+        rows used in the fit.
         """
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
-        """Return ``(influences, directions)``, from which the errors of functions of the parameters
-        follow.
+        """Return ``(influences, directions)`` for the standard errors of functions of the
+        parameters.
 
-        Rows may determine a function although they do not determine each of its parameters. The
-        parameters can move along `directions` (size, d) without a change of the fit. A function
-        that does not change along them has the errors that follow from `influences`. This base
-        class has no directions (d = 0) and returns itself.
+        A function of the parameters can be estimable although its individual parameters are not.
+        The parameters can move along `directions` (size, d) without changing the fit; for a
+        function that is constant along them, standard errors follow from `influences`. This base
+        class has no such directions (d = 0) and returns itself.
         """
         return self, np.zeros((self.layout.size, 0))
 
@@ -81,17 +72,17 @@ class RowInfluence(ABC):
 
 
 class Influence(RowInfluence):
-    """Influence of rows on the pseudo-likelihood estimate of one group, and the covariances that
-    follow from it.
+    """Influence of rows on the pseudo-likelihood estimate of one group, and the resulting
+    covariance.
 
-    Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at the site
-    solution. A row moves the site's parameters by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) -
-    gradient of the penalty)``, W being the total weight. A coupling is the mean over the sites of
-    its term (Woo & Wang 2022, eq. 18), and so is its influence. The weighted sum of products of
-    influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency weights as
-    replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is the covariance of the
-    penalised estimator, without its bias. With missing values only the usable rows of a site have
-    an influence, and their weight ``W_i`` replaces W.
+    Let ``u_i(x)`` be the score of site i and ``H_i`` its mean Hessian (penalty included) at the
+    site solution. A row changes the site's parameters by ``psi_i(x) / W``, where ``psi_i(x) =
+    H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling, and therefore
+    its influence, is the mean over the sites of its term (Woo & Wang 2022, eq. 18). The weighted
+    sum of products of influences, divided by ``W^2``, is the Godambe covariance ``H^-1 K H^-1``;
+    frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is
+    the covariance of the penalised estimator and does not include its bias. With missing values,
+    only the usable rows of a site have an influence, and their weight ``W_i`` replaces W.
 
     Parameters
     ----------
@@ -101,26 +92,27 @@ class Influence(RowInfluence):
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.
     lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
-        Penalties of couplings and of fields; in the zero-sum gauge, of pairs alone, the tuple has
-        one number. If both are 0, undetermined parameters have no influence (see `inverse`).
+        Penalties of couplings and of fields; in the zero-sum gauge, which is for pairs only, the
+        tuple has one element. If both are 0, undetermined parameters have zero influence (see
+        `inverse`).
     prior_count : float, default 0.0
         Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as
         fixed.
     zero_sum : bool, default False
-        Whether penalties apply to, and couplings are averaged in, the zero-sum gauge (tables whose
-        rows and columns sum to zero) in place of the reference gauge (zero at level 0).
+        Whether penalties and the averaging of couplings use the zero-sum gauge (tables whose rows
+        and columns sum to zero) instead of the reference gauge (zero at level 0).
 
     Attributes
     ----------
     _totals, _prior_share : ndarrays, shape (m,)
-        The ``W_i``, and the shares ``prior_count / (W_i + prior_count)`` of the prior in the
+        The ``W_i``, and the weights ``prior_count / (W_i + prior_count)`` of the prior in the
         targets.
     _columns : list of ndarrays of intp
         Columns of each site in ``site_theta``: the constant, then its regressors.
     _inverse, _penalty_gradient, _penalty_shift : lists of ndarrays, shapes (p, p), (p,) and (p,)
-        Of each site: ``H_i^-1``, the gradient of the penalty, and the product of both.
+        For each site: ``H_i^-1``, the gradient of the penalty, and the product of the two.
     _flat_positions : list of pairs of ndarrays, shapes (p,)
-        Of each site, see `_locate_site_parameters`.
+        For each site (see `_locate_site_parameters`).
     """
 
     def __init__(
@@ -158,7 +150,7 @@ class Influence(RowInfluence):
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
             self.determined[self._flat_positions[i][0][~is_determined]] = False
-        # psi_i is H_i^-1 u_i less this: H_i^-1 times the gradient of the penalty
+        # psi_i is H_i^-1 u_i minus this product of H_i^-1 and the gradient of the penalty
         self._penalty_shift = [
             g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)
         ]
@@ -167,14 +159,14 @@ class Influence(RowInfluence):
         """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's
         gradient (p,).
 
-        `penalty` holds the penalty of each column (1 + D,), or in the zero-sum gauge the matrix of
-        `penalty_metric`.
+        `penalty` contains the penalty of each column (1 + D,), or in the zero-sum gauge the matrix
+        returned by `penalty_metric`.
         """
         columns = self._columns[i]
         L = int(self.layout.n_levels[i])
         # theta (L - 1, columns): the site solution. The zero-sum penalty is tr(theta' M theta Q) /
-        # 2: M (L - 1, L - 1) centres over the site's levels, Q (columns, columns) is from
-        # `penalty_metric`
+        # 2, where M (L - 1, L - 1) centres over the site's levels and Q (columns, columns) is from
+        # `penalty_metric`.
         theta = self.site_theta[self.layout.start[i] : self.layout.start[i + 1]][:, columns]
         if self._zero_sum:
             M = np.eye(L - 1) - 1.0 / L
@@ -186,18 +178,18 @@ class Influence(RowInfluence):
         return factors * theta.ravel()
 
     def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights (m, n) of the
+        """Return the design (n, 1 + D), the residuals (n, layout.D), and the weights (m, n) of the
         rows for each site.
 
-        A residual is the target of a level, 1 or 0 without a prior, less its conditional
-        probability. A weight is ``W/W_i`` if the row is usable for site i, else 0.
+        A residual is the target of a level (1 or 0 without a prior) minus its conditional
+        probability. A weight is ``W/W_i`` if the row is usable for site i, and 0 otherwise.
         """
         layout = self.layout
         usable = usable_rows(rows, self.layout)
         Z, probabilities = site_design(rows.codes, layout, self.site_theta)
         residuals = Z[:, 1 : 1 + layout.D] - probabilities
         prior_share = np.repeat(self._prior_share, layout.n_levels - 1)
-        # the targets are not the indicators but these moved towards 1 / L by the prior's share
+        # the targets are the indicators shrunk towards 1 / L by the prior's weight
         if prior_share.any():
             residuals += prior_share * (
                 1.0 / np.repeat(layout.n_levels, layout.n_levels - 1) - Z[:, 1 : 1 + layout.D]
@@ -210,8 +202,8 @@ class Influence(RowInfluence):
         """Add ``psi_i W/W_i`` (p, n), times `shares` (p,), to the rows `out_rows` (p,) of `out` (.,
         n) in place.
 
-        `row_arrays` are the results of `_row_arrays` for the n rows of data. The kernel computes
-        ``weight (H_i^-1 (residual x design) - penalty shift)`` for each row, ``x`` being the
+        `row_arrays` are the results of `_row_arrays` for n rows of data. The kernel computes
+        ``weight (H_i^-1 (residual x design) - penalty shift)`` for each row, where ``x`` is the
         Kronecker product.
         """
         Z, residuals, weights = row_arrays
@@ -231,7 +223,7 @@ class Influence(RowInfluence):
         )
 
     def _site_influence(self, i: int, row_arrays: tuple) -> np.ndarray:
-        """Return ``psi_i W/W_i`` (p, n), given the results of `_row_arrays` for n rows."""
+        """Return ``psi_i W/W_i`` (p, n) from the results of `_row_arrays` for n rows."""
         p = len(self._inverse[i])
         psi = np.zeros((p, len(row_arrays[0])))
         self._add_site(i, row_arrays, np.arange(p), np.ones(p), psi)
@@ -251,16 +243,16 @@ class Influence(RowInfluence):
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add to `influence` (size, n) the changes of fields that come with psi_i (n, p) from
-        averaging couplings.
+        """Add to `influence` (size, n) the changes of the fields caused by averaging couplings,
+        given psi_i (n, p).
 
-        The average of a pair has half of the coupling of each of its sites, and fields stay the
-        same in the zero-sum gauge. So the half of site i that the average drops goes into the
-        fields of the reference gauge, as its mean over the levels of the other predictor (see
+        The average of a pair takes half of the coupling from each of its sites, and leaves the
+        fields unchanged in the zero-sum gauge. In the reference gauge, the half of site i that the
+        average drops is added to the fields as its mean over the levels of the other predictor (see
         `bbl.model.gauge.reference_fields`): ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b)
         -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
-        # without the constant, counted among the D
+        # the site's columns without the constant, as columns of the layout
         layout = self.layout
         columns = self._columns[i][1:] - 1
         L = int(layout.n_levels[i])
@@ -301,8 +293,8 @@ class Influence(RowInfluence):
         covariance : ndarray, shape (q, q)
             Covariance of the q couplings, site by site in the order of `selected_columns`.
         independent : ndarray, shape (q, q)
-            The same if the sites were independent regressions with a correct likelihood: the blocks
-            of ``H^-1 / W_i``.
+            The same covariance if the sites were independent regressions with a correct likelihood:
+            the blocks of ``H^-1 / W_i``.
         """
         positions_by_site = self.site_coupling_positions(selected_columns)
         sizes = [len(positions) for positions in positions_by_site.values()]
@@ -324,7 +316,7 @@ class Influence(RowInfluence):
         """Return, for each site, the positions (q_i,) of the selected couplings among its p
         parameters.
 
-        `selected_columns` is that of `site_coupling_covariance`.
+        For `selected_columns`, see `site_coupling_covariance`.
         """
         positions_by_site = {}
         for i, is_selected in selected_columns.items():
@@ -339,7 +331,7 @@ class Influence(RowInfluence):
         """Return the influences (n, q) of rows on q parameters of sites, divided by the total
         weight.
 
-        For each site, `positions_by_site` lists its parameters among the q: positions among the
+        For each site, `positions_by_site` contains its selected parameters, as positions among the
         site's p parameters.
         """
         row_arrays = self._row_arrays(rows)
@@ -356,13 +348,14 @@ class Influence(RowInfluence):
         """Return the log pseudo-likelihood of `rows`, ``sum_i ln P_i``, and its effective number of
         parameters.
 
-        The effective number is ``tr(K H^-1)``, for the Hessian H and the covariance K of the score
-        (Varin, Reid & Firth 2011, section 2.3); H is block diagonal over sites, so only the blocks
-        of K matter. `rows` may be a part of the fitted rows: the effective number is then the
-        covariance of their score with the estimate, the expected optimism of their log
-        pseudo-likelihood. With missing values each site counts in its usable rows.
+        The effective number is ``tr(K H^-1)``, with the Hessian H and the covariance K of the score
+        (Varin, Reid & Firth 2011, section 2.3); H is block diagonal over sites, so only the
+        diagonal blocks of K are needed. `rows` may be a subset of the fitted rows: the effective
+        number is then the covariance of their score with the estimate, the expected optimism of
+        their log pseudo-likelihood. With missing values each site uses its usable rows.
         """
-        # `varies`: the predictors that `conditionals` returns log-normalisers of
+        # `varies`: the predictors with more than one level, for which `conditionals` returns
+        # log-normalisers
         layout = self.layout
         site_regressors = regressors(self.layout)
         varies = self.layout.n_levels > 1
@@ -370,21 +363,21 @@ class Influence(RowInfluence):
         for chunk in rows.blocks(ROWS):
             usable = usable_rows(chunk, layout)
             weights = chunk.weights
-            # `codes` adds codes of joint levels, for terms of three predictors and more; X (n, D)
+            # `codes` adds codes of joint levels for terms of three or more predictors; X (n, D)
             X = one_hot(site_regressors.codes(chunk.codes), site_regressors)
             log_norm, _ = conditionals(X @ self.site_theta[:, 1:].T + self.site_theta[:, 0], layout)
-            # (n, layout.D): the field of each level that a row has, else 0
+            # (n, layout.D): the field of the observed level, 0 for other levels
             field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
             value += float(
                 weights @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1))
             )
             n_effective += self._effective_number(chunk)
-        return value, n_effective / self.total  # influences are times the total
+        return value, n_effective / self.total  # influences are multiplied by the total weight
 
     def _effective_number(self, rows: Sample) -> float:
-        """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over
-        all sites.
+        """Return the sum over all sites of the products of the rows' penalised scores with ``psi_i
+        W/W_i``.
         """
         row_arrays = self._row_arrays(rows)
         usable = usable_rows(rows, self.layout)
@@ -403,15 +396,15 @@ class Influence(RowInfluence):
 
 
 def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions (p,) of the parameters of site i in the flat vector, and shares (p,) in the
-    mean over sites.
+    """Return the positions (p,) of the parameters of site i in the flat vector, and their weights
+    (p,) in the mean over sites.
     """
     site_regressors = regressors(layout)
     all_positions = np.arange(layout.size)
-    # the fields of site i are not averaged
+    # the fields of a site are not averaged
     tables = [layout.table(all_positions, i)[:, None]]
     shares = [np.ones(1)]
-    # predictors and sets that site i is regressed on
+    # the predictors and sets that site i is regressed on
     for regressor in np.flatnonzero(site_regressors.mask[i]):
         other_members = site_regressors.scope(int(regressor))
         tables.append(layout.table(all_positions, i, *other_members).reshape(len(tables[0]), -1))
@@ -421,7 +414,7 @@ def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndar
 
 
 class TermCovariances:
-    """The covariance matrix of each table of fields, then of each table of couplings (flattened),
+    """Covariance matrices of each table of fields, then of each (flattened) table of couplings,
     summed over rows.
 
     Parameters
@@ -433,16 +426,16 @@ class TermCovariances:
     _table_start : ndarray of intp, shape (tables,)
         Position of the first parameter of each table.
     _tables_of_size : dict of int to ndarray of intp
-        Numbers of the tables with q parameters, for each q.
+        Indices of the tables with q parameters, for each q.
     _sums : dict of int to ndarray, shape (tables of that size, q, q)
-        Their covariances, summed over the rows so far.
+        The covariances of these tables, summed over the rows added so far.
     """
 
     def __init__(self, layout: Layout):
         # `cuts`: start of each table in the parameter vector, then the vector's end
         self._table_start = layout.cuts[:-1]
         sizes = np.diff(layout.cuts)
-        # tables of equal size are stacked: there can be a hundred thousand tables
+        # tables of equal size are stacked, as there can be a hundred thousand tables
         self._tables_of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
         self._sums = {
             q: np.zeros((len(tables), q, q)) for q, tables in self._tables_of_size.items()
@@ -452,18 +445,18 @@ class TermCovariances:
         """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights
         (n,).
         """
-        # undetermined parameters: huge influences, no errors
+        # undetermined parameters have huge influences; do not warn
         with np.errstate(over="ignore", invalid="ignore"):
             for q, tables in self._tables_of_size.items():
                 starts = self._table_start[tables]
                 if q == 1:
                     self._sums[q][:, 0, 0] += weights @ psi[:, starts] ** 2
-                elif q:  # tables of predictors with one level are empty
+                elif q:  # tables are empty if a predictor has one level
                     psi_of_tables = _gather_tables(psi.T, starts, q)
                     self._sums[q] += (psi_of_tables * weights) @ psi_of_tables.transpose(0, 2, 1)
 
     def by_table(self) -> list[np.ndarray]:
-        """Return the covariance matrices (q, q), in the order of the tables."""
+        """Return the covariance matrices (q, q) in the order of the tables."""
         out = [np.zeros((0, 0))] * len(self._table_start)
         for q, tables in self._tables_of_size.items():
             for k, matrix in zip(tables, self._sums[q], strict=True):
@@ -472,10 +465,10 @@ class TermCovariances:
 
 
 def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
-    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of `rows` (., n) for each table k:
-    (tables, q, n).
+    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of `rows` (., n) for each table k,
+    shape (tables, q, n).
     """
-    if (np.diff(starts) == q).all():  # without a copy
+    if (np.diff(starts) == q).all():  # contiguous: no copy needed
         return rows[starts[0] : starts[-1] + q].reshape(len(starts), q, -1)
     return rows[starts[:, None] + np.arange(q)]
 
@@ -483,8 +476,8 @@ def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
 def term_covariances(
     layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> list[np.ndarray]:
-    """Return the covariance matrix of each table, `TermCovariances`, from influences and weights of
-    chunks of rows.
+    """Return the covariance matrix of each table (see `TermCovariances`) from the influences and
+    weights of chunks of rows.
     """
     covariances = TermCovariances(layout)
     for psi, weights in blocks:

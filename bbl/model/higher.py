@@ -1,10 +1,4 @@
-"""Higher terms, those of three predictors and more, in the form that kernels read.
-
-The *table* of a term holds a coupling for each combination of the non-reference levels of its
-members. In a `Layout` ``terms[k - 2]`` (T_k, k) lists the terms of k predictors, ``term_start[k -
-2]`` (T_k + 1,) holds the starts of their tables in the parameter vector, then the end of the last,
-and `pair_start` is that of pairs.
-"""
+"""Terms of three or more predictors ("higher terms") in the form that the kernels read."""
 
 from __future__ import annotations
 
@@ -19,8 +13,7 @@ __all__ = ["Higher", "Tables", "higher", "split"]
 
 
 class Higher:
-    """All T higher terms of a layout that have parameters; k is the highest order (number of
-    members).
+    """All T higher terms of a layout that have parameters; k is the highest order of a term.
 
     Attributes
     ----------
@@ -31,9 +24,9 @@ class Higher:
     first : ndarray of intp, shape (T,)
         Start of each table in `cells`.
     site_first : ndarray of intp, shape (m + 1,)
-        Where the terms of each predictor start in `site_term`.
+        Index in `site_term` where the terms of each predictor start.
     site_term : ndarray of int32
-        The terms of each predictor, one predictor after the other: those of predictor i are
+        The terms of each predictor, concatenated: predictor i is in the terms
         ``site_term[site_first[i] : site_first[i + 1]]``.
     cells : slice
         Position of all tables in a parameter vector.
@@ -43,7 +36,8 @@ class Higher:
 
     def __init__(self, layout: Layout):
         n_nonreference = np.diff(layout.start)
-        max_order = max(layout.order, 3)  # columns of the arrays: 3 if there are no higher terms
+        # number of columns of the arrays; 3 if there are no higher terms
+        max_order = max(layout.order, 3)
         members = []
         stride = []
         first = []
@@ -51,14 +45,14 @@ class Higher:
             zip(layout.terms[1:], layout.term_start[1:], strict=True), 3
         ):
             padding = ((0, 0), (0, max_order - k))
-            # the last member's levels are neighbours in the table
+            # levels of the last member are contiguous in the table
             strides = np.column_stack(
                 [n_nonreference[terms[:, a + 1 :]].prod(axis=1) for a in range(k)]
             )
             has_parameters = np.diff(start) > 0  # none where a member has one level
             members.append(np.pad(terms, padding, constant_values=-1)[has_parameters])
             stride.append(np.pad(strides, padding)[has_parameters])
-            # from the end of the pairs' tables
+            # relative to the end of the pairs' tables
             first.append((start[:-1] - layout.pair_start[-1])[has_parameters])
         no_terms = np.empty((0, max_order), dtype=np.intp)
         self.members = np.ascontiguousarray(np.concatenate([no_terms, *members]), dtype=np.int32)
@@ -68,7 +62,7 @@ class Higher:
         )
         self.cells = slice(int(layout.pair_start[-1]), layout.size)
         self.size = layout.size - self.cells.start
-        term, axis = np.nonzero(self.members >= 0)  # of each membership of a predictor in a term
+        term, axis = np.nonzero(self.members >= 0)  # for each membership of a predictor in a term
         predictor = self.members[term, axis]
         self.site_term = term[np.argsort(predictor, kind="stable")].astype(np.int32)
         self.site_first = np.concatenate(
@@ -80,8 +74,8 @@ class Higher:
 
 
 def higher(layout: Layout) -> Higher:
-    """Return the higher terms of a layout, which keeps them."""
-    attributes = vars(layout)  # a cache, like the cached properties of the layout
+    """Return the higher terms of a layout, cached in the layout."""
+    attributes = vars(layout)  # cached like the cached properties of the layout
     if "_higher" not in attributes:
         attributes["_higher"] = Higher(layout)
     return attributes["_higher"]
@@ -91,12 +85,12 @@ class Tables(NamedTuple):
     """The couplings of one model in higher terms."""
 
     terms: Higher
-    values: np.ndarray  # (terms.size,): couplings, table after table
+    values: np.ndarray  # (terms.size,): couplings, in the order of the tables
 
 
 def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:
-    """Return fields (D,), pair couplings (D, D), and the tables of higher terms, None if there are
-    none.
+    """Return the fields (D,), the pair couplings (D, D), and the tables of higher terms (None if
+    there are none).
     """
     h, J = pair_matrix(layout, theta)
     if layout.order <= 2:

@@ -1,10 +1,9 @@
-"""Influence of rows on the estimates of groups that are fitted together, to P(group | row), and on
-their differences.
+"""Influence of rows on the estimates of groups that are fitted jointly by maximising P(group |
+row), and on their differences.
 
-A *coefficient* is the intercept of a group, column 0, or a parameter of the layout. P(group | row)
-depends on differences of groups alone, so coefficients are those of each group less those of one of
-them, the reference group. The *influence* of a row is the change of an estimate per unit of the
-row's weight. *Tables* hold the fields of a predictor, or the couplings of a term.
+P(group | row) depends only on differences between groups, so all coefficients are relative to a
+reference group. Column 0 of the coefficients is the intercept; the others are the parameters of the
+layout. The influence of a row is the derivative of an estimate with respect to the row's weight.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["DifferenceInfluence", "JointInfluence"]
 
 
 class JointInfluence(ABC):
-    """Influence of rows on the coefficients of all groups, and the covariance of these.
+    """Influence of rows on the coefficients of all groups, and the covariance of the coefficients.
 
     Attributes
     ----------
@@ -29,9 +28,9 @@ class JointInfluence(ABC):
     total : float
         Total weight of the rows that were fitted.
     coefficients : ndarray, shape (K, 1 + layout.size)
-        Intercepts and parameters of each group less those of the reference group.
+        Intercepts and parameters of each group minus those of the reference group.
     reference : int
-        The reference group: its coefficients are zero, and have no influences and no variance.
+        The reference group; its coefficients are zero, with zero influence and variance.
     """
 
     layout: Layout
@@ -42,19 +41,19 @@ class JointInfluence(ABC):
     @property
     @abstractmethod
     def flat(self) -> np.ndarray:
-        """The d directions (K, 1 + size, d) along which the fit stays the same, or improves without
-        end.
+        """The d directions (K, 1 + size, d) along which the fit stays the same or improves without
+        bound.
         """
 
     @property
     @abstractmethod
     def unbounded(self) -> set[tuple[int, int]]:
-        """Levels, as (predictor, code), of parameters that move without end."""
+        """Levels, as (predictor, code), of parameters that diverge."""
 
     @abstractmethod
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by
-        all coefficients.
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) with respect to all
+        coefficients, for rows with a response.
         """
 
     @abstractmethod
@@ -73,48 +72,49 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of
-        `b`.
+        """Return the covariance (1 + size, 1 + size) of the differences of coefficients between
+        groups `a` and `b`.
         """
 
     @abstractmethod
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of
-        `b`.
+        """Return whether each difference of coefficients (1 + size,) between groups `a` and `b` is
+        determined by the rows.
         """
 
     @abstractmethod
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` less those of `b` grow without end, as
-        they separate the groups.
+        """Return whether each difference of coefficients (1 + size,) between groups `a` and `b`
+        diverges because it separates the groups.
         """
 
     @abstractmethod
     def at(self, coefficients: np.ndarray) -> JointInfluence:
         """Return the influence on one Newton step from other `coefficients` (K, 1 + size), such as
-        those of a smaller model.
+        the coefficients of a smaller model.
         """
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
-        """Return the statistic and the limits (3, size) of each parameter of group `a` less that of
-        `b`, from the profile of a penalised likelihood, for engines that have it (`has_profiles`).
+        """Return the test statistic and the confidence limits (3, size) of each difference of
+        parameters between groups `a` and `b`, from the profile of a penalised likelihood; only for
+        engines with `has_profiles`.
         """
         raise NotImplementedError
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
-        """Return twice the loss of the penalised log-likelihood without the parameters `dropped`
-        (size,), for engines that have it.
+        """Return twice the decrease of the penalised log-likelihood when the parameters `dropped`
+        (size,) are removed; only for engines that implement it.
         """
         raise NotImplementedError
 
     def between(self, a: int, b: int) -> DifferenceInfluence:
-        """Return the influence on the parameters of group `a` less those of group `b`."""
+        """Return the influence on the differences of parameters between groups `a` and `b`."""
         return DifferenceInfluence(self, a, b)
 
 
 class DifferenceInfluence(RowInfluence):
-    """Influence of rows on the parameters of one group less those of another, and their
-    covariances.
+    """Influence of rows on the differences of parameters between two groups, and the covariance of
+    the differences.
 
     Parameters
     ----------
@@ -125,22 +125,21 @@ class DifferenceInfluence(RowInfluence):
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The differences.
+        The differences: parameters of group `a` minus parameters of group `b`.
     determined : ndarray of bool, shape (size,)
-        Whether the rows determine each of them, with a finite value.
+        Whether the rows determine each difference, with a finite value.
     """
 
     def __init__(self, joint: JointInfluence, a: int, b: int):
         self.layout = joint.layout
         self.total = joint.total
-        # as given
         self._joint = joint
         self._pair = (a, b)
         self.theta = (joint.coefficients[a] - joint.coefficients[b])[1:]  # without the intercept
         self.determined = joint.determined(a, b)[1:]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows of all groups; zero on parameters that are not
+        """Return the influences (n, size) of rows of all groups; zero for parameters that are not
         determined.
         """
         a, b = self._pair
@@ -148,9 +147,7 @@ class DifferenceInfluence(RowInfluence):
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size), nan where it is not determined; `rows` is not
-        used.
-        """
+        """Return the covariance (size, size), NaN if undetermined; `rows` is not used."""
         out = self._joint.covariance_between(*self._pair)[1:, 1:]
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
@@ -160,7 +157,6 @@ class DifferenceInfluence(RowInfluence):
         """Return the covariance of each table of fields, then of each table of couplings; `rows` is
         not used.
         """
-        # start of each table, then the vector's end
         covariance = self.covariance()
         cuts = self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

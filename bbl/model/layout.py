@@ -17,10 +17,10 @@ __all__ = ["Layout", "term_columns"]
 class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
-    The vector holds the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the
+    The vector contains the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the
     tables ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then the tables of the terms of
-    three predictors, and so on, each in C order. Parameters with a reference level are zero and are
-    not stored (Woo & Wang, section 2.1).
+    three predictors, and so on, each in C order. Parameters that involve a reference level are zero
+    and are not stored (Woo & Wang, section 2.1).
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class Layout:
         Number of levels ``L_i`` of each predictor; a predictor with a single level has no
         parameters.
     terms : sequence of tuples of int, or arrays of shape (T, k), optional
-        Interacting predictors, two or more each, in any order; None for all pairs.
+        Sets of two or more interacting predictors, in any order; None for all pairs.
     support : Support, optional
-        The combinations of levels that can occur, if some cannot (structural zeros).
+        The combinations of levels that can occur, if there are structural zeros.
     n_ordered : array_like of int, shape (m,), optional
-        How many levels of each predictor, from the first on, are in order; 0 (default) for nominal
-        predictors. No position depends on it.
+        Number of levels of each predictor, counted from the first, that are ordered; 0 (default)
+        for nominal predictors. Positions do not depend on it.
 
     Attributes
     ----------
@@ -41,21 +41,21 @@ class Layout:
         Number of predictors.
     n_levels, n_ordered : ndarrays of int, shape (m,)
     complete : bool
-        Whether the terms are all pairs. Their list is only made on access: 5,000 predictors have 12
-        million pairs.
+        Whether the terms are all pairs. They are then listed only on access, since 5,000 predictors
+        have 12 million pairs.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
-        Terms of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; that of order 2 may be
-        empty.
+        Terms of order k = 2, 3, ..., each with ``i < j < ...``, in lexicographic order; the array
+        of order 2 may be empty.
     start : ndarray of intp, shape (m + 1,)
-        Column at which the non-reference levels of predictor ``i`` start among the ``D`` columns.
+        First column of the non-reference levels of each predictor among the ``D`` columns.
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     support : Support or None
-        As given: its `scope` holds the predictors with structural zeros, its `factor` a table of 0
-        and -inf for them.
+        As passed; its `scope` contains the predictors with structural zeros, its `factor` a table
+        of 0 and -inf for their levels.
     size : int
-        Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to
-        `terms`).
+        Length of the parameter vector: the number of free parameters of a group (eq. 7 restricted
+        to `terms`).
 
     Examples
     --------
@@ -85,14 +85,15 @@ class Layout:
         self.complete = terms is None
         if terms is not None:
             self.terms = _group_by_order(terms, self.m)
-            # as many distinct pairs as m predictors have, all of positions below m, are all pairs
+            # the terms are all pairs if there are as many distinct pairs as m predictors have, and
+            # all their positions are below m
             has_all_pairs = (
                 len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
             )
-            # `initial=0` and at least 1, so that it holds for m < 2: without pairs these are
+            # `initial=0` and the bound of at least 1 cover m < 2, where a layout without pairs is
             # complete
             self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
-        # all pairs have (D^2 - sum of D_i^2) / 2 couplings; else the vector ends with the last
+        # all pairs have (D^2 - sum of D_i^2) / 2 couplings; otherwise the vector ends with the last
         # table
         self.size = (
             (self.D * (self.D + 2) - int(width @ width)) // 2
@@ -114,10 +115,10 @@ class Layout:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Layout)  # `n_ordered`, on which no position depends, may differ
+            isinstance(other, Layout)  # `n_ordered` may differ, as positions do not depend on it
             and np.array_equal(self.n_levels, other.n_levels)
             and self.support == other.support
-            and self.complete == other.complete  # all pairs need not be listed
+            and self.complete == other.complete  # avoids listing all pairs
             and (self.complete or len(self.terms) == len(other.terms))
             and (self.complete or all(map(np.array_equal, self.terms, other.terms)))
         )
@@ -126,8 +127,8 @@ class Layout:
 
     @cached_property
     def terms(self) -> tuple[np.ndarray, ...]:
-        """All pairs, listed on first access; other terms are set by `__init__`."""
-        # bytes: 16 of a pair in each of `nonzero`, `argwhere` and the contiguous copy
+        """All pairs, listed on first access; `__init__` sets other terms directly."""
+        # bytes: 16 per pair in each of `nonzero`, `argwhere` and the contiguous copy
         check_memory(
             48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Use fewer predictors."
         )
@@ -138,8 +139,8 @@ class Layout:
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
-        """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k
-        + 1,).
+        """Start of each table in the parameter vector, then the end of the last, for each order:
+        ndarrays of intp, shapes (T_k + 1,).
         """
         n_nonreference = self.n_levels.astype(np.intp) - 1
         position = self.D
@@ -176,8 +177,8 @@ class Layout:
 
     @property
     def cuts(self) -> np.ndarray:
-        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector, then
-        the vector's end.
+        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector,
+        followed by its length.
         """
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
@@ -190,7 +191,7 @@ class Layout:
 
     @property
     def order(self) -> int:
-        """Highest order of a term; 1 if there are no terms."""
+        """Highest order of a term; 1 without terms."""
         if self.complete:
             return 2 if self.m > 1 else 1
         return len(self.terms) + 1 if any(map(len, self.terms)) else 1
@@ -211,9 +212,7 @@ class Layout:
 
     @property
     def joined(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): whether two predictors share a term, or a structural
-        zero.
-        """
+        """Symmetric bool matrix (m, m): whether two predictors share a term or structural zeros."""
         if self.support is None:
             return self.mask
         joined = self.mask.copy()
@@ -227,35 +226,34 @@ class Layout:
 
     @property
     def of_pooled(self) -> Layout:
-        """The layout with the structural zeros of all groups: combinations that occur in no
-        group.
-        """
+        """The layout whose structural zeros are the combinations that cannot occur in any group."""
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
-        """Return the same terms with another `support`, None if it has no zeros."""
+        """Return a layout with the same terms and another `support`; None if that has no zeros."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
         return layout
 
     def beside(self, *predictors: int) -> np.ndarray:
-        """Return the other members of all terms that hold these predictors and at least one more,
-        in rising order.
+        """Return the other members of all terms that contain these predictors and at least one
+        more, in increasing order.
         """
         members = [np.empty(0, dtype=np.intp)]
-        for terms in self.terms[len(predictors) - 1 :]:  # of more members; `terms[0]` is of order 2
+        # higher orders only; `terms[0]` is of order 2
+        for terms in self.terms[len(predictors) - 1 :]:
             members.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
         return np.setdiff1d(np.concatenate(members), predictors)
 
     def without_constants(self) -> Layout:
-        """Return the layout of the predictors with more than one level; its parameter vector is the
-        same.
+        """Return the layout of the predictors with more than one level; its parameter vector is
+        identical.
         """
         return self.only(np.flatnonzero(self.n_levels > 1))
 
     def only(self, predictors: np.ndarray) -> Layout:
-        """Return the layout of some predictors, at rising positions, and the terms among them;
-        without `support`.
+        """Return the layout of the given predictors (increasing) and the terms among them, without
+        `support`.
         """
         n_ordered = self.n_ordered[predictors]
         if self.complete:
@@ -268,15 +266,15 @@ class Layout:
         return Layout(self.n_levels[predictors], kept_terms, n_ordered=n_ordered)
 
     def index(self, *predictors: int) -> int:
-        """Return the row of a term in the `terms` of its order, or -1 if these predictors do not
-        interact.
+        """Return the row of a term in the `terms` of its order, or -1 if the layout does not
+        contain the term.
         """
         order = len(predictors)
         if not self.count(order):
             return -1
         if order == 2:
             i, j = sorted(map(int, predictors))
-            if self.complete:  # the position in lexicographic order
+            if self.complete:  # position in lexicographic order
                 return i * (2 * self.m - i - 1) // 2 + j - i - 1 if 0 <= i < j < self.m else -1
             keys = self._pair_keys
             key = i * self.m + j
@@ -291,14 +289,14 @@ class Layout:
 
     @cached_property
     def _higher_rows(self) -> dict[tuple[int, ...], int]:
-        """Row of each term of three predictors or more in the terms of its order."""
+        """Row of each term of three or more predictors in the terms of its order."""
         return {
             tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())
         }
 
     def levels_of(self, is_selected: np.ndarray) -> set[tuple[int, int]]:
-        """Return the levels, as (predictor, code), of the parameters where `is_selected` (size,) is
-        True.
+        """Return the levels, as (predictor, code), of the parameters selected by `is_selected`
+        (size,).
         """
         tables = [(scope, np.argwhere(self.table(is_selected, *scope))) for scope in self.scopes]
         # index 0 of a table's axis is level 1
@@ -310,10 +308,10 @@ class Layout:
         }
 
     def predictors_of(self, is_selected: np.ndarray) -> np.ndarray:
-        """Return which predictors (m,) have a parameter, of their own or of a term, where
+        """Return whether each predictor (m,) has a parameter, of its own or in a term, selected by
         `is_selected` (size,).
         """
-        # of selected parameters before each
+        # number of selected parameters before each position
         n_before = np.concatenate([[0], np.cumsum(is_selected)])
         has_selected = n_before[self.start[1:]] > n_before[self.start[:-1]]
         for terms, start in zip(self.terms, self.term_start, strict=True):
@@ -324,16 +322,16 @@ class Layout:
         """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of
         several.
 
-        Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) are in the order of
-        `predictors`. Any array with a last axis of length `size` will do (gradients, standard
-        errors).
+        Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) follow the order of
+        `predictors`. `theta` can be any array whose last axis has length `size`, such as gradients
+        or standard errors.
         """
         if len(predictors) == 1:
             return theta[..., self.start[predictors[0]] : self.start[predictors[0] + 1]]
         row = self.index(*predictors)
         if row < 0:
             raise KeyError(predictors)
-        start = self.term_start[len(predictors) - 2]  # of the terms of this order
+        start = self.term_start[len(predictors) - 2]  # for terms of this order
         stored_order = sorted(predictors)
         table = theta[..., start[row] : start[row + 1]]
         table = table.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored_order))
@@ -343,32 +341,32 @@ class Layout:
         )
 
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
-        """Return ``(predictors, table)`` for each table of `theta` (K, size), as
-        `elimination.log_sum` takes them.
+        """Return ``(predictors, table)`` for each table of `theta` (K, size), in the form that
+        `elimination.log_sum` takes.
 
-        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. That of structural
-        zeros is the last.
+        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. The table of
+        structural zeros comes last.
         """
-        # its scope, and a table of 0 and -inf
+        # the scope and a table of 0 and -inf
         zeros = [] if self.support is None else [self.support.factor]
         return [
             (scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes
         ] + zeros
 
     def columns(self, predictors) -> np.ndarray:
-        """Return the columns of the non-reference levels of some predictors, concatenated in the
-        given order.
+        """Return the columns of the non-reference levels of the given predictors, concatenated in
+        the given order.
         """
         ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
 
 def term_columns(layout: Layout) -> np.ndarray:
-    """Return the columns of the levels that each parameter belongs to: int32, shape (max(order, 2),
+    """Return the columns of the levels that each parameter refers to: int32, shape (max(order, 2),
     size).
 
-    Entry (k, t) is the column among the D of the level of the k-th predictor of parameter t's term;
-    -1 where the term has fewer predictors.
+    Entry (k, t) is the column, among the D, of the level of the k-th predictor in the term of
+    parameter t, or -1 if the term has fewer predictors.
 
     Examples
     --------
@@ -383,8 +381,8 @@ def term_columns(layout: Layout) -> np.ndarray:
         position = np.arange(start[-1] - start[0], dtype=np.int32)
         # flat position in the table of the term
         position -= np.repeat((start[:-1] - start[0]).astype(np.int32), sizes)
-        # the digits of the position, the last predictor's first, are the levels, 0 for the first
-        # non-reference level
+        # the digits of the position, starting with the last predictor's, are its levels, where 0 is
+        # the first non-reference level
         for axis in range(terms.shape[1] - 1, -1, -1):
             predictors = terms[:, axis]
             axis_length = np.repeat(n_nonreference[predictors].astype(np.int32), sizes)
@@ -397,13 +395,13 @@ def term_columns(layout: Layout) -> np.ndarray:
 
 
 def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
-    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within each term and
-    among terms.
+    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within and among
+    terms.
 
-    `terms` is an array (T, k), or a sequence of such arrays and of tuples; m is the number of
+    `terms` is an array (T, k), or a sequence of such arrays and tuples; m is the number of
     predictors.
     """
-    # (T, k) each; tuples are collected by their length and become such arrays
+    # arrays of shape (T, k); tuples are grouped by length and converted to such arrays
     arrays: list[np.ndarray] = []
     tuples: dict[int, list] = {}
     for term in (terms,) if isinstance(terms, np.ndarray) else terms:
@@ -426,7 +424,7 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
         sorted_terms = np.sort(unsorted_terms, axis=1)
         if (sorted_terms[:, 1:] == sorted_terms[:, :-1]).any():
             raise ValueError("a term contains a predictor twice")
-        if order == 2:  # one key i m + j per pair: np.unique of numbers is much faster than of rows
+        if order == 2:  # one key i m + j per pair: np.unique is much faster on numbers than on rows
             keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])
             # m = 0 has no keys
             sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)

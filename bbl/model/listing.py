@@ -1,9 +1,6 @@
-"""All states of a small model: their energies, their codes, and the most probable state.
+"""Enumeration of all states of a small model: their energies, codes, and the most probable state.
 
-A *state* is a level code for each of m predictors; states are listed with the last predictor
-running fastest. Its *energy* is the sum of its fields h and couplings J, which are zero at level 0.
-`Tables` hold the couplings of terms of three predictors and more: ``more.terms.members`` (T, k) are
-the predictors of each term, ``more.terms.first`` (T,) the start of its table in ``more.values``.
+States are listed in lexicographic order, the last predictor varying fastest.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from bbl.stats.metrics import first_largest
 
 __all__ = ["MAX_STATES", "map_state", "state_codes", "state_energies"]
 
-MAX_STATES = 2**20  # largest number of states that are listed
+MAX_STATES = 2**20  # maximum number of states to list
 
 
 def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
@@ -27,7 +24,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
     Parameters
     ----------
     h, J, n_levels, more
-        The model, see `Chains`.
+        The model (see `Chains`).
 
     Raises
     ------
@@ -46,8 +43,8 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
             argument="n_levels",
             hint="Draw some with gibbs().",
         )
-    # tables, padded with (1, 0) by zeros for level 0, are added by broadcasting: axis i of E is
-    # predictor i
+    # tables, padded with a leading row and column of zeros for level 0, are added by broadcasting:
+    # axis i of E is predictor i
     E = np.zeros(tuple(levels))
     m = len(levels)
     for i in range(m):
@@ -59,7 +56,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
     if more is not None:
         for members, table_start in zip(more.terms.members, more.terms.first, strict=True):
-            # -1 fills the rows of terms with fewer members than the largest
+            # terms of lower than the maximum order are padded with -1
             scope = members[members >= 0]
             shape = levels[scope] - 1
             table = np.pad(
@@ -71,16 +68,17 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
 
 
 def state_codes(index, n_levels) -> np.ndarray:
-    """Return the codes (n, m) of the states at positions `index` (n,) in the list of all states."""
+    """Return the codes (n, m) of the states at the positions `index` (n,) in the list of all
+    states.
+    """
     levels = np.asarray(n_levels)
     return np.column_stack(np.unravel_index(index, tuple(levels))).astype(code_dtype(levels))
 
 
 def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
-    """Return the most probable state (m,) and that energy, by listing all states (at most
-    2**20).
+    """Return the most probable state (m,) and its energy by listing all states (at most 2**20).
 
-    The first of equal states is taken. Arguments and errors as for `state_energies`.
+    Ties are resolved in favour of the first state. For arguments and errors see `state_energies`.
 
     Examples
     --------

@@ -1,18 +1,7 @@
 """The log partition function ln Z of each group: exact, or approximated from the rows that the
 group was fitted to.
 
-*Site*: a predictor whose conditional distribution given the others is modelled; its log-normaliser
-in a row is ``ln Z_i`` of eq. (12). *Site solution* ``site_theta`` (layout.D, 1 + D): for each level
-a >= 1 of each site, its field, then its couplings with the D regressor columns (see `Regressors`),
-before the couplings of a term are averaged over its sites. *Usable* rows of a site: those in which
-the site and all predictors that it interacts with are known. In the *zero-sum gauge* tables of
-fields and couplings sum to zero along each axis.
-
-In a `Layout` `start` (m + 1,) holds the first column of each predictor's levels, `n_levels` (m,)
-its number of levels, `mask` (m, m) which predictors interact, and ``term_start[k - 2]`` the starts
-of the tables of k predictors in the parameter vector, then the end of the last. ``sample.total`` is
-the sum of weights; `complete` rows have no missing value, and `blocks` are chunks of rows. Equation
-numbers are those of Woo & Wang (2022).
+Equation numbers refer to Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -47,25 +36,24 @@ __all__ = [
 ]
 
 LOG_Z = get_args(LogZ)
-OF_ROWS = ("pseudo", "half")  # approximations that are means over usable rows
-APPROXIMATE = (*OF_ROWS, "mf")  # with an unknown error; that of "ais" is known
+OF_ROWS = ("pseudo", "half")  # approximations that are means over the usable rows of a site
+APPROXIMATE = (*OF_ROWS, "mf")  # methods whose error is unknown, unlike the error of "ais"
 
-# most table cells per group at which "auto" is exact: 22 binary predictors, .3 s
+# largest number of table cells per group for which "auto" is exact: 22 binary predictors, 0.3 s
 AUTO_CELLS = 2.0**23
-AUTO_CELLS_OF_DRAWS = 2e5  # the same where ln Z of each posterior draw is computed
-EXACT_CELLS = 3e7  # table cells per group that "exact" may need
-CELLS_AT_ONCE = 2e6  # table cells of models whose exact ln Z are computed at once
+AUTO_CELLS_OF_DRAWS = 2e5  # the same if ln Z is computed for each posterior draw
+EXACT_CELLS = 3e7  # largest number of table cells per group allowed for "exact"
+CELLS_AT_ONCE = 2e6  # table cells of the models whose exact ln Z are computed at once
 ROWS = 2048  # rows of a chunk, if some values are missing
 BLOCK = 65536  # rows of a chunk, if no values are missing
 
 
 def exact_elimination(layout: Layout) -> tuple[list[int], float]:
-    """Return the order in which variables are eliminated for the exact ln Z, and the number of
-    table cells per model.
+    """Return the elimination order for the exact ln Z, and the number of table cells per model.
 
-    Raises OptionError if the tables would hold more than 3e7 cells per group.
+    Raises OptionError if the tables would contain more than 3e7 cells per group.
     """
-    # `joined` (m, m): which predictors share a term or a structural zero
+    # `joined` (m, m): whether two predictors share a term or structural zeros
     elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
     if elimination is None:
         raise OptionError(
@@ -82,27 +70,28 @@ def exact_log_z(
 ) -> np.ndarray:
     """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size).
 
-    If structural zeros differ between groups, M is the number of groups. `elimination` is that of
-    `exact_elimination`, which is called by default, and raises.
+    If structural zeros differ between groups, M is the number of groups. `elimination` defaults to
+    the result of `exact_elimination`, which may raise OptionError.
     """
-    if not layout.m:  # one state, of weight 1
+    if not layout.m:  # one state, with weight 1
         return np.zeros(len(theta))
     order, cells = elimination or exact_elimination(layout)
-    at_once = max(1, int(CELLS_AT_ONCE / cells)) if layout.support is None else len(theta)  # models
+    # number of models
+    at_once = max(1, int(CELLS_AT_ONCE / cells)) if layout.support is None else len(theta)
     batches = [theta[first : first + at_once] for first in range(0, len(theta), at_once)]
     return np.concatenate([log_sum(layout.factors(batch), order) for batch in batches])
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
-    """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`.
+    """Return the method that ``"auto"`` selects: exact where that is cheap, otherwise `fallback`.
 
-    Cheap is a sum over at most `max_cells` table cells. With structural zeros "auto" is always
-    exact. Other methods stand for themselves.
+    A sum over at most `max_cells` table cells is considered cheap. With structural zeros "auto" is
+    always exact. Other methods are returned unchanged.
     """
-    if log_z != "auto" or layout.support is not None:  # `support` holds structural zeros
+    if log_z != "auto" or layout.support is not None:  # `support` contains structural zeros
         return "exact" if log_z == "auto" else log_z
-    # by numbers of levels and neighbours, so that the choice does not depend on the order of
-    # predictors
+    # predictors are sorted by their numbers of levels and neighbours, so that the choice does not
+    # depend on their order in the data
     by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
     is_costly = (
         elimination_order(
@@ -126,7 +115,7 @@ def approximate_log_z(
     layout : Layout
     theta : ndarray, shape (layout.size,)
     site_theta : ndarray, shape (layout.D, 1 + D), optional
-        The site solution; made from `theta` by default.
+        The site solution; derived from `theta` by default.
     """
     if kind == "mf":
         return _mean_field_log_z(sample, layout, theta)
@@ -135,32 +124,32 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for couplings that need not come
-    from mean field.
+    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for couplings that need not be
+    mean-field estimates.
 
-    The shares f of levels have a prior count of 1 if weights are counts. A predictor with an
-    unobserved level has no prior count, and ``-ln f(0)`` is replaced by the log-normaliser of its
-    levels in the mean field of the others; both are equal if the fields are those of eq. (23). A
-    term of k predictors is part of the fields of all k members, but only once of the energy: ``k -
-    1`` times its mean energy is subtracted.
+    The level proportions f include a prior count of 1 if the weights are counts. A predictor with
+    an unobserved level has no prior count, and its ``-ln f(0)`` is replaced by the log-normaliser
+    of its levels in the mean field of the other predictors; both are equal if the fields satisfy
+    eq. (23). A term of k predictors contributes to the fields of all k members but only once to the
+    energy, so ``k - 1`` times its mean energy is subtracted.
     """
     counts = level_counts(sample, layout.n_levels)
-    # `sample.whole`: weights are whole numbers, that is, counts
+    # `sample.whole`: the weights are integers, that is, counts
     has_all_levels = [bool(n.all()) for n in counts]
     # float: a prior count of 1, or 0
     f = [
         smoothed([n], float(sample.whole and has_all))[0]
         for n, has_all in zip(counts, has_all_levels, strict=True)
     ]
-    # (D,): shares of the non-reference levels
+    # (D,): proportions of the non-reference levels
     mean_indicator = np.concatenate([fi[1:] for fi in f])
     # field (D,): log odds of each level in the mean field of the other predictors
     field, J = pair_matrix(layout, theta)
     field += J @ mean_indicator
-    log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)  # each pair once: J holds it twice
+    log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)  # J contains each pair twice
     for k, start in enumerate(layout.term_start[1:], 3):
         parameters = slice(start[0], start[-1])
-        # of the level of each member, for each coupling
+        # for each coupling, the columns of its members' levels
         columns = term_columns(layout)[:k, parameters]
         log_z -= (k - 1) * float(theta[parameters] @ mean_indicator[columns].prod(axis=0))
         for member in range(k):
@@ -179,43 +168,43 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
 def zero_sum_log_z(
     sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, independent of the choice
-    of reference levels.
+    """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, which does not depend on
+    the choice of reference levels.
 
-    Eq. (31) with the factor 1/2 depends on the gauge in which couplings are halved. With the factor
-    c, 1/2 or 1, the exponent of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b
-    J_ij(a, b) + c (J_ij(a, x_j) - mean_b J_ij(a, b)))``, in the zero-sum gauge less its mean over
-    a. ln Z is eq. (31) of these e, less for each site the mean of e over levels and rows, plus the
-    mean energy of `theta` over all states, which the zero-sum gauge subtracts from energies. It
-    belongs to the energies of `theta`, which are zero at the reference levels.
+    Eq. (31) with the factor 1/2 depends on the gauge because it halves the couplings. With a factor
+    c of 1/2 or 1, the exponent of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b
+    J_ij(a, b) + c (J_ij(a, x_j) - mean_b J_ij(a, b)))``, and in the zero-sum gauge e(a) minus its
+    mean over a. ln Z is eq. (31) with these e, minus the mean of e over levels and rows for each
+    site, plus the mean energy of `theta` over all states, which the zero-sum gauge subtracts from
+    energies. The result refers to the energies of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
     sample, layout, site_theta, half
-        As for `pseudo_log_z`.
+        See `pseudo_log_z`.
     theta : ndarray, shape (layout.size,)
     """
-    # of couplings; of each level in the mean over levels
+    # factor of the couplings; weight of each level in the mean over levels
     factor = 0.5 if half else 1.0
     share = level_shares(layout)
     J = site_theta[:, 1:]
     mean_coupling = J @ share  # sum over the other predictors of the mean over their levels
     shifted_theta = site_theta.copy()
-    # so that couplings are scaled in the zero-sum gauge
+    # applies the factor to the couplings of the zero-sum gauge
     shifted_theta[:, 0] += (1.0 - factor) * mean_coupling
     log_z = pseudo_log_z(sample, layout, shifted_theta, half=half)
-    # mean of e over rows, `mean_fields` (D,): its mean over levels is what the zero-sum gauge
-    # subtracts from ln Z_i
+    # `mean_fields` (D,): mean of e over rows; its mean over levels is subtracted from ln Z_i in the
+    # zero-sum gauge
     observed_coupling = (J * _observed_shares(sample, layout)).sum(axis=1)
     mean_fields = site_theta[:, 0] + mean_coupling + factor * (observed_coupling - mean_coupling)
-    # the means of these over the levels of each predictor add up to the mean energy over all states
+    # their means over the levels of each predictor sum to the mean energy over all states
     level_energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
     return log_z + float((level_energies - mean_fields) @ share)
 
 
 def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the share (D, D) of each level (column) in the usable rows of a site (row: one for
-    each of its levels).
+    """Return the proportion (D, D) of each level (column) among the usable rows of a site (one row
+    for each of its levels).
     """
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
@@ -228,8 +217,8 @@ def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the sites' log-normalisers.
 
-    ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over rows k are over the usable
-    rows of site i.
+    ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over k are over the usable rows of
+    site i.
 
     Parameters
     ----------
@@ -238,24 +227,25 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
     half : bool
-        Whether couplings have the factor 1/2 of eq. (31) as printed (1/k for terms of k predictors,
-        each of which is part of k fields); R's default is False.
+        Whether couplings are multiplied by 1/2, as in the printed eq. (31) (by 1/k for terms of k
+        predictors, since each is part of k fields); R's default is False.
     """
     regs = regressors(layout)
     if sample.complete:
-        varying = np.flatnonzero(regs.n_levels > 1)  # the kernel gets no constants
-        # (sites, regressors): which predictors and sets each varying predictor is regressed on
+        # the kernel does not accept predictors with one level
+        varying = np.flatnonzero(regs.n_levels > 1)
+        # (sites, regressors): the predictors and sets that each site is regressed on
         n_levels = regs.n_levels[varying]
         mask = regs.mask[varying[varying < layout.m]].take(varying, axis=1)
         log_z = 0.0
         for chunk in sample.blocks(BLOCK) if len(mask) else ():  # without sites ln Z is 0
-            # of predictors, and sets in terms of three and more
+            # codes of the predictors and of the sets in terms of three or more
             codes = regs.codes(chunk.codes).take(varying, axis=1)
-            # not `counted`: the problem has no moments of the rows, only log-normalisers
+            # `counted=False`: only log-normalisers are needed, not the moments of the rows
             problem = PseudoProblem(codes, chunk.weights, n_levels, mask, counted=False)
             log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
         return log_z / sample.total
-    # `regs.order` (D,): number of predictors of the terms in a column
+    # `regs.order` (D,): order of the terms in each column
     h = site_theta[:, 0]
     J = site_theta[:, 1:] * (1.0 / regs.order if half else 1.0)
     site_sums = np.zeros(layout.m)
@@ -270,10 +260,10 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
 def log_normaliser(
     problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return eq. (31) for the rows of a kernel's problem; `half` scales couplings of terms of k
-    predictors by 1/k.
+    """Return eq. (31) for the rows of a kernel's problem; `half` multiplies the couplings of a term
+    of k predictors by 1/k.
     """
-    if not half or layout.order <= 2:  # the kernel's factor is 1/2, right for pairs
+    if not half or layout.order <= 2:  # the kernel's factor is 1/2, correct for pairs
         return problem.log_normaliser(site_theta, half)
-    # couplings are scaled here, and not again in the kernel
+    # couplings are scaled here, not in the kernel
     return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)

@@ -1,12 +1,4 @@
-"""Energies of rows in which some predictors are unknown and summed out, exactly or by annealing.
-
-*Fields* are parameters of single predictors, *couplings* those of terms (sets) of predictors, for K
-models. Fields and indicators have a column for each of the D non-reference levels: ``layout.start``
-(m + 1,) holds the first column of each predictor, ``layout.columns(predictors)`` all columns of
-some. `mask` and `joined` (m, m) tell which predictors share a term, or a term or structural zeros;
-`pair_start` are the starts of the pairs' tables. *Structural zeros*, combinations of levels that
-cannot occur, are in ``layout.support``, which is None if there are none.
-"""
+"""Energies of rows with unknown predictors, which are marginalised exactly or by annealing."""
 
 from __future__ import annotations
 
@@ -22,10 +14,10 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MarginalEnergy"]
 
-CELLS = 2**19  # most table cells of an exact sum for a row; larger sums are annealed
-BATCH_CELLS = 2**20  # table cells of the rows that are summed at a time
-BATCH_ROWS = 4096  # most rows that are summed at a time
-ANNEALING_STEPS = 100  # errors are then 0.01 to 0.05, at the cost of `CELLS`
+CELLS = 2**19  # largest number of table cells of an exact sum for a row; larger sums are annealed
+BATCH_CELLS = 2**20  # table cells of the rows that are processed at once
+BATCH_ROWS = 4096  # maximum number of rows that are processed at once
+ANNEALING_STEPS = 100  # gives errors of 0.01 to 0.05, at the cost of `CELLS`
 ANNEALING_CHAINS = 256
 
 
@@ -34,11 +26,11 @@ class MarginalEnergy(Energy):
     occur.
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
-    - ln Z`` is the log probability of the known predictors. Given these, the unknown ones are a
-    smaller model, with fields ``h + sum J`` (and couplings likewise, for terms of three or more
-    with both), whose ln Z is the log-sum: exact by variable elimination up to half a million table
-    cells for a row, and annealed from a fixed seed beyond. Rows with the same unknown predictors
-    are treated together.
+    - ln Z`` is the log-probability of the known predictors. Given these, the unknown predictors
+    form a smaller model with fields ``h + sum J`` (and, for terms of three or more, couplings with
+    the known members added in the same way). The log-sum is its ln Z: computed by variable
+    elimination up to half a million table cells per row, and by annealing with a fixed seed beyond.
+    Rows with the same unknown predictors are processed together.
 
     Parameters
     ----------
@@ -50,7 +42,7 @@ class MarginalEnergy(Energy):
     ----------
     layout : Layout
     theta : ndarray, shape (K, layout.size)
-        As given.
+        As passed.
     h : ndarray, shape (D, K)
         Fields.
     J : ndarray, shape (D, D, K)
@@ -70,24 +62,24 @@ class MarginalEnergy(Energy):
         self.theta = theta
 
     def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the energies (n, K) of `codes` (n, m); predictors are summed out where `unknown`
-        (n, m) is set.
+        """Return the energies (n, K) of `codes` (n, m), marginalised over the predictors where
+        `unknown` (n, m) is True.
         """
         support = self.layout.support
         if unknown is None or not unknown.any():
             out = super().__call__(codes)
             if support is not None:
-                # `support.rows`: whether a row can occur, (n, K), or (n, 1) if that is the same in
+                # `support.rows`: whether a row can occur, (n, K), or (n, 1) if it is the same for
                 # all models
                 out[~np.broadcast_to(support.rows(codes), out.shape)] = -np.inf
             return out
-        # the reference level adds nothing to the energy of the known predictors
+        # the reference level contributes nothing to the energy of the known predictors
         codes = np.where(unknown, 0, codes).astype(codes.dtype)
         out = super().__call__(codes)
         if support is not None:
             out[~np.broadcast_to(support.rows(codes, unknown), out.shape)] = -np.inf
         if self.layout.size == self.layout.D and support is None:  # no couplings
-            # independent predictors: each adds its own log-sum
+            # predictors are independent: each adds its own log-sum
             for i in np.flatnonzero(unknown.any(axis=0)):
                 h = self.theta[:, self.layout.start[i] : self.layout.start[i + 1]]
                 out[unknown[:, i]] += np.logaddexp.reduce(np.pad(h, ((0, 0), (1, 0))), axis=1)
@@ -103,25 +95,25 @@ class MarginalEnergy(Energy):
         """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the
         codes (n, m).
 
-        They are ln Z of models of the unknown predictors, a model for each row and each of the K
-        models. The fields of such a model include the couplings with the known levels of the row;
-        its couplings include those of higher terms whose other members are known.
+        Each log-sum is ln Z of a model of the unknown predictors, for a row and one of the K
+        models. The fields of this model include the couplings with the row's known levels; its
+        couplings include the couplings of higher terms whose other members are known.
         """
         layout = self.layout
-        # known predictors whose levels matter: those that share a term or structural zeros with an
-        # unknown one
+        # only the levels of known predictors that share a term or structural zeros with an unknown
+        # one matter
         neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]
         # a context is a combination of the neighbours' levels
         _, first_rows, context_of_row = np.unique(
             codes[:, neighbours], axis=0, return_index=True, return_inverse=True
         )
-        # rows with the same levels of the neighbours have the same log-sum
+        # rows in the same context have the same log-sum
         codes = codes[first_rows]
         # pairs of two unknown predictors
         pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))
         pair_positions = np.searchsorted(unknown, layout.pairs[pairs])
-        # one with one unknown member adds to its field alone
+        # a term with a single unknown member contributes only to that member's field
         higher_terms = self._list_higher_terms(unknown)
         terms = [
             pair_positions,
@@ -130,13 +122,13 @@ class MarginalEnergy(Energy):
         unknown_layout = Layout(layout.n_levels[unknown], terms)
         couplings = self._pair_couplings(pairs)
         structural_zeros = None if layout.support is None else self._condition_zeros(codes, unknown)
-        joined = unknown_layout.mask  # which unknown predictors share a table
+        joined = unknown_layout.mask  # whether two unknown predictors share a table
         if structural_zeros is not None:
-            # positions in `unknown`, which share a table too; (n, G, ...)
+            # their positions in `unknown`; they share a table, too; (n, G, ...)
             zero_scope, zero_table = structural_zeros
             joined = joined.copy()
             joined[np.ix_(zero_scope, zero_scope)] = True
-        # (order, table cells of a row and model); None if there are more than `CELLS`
+        # (order, table cells per row and model); None if there are more than `CELLS`
         elimination = elimination_order(unknown_layout.n_levels, joined, CELLS)
         K = len(self.theta)
         batch_size = (
@@ -149,7 +141,7 @@ class MarginalEnergy(Energy):
             rows = codes[first : first + batch_size]
             fields = self._conditional_fields(rows, unknown)
             # theta (rows, K, size): the models of the unknown predictors
-            if not higher_terms:  # only fields depend on the row
+            if not higher_terms:  # only the fields depend on the row
                 theta = np.concatenate(
                     [fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2
                 )
@@ -180,14 +172,14 @@ class MarginalEnergy(Energy):
     def _condition_zeros(
         self, codes: np.ndarray, unknown: np.ndarray
     ) -> tuple[tuple[int, ...], np.ndarray] | None:
-        """Return the structural zeros given the levels of known predictors, as a factor.
+        """Return the structural zeros, given the levels of the known predictors, as a factor.
 
-        None if all predictors with structural zeros are known.
+        Returns None if all predictors with structural zeros are known.
 
-        The factor holds the positions in `unknown` (u,) of the predictors with structural zeros,
-        and a table (n, G, L_i, ...): 0 for levels that can occur together with the `codes` (n, m)
-        of a row, else -inf. G is the number of groups with zeros of their own. A row that cannot
-        occur has -inf everywhere.
+        The factor consists of the positions in `unknown` (u,) of the predictors with structural
+        zeros, and a table (n, G, L_i, ...): 0 for levels that can occur together with the `codes`
+        (n, m) of a row, -inf otherwise. G is the number of groups with their own structural zeros.
+        The table of a row that cannot occur is -inf everywhere.
         """
         assert self.layout.support is not None  # noqa: S101  # the caller has checked it
         members, possible = self.layout.support.condition_on(codes, unknown)
@@ -201,9 +193,10 @@ class MarginalEnergy(Energy):
     def _list_higher_terms(
         self, unknown: np.ndarray
     ) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
-        """Return the terms of three predictors and more with unknown members, as tuples.
+        """Return the terms of three or more predictors with unknown members, as tuples.
 
-        Each holds the unknown members, their positions in `unknown` (u,), and the known members.
+        Each tuple contains the unknown members, their positions in `unknown` (u,), and the known
+        members.
         """
         out = []
         for terms in self.layout.terms[1:]:
@@ -226,11 +219,11 @@ class MarginalEnergy(Energy):
         unknown_members: tuple[int, ...],
         known_members: list[int],
     ) -> None:
-        """Add the couplings of a term at the codes (n, known members) of its known members to `out`
-        in place.
+        """Add the couplings of a term, at the codes (n, known members) of its known members, to
+        `out` in place.
 
-        The axes of `out` (n, K, L_i - 1, ...) are those of the unknown members. A known member at
-        its reference level makes the couplings zero.
+        The axes of `out` (n, K, L_i - 1, ...) after the first two are for the unknown members. If a
+        known member is at its reference level, the couplings are zero.
         """
         # (K, L_i - 1 of known members, L_i - 1 of unknown members)
         table = self.layout.table(self.theta, *known_members, *unknown_members)
@@ -239,8 +232,8 @@ class MarginalEnergy(Energy):
         out[rows] += np.moveaxis(table, 0, len(known_members))[levels] if known_members else table
 
     def _pair_couplings(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the couplings (K, cells) of some pairs (rows of `layout.pairs`), one table after
-        the other.
+        """Return the couplings (K, cells) of the given pairs (rows of `layout.pairs`), with tables
+        concatenated.
         """
         start = self.layout.pair_start
         cells = np.concatenate(
@@ -249,17 +242,17 @@ class MarginalEnergy(Energy):
         return self.theta[:, cells]
 
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, non-reference levels) of predictors `unknown`, with couplings to
-        known ones.
+        """Return the fields (n, K, non-reference levels) of the predictors `unknown`, including
+        couplings with known ones.
 
-        ``h_i(a) + sum_j J_ij(a, x_j)`` over the known predictors j; the unknown ones have code 0
-        and so add nothing.
+        These are ``h_i(a) + sum_j J_ij(a, x_j)`` over the known predictors j; unknown predictors
+        have code 0 and contribute nothing.
         """
         columns = self.layout.columns(unknown)
         h = self.h[columns].T
         if not len(self.J):
             return np.broadcast_to(h, (len(codes), *h.shape))
-        # one of the two is zero: self.J is triangular
+        # one of the two is zero, because self.J is triangular
         J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)
         with serial_blas():  # one thread, so that sums do not depend on the number of threads
             conditional_fields = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
@@ -267,7 +260,7 @@ class MarginalEnergy(Energy):
 
 
 def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndarray:
-    """Return ln Z (n,) of models `theta` (n, size) by annealing, always from the same seed."""
+    """Return ln Z (n,) of the models `theta` (n, size) by annealing with a fixed seed."""
     if has_zeros:
         raise OptionError(
             f"{layout.m} missing predictors of a row, some of them with structural zeros, "
@@ -277,7 +270,7 @@ def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndar
         )
     return np.array(
         [
-            annealed_log_z(  # from the independent model with half of the fields
+            annealed_log_z(  # starts from the independent model with half of the fields
                 layout,
                 parameters,
                 0.5 * parameters[: layout.D],

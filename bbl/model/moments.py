@@ -1,14 +1,8 @@
 """Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are
 known.
 
-Equation numbers are those of Woo & Wang (2022). Weights are *exact* if they are whole numbers,
-whose sums do not depend on the order of summation. *Usable* rows of a predictor: those in which the
-predictor and all predictors that it interacts with are known. ``sample.pooled`` are the rows as one
-group, ``sums(name, function)`` is the sum of ``function(block)`` over blocks of rows, and a file
-stores it under `name`. D counts the non-reference levels of predictors with `n_levels` (m,) levels;
-``layout.start`` (m + 1,) holds the first column of each predictor. A `Sample` holds `codes` (n, m),
-`weights` (n,), and whether values are `missing` (n, m), None if none is; `exact` and `unweighted`
-say whether its weights are exact, and whether all are 1.
+Equation numbers refer to Woo & Wang (2022). Weights are called *exact* if they are integers, since
+their sums do not depend on the order of summation.
 """
 
 from __future__ import annotations
@@ -34,9 +28,9 @@ __all__ = [
     "usable_weight",
 ]
 
-TINY = 1e-300  # in place of zero shares, whose logarithms are not finite
+TINY = 1e-300  # replaces zero proportions, whose logarithms are not finite
 MAX_BITS = 8  # rows of weight 2**8 or more are counted by matrix products, which is faster
-# fewer rows that share a bit of their weights are counted by matrix products too
+# a bit set in the weights of fewer rows is also counted by matrix products
 MIN_ROWS_WITH_BIT = 128
 
 
@@ -44,15 +38,15 @@ def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.nda
     """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, (L_i,), with c =
     `prior_count`.
 
-    ``n_i(x)`` is the weight of the rows at level x, ``W_i`` that of the rows in which the predictor
-    is known.
+    ``n_i(x)`` is the weight of the rows with level x of predictor i, and ``W_i`` the weight of the
+    rows in which predictor i is known.
     """
     return smoothed(level_counts(sample, layout.n_levels), prior_count)
 
 
 def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
-    """Return the `frequencies` (L_i,) of the levels of each predictor, given their counts
-    (L_i,).
+    """Return the smoothed proportions (L_i,) of each predictor's levels, as in `frequencies`, given
+    their counts (L_i,).
     """
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
@@ -64,13 +58,13 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
 
 
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
-    """Return the indicators (n, D) of the non-reference levels (or joint levels) of rows `codes`
-    (n, m).
+    """Return the indicators (n, D) of the non-reference levels (or joint levels) in the rows
+    `codes` (n, m).
     """
     if codes.shape[1] == layout.D and (layout.n_levels == 2).all():
         return codes.astype(dtype)  # codes 0 and 1 are the indicators
     X = np.zeros((len(codes), layout.D), dtype=dtype)
-    # the kernel takes uint8, uint16 and int32
+    # the kernel accepts uint8, uint16 and int32
     kernel.one_hot(
         codes.astype(np.int32, copy=False) if codes.dtype.kind == "i" else codes, layout.start, X
     )
@@ -78,14 +72,14 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) ->
 
 
 def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> np.ndarray:
-    """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the
-    level counts.
+    """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal contains the
+    counts of levels.
 
-    Missing values have the code of the reference level, which is not counted. Counts of whole
-    weights are exact. Rows in a file are counted by `workers` threads.
+    Missing values have the code of the reference level, which is not counted. Counts are exact if
+    weights are integers. Rows in a file are counted by `workers` threads.
     """
-    # one name for any terms, on which pair counts do not depend; rows with joint levels are in
-    # memory, not in a file
+    # pair counts do not depend on the terms, so they are stored under one name; rows with joint
+    # levels are always in memory, not in a file
     return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout), workers)
 
 
@@ -95,7 +89,7 @@ def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarra
     if sample.unweighted:  # all weights are 1
         kernel.shared_counts(sample.codes, layout.start, counts)
         return counts
-    # rows with weights that it has not added to `counts`
+    # the rows whose weights are not yet in `counts`
     for chunk in _count_bits(sample, layout, counts).blocks():
         X = one_hot(chunk.codes, layout)
         counts += X.T @ (X * chunk.weights[:, None])
@@ -103,18 +97,18 @@ def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarra
 
 
 def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray) -> Sample:
-    """Add the pair counts of the low bits of exact weights to `counts` (D, D); return rows with the
-    remaining weights.
+    """Add the pair counts of the low bits of exact weights to `counts` (D, D); return the rows with
+    the remaining weights.
 
-    A row counts ``2**b`` times for each bit b of its weight. Weights that are not exact are left as
-    they are, because their sums depend on the order.
+    A row counts ``2**b`` times for each bit b of its weight. Weights that are not exact are left
+    unchanged, because their sums depend on the order.
     """
     if not sample.exact:
         return sample
     remaining = sample.weights.copy()
-    # none for weights of 256 and more
+    # 0 for weights of 256 or more
     low_bits = np.where(remaining < 1 << MAX_BITS, remaining, 0.0).astype(np.uint8)
-    bits_present = int(np.bitwise_or.reduce(low_bits))  # bits that some row has
+    bits_present = int(np.bitwise_or.reduce(low_bits))  # bits set in the weight of some row
     for b in (b for b in range(MAX_BITS) if bits_present >> b & 1):
         has_bit = low_bits & (1 << b) > 0
         n_rows = np.count_nonzero(has_bit)
@@ -127,16 +121,16 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of rows in which two predictors are known, and of those in which one has a
-    certain level.
+    """Return the weights of the rows in which two predictors are known, in total and by level of
+    one of them.
 
     Returns
     -------
     known : ndarray, shape (m, m)
         Weight of the rows in which both predictors are known.
     counts : ndarray, shape (D, m)
-        Weight of the rows with a non-reference level (row of `counts`) in which a predictor
-        (column) is known.
+        Weight of the rows with a given non-reference level (row of `counts`) and a given predictor
+        (column) known.
     """
     return sample.pooled.sums("known", partial(_block_known_counts, layout=layout))
 
@@ -159,7 +153,7 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
     """Return whether each row is usable for each predictor, bool (n, m)."""
     if sample.missing is None:
         return np.ones(sample.codes.shape, dtype=bool)
-    # `mask` (m, m): which predictors interact; the product counts the missing ones among a
+    # `mask` (m, m): whether two predictors interact; the product counts the missing values among a
     # predictor and its neighbours
     neighbours = layout.mask | np.eye(layout.m, dtype=bool)
     return sample.missing.astype(np.float32) @ neighbours.astype(np.float32) == 0.0
@@ -167,7 +161,7 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
 
 def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
     """Return the weight (m,) of the usable rows of each predictor."""
-    if sample.complete:  # no value is missing; `total` is the sum of weights
+    if sample.complete:  # no missing values; `total` is the sum of weights
         return np.full(layout.m, sample.total)
     return sample.pooled.sums(
         ("usable", layout.mask.tobytes()), partial(_block_usable_weight, layout=layout)

@@ -1,9 +1,5 @@
 """Strength of interactions: Frobenius norms of couplings in the zero-sum gauge, and the
 average-product correction.
-
-In the *zero-sum gauge* the table of a term sums to zero along each axis, reference levels included:
-terms of fewer predictors then explain as much as they can. ``layout.order`` is the largest number
-of predictors in a term.
 """
 
 from __future__ import annotations
@@ -19,11 +15,12 @@ __all__ = ["interaction_strength"]
 
 
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
-    """Return the strength of every interaction of `layout`, shape (T,): of pairs, then of terms of
+    """Return the strength of every interaction of `layout`, shape (T,): pairs first, then terms of
     three, and so on.
 
-    The strength is the Frobenius norm of the table in the zero-sum gauge. The table of a pair
-    includes the means of terms of three predictors and more over their other members.
+    The strength is the Frobenius norm of the table in the zero-sum gauge, reference levels
+    included; lower-order terms then explain as much as possible. The table of a pair includes the
+    tables of higher terms, averaged over their other members.
 
     Parameters
     ----------
@@ -31,7 +28,7 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
     theta : ndarray, shape (layout.size,)
     apc : bool, default False
         Whether to subtract the average-product correction ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor
-        2008) from the strengths of pairs; those of terms of more predictors are not corrected.
+        2008) from the strengths of pairs; higher terms are not corrected.
     """
     strength = np.empty(len(layout.pairs))
     if layout.order > 2:
@@ -49,12 +46,12 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 
 
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
-    """Return the strengths (P,) of pairs less the average-product correction.
+    """Return the strengths (P,) of pairs minus the average-product correction.
 
-    The correction of pair (i, j) is ``mean_i mean_j / overall mean`` of strengths. The mean of a
-    predictor is over its partners in pairs. `layout.mask` (m, m) marks predictors that share any
-    term. Without terms of three and more these are the partners; with such terms, partners of
-    strength zero do not count.
+    The correction of pair (i, j) is ``mean_i mean_j / overall mean``, where the mean of a predictor
+    is taken over the pairs that it is in. `layout.mask` (m, m) marks predictors that share any
+    term. Without higher terms these are the pairs; with higher terms, partners with strength zero
+    are not counted.
     """
     F = np.zeros((layout.m, layout.m))
     F[layout.pairs[:, 0], layout.pairs[:, 1]] = strength
@@ -74,10 +71,10 @@ def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
 
 
 def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the strengths (T,) of all terms, with the means of higher terms added to terms of
-    fewer predictors.
+    """Return the strengths (T,) of all terms, with the averages of higher terms added to
+    lower-order terms.
     """
-    # `scopes`: the predictors of each table; the first m are those of fields
+    # `scopes`: the predictors of each table; the first m tables contain fields
     tables = {
         scope: np.pad(layout.table(theta, *scope), [(1, 0)] * len(scope))
         for scope in layout.scopes[layout.m :]

@@ -1,10 +1,5 @@
-"""Energy of encoded rows under several models (the exponent of eq. 6 of Woo & Wang 2022), and the
-conditional probabilities of their levels.
-
-The columns of a `Layout` are the D non-reference levels: ``start`` (m + 1,) holds the first column
-of each predictor, `n_levels` (m,) its number of levels. A parameter vector has D fields, then the
-couplings of pairs up to ``pair_start[-1]``, then those of higher terms. A `Sample` has rows in
-memory (`in_memory`); other `Rows` are read in `blocks`.
+"""Energies of encoded rows under several models (the exponent of eq. 6 of Woo & Wang 2022), and
+conditional probabilities of levels.
 """
 
 from __future__ import annotations
@@ -24,21 +19,21 @@ from bbl.rows.sample import Rows, Sample
 __all__ = ["Energy", "conditionals", "energies", "known_energy", "parameter_counts"]
 
 
-# non-reference levels of each predictor up to which a loop over levels is faster than `reduceat`
+# maximum number of non-reference levels per predictor for which a loop over levels is faster than
+# `reduceat`
 FEW_LEVELS = 8
 
 
 def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-normalisers of all sites and the probabilities of all non-reference levels.
 
-    The largest field of a predictor is subtracted before exponentials are taken, so that they
-    cannot overflow.
+    The largest field of each predictor is subtracted before taking exponentials, to avoid overflow.
 
     Parameters
     ----------
     field : ndarray, shape (n, layout.D)
-        Log odds of each non-reference level a of site i against the reference level, given the
-        rest of the row: ``X @ J.T + h``, with the indicators X (n, D) of the row's levels (see
+        Log odds of each non-reference level a of site i against the reference level, given the rest
+        of the row: ``X @ J.T + h``, with the indicators X (n, D) of the row's levels (see
         `Regressors`) and the couplings ``J_i(a; j, b)`` in row (i, a) of J.
     layout : Layout
 
@@ -65,8 +60,8 @@ def _reduce_levels(
 ) -> np.ndarray:
     """Reduce `level_values` (n, D) over the levels of each predictor: (n, number of predictors).
 
-    The result is ``ufunc.reduceat(level_values, start, axis=1)``, at a tenth of its cost if all
-    predictors have the same, small number of levels. `start` and `n_nonreference` hold each
+    The result equals ``ufunc.reduceat(level_values, start, axis=1)``, at a tenth of its cost if all
+    predictors have the same small number of levels. `start` and `n_nonreference` contain each
     predictor's first column and number of columns.
     """
     if (
@@ -81,11 +76,11 @@ def _reduce_levels(
     return out
 
 
-CHUNK_ROWS = 65536  # rows of a chunk that is read from a file
+CHUNK_ROWS = 65536  # rows per chunk read from a file
 
 
 class Energy:
-    """Energies of rows under K models that share a layout, with couplings laid out once.
+    """Energies of rows under K models that share a layout; couplings are arranged once.
 
     Parameters
     ----------
@@ -101,9 +96,9 @@ class Energy:
     J : ndarray, shape (D, D, K)
         Couplings of pairs, above the diagonal; of shape (0, 0, K) without pairs.
     higher : Higher or None
-        The terms of three predictors and more.
+        The terms of three or more predictors.
     values : ndarray, shape (higher.size, K)
-        Their couplings; not set if `higher` is None.
+        The couplings of these terms; not set if `higher` is None.
 
     Examples
     --------
@@ -126,22 +121,23 @@ class Energy:
                 "Predict with fewer predictors.",
             )
             self.J = np.zeros((D, D, K))
-            # of each pair coupling in the matrix, in the order of the parameter vector
+            # position of each pair coupling in the matrix, in the order of the parameter vector
             row, col = pair_cells(layout)
             self.J[row, col] = theta[:, D : layout.pair_start[-1]].T
         self.higher = higher(layout) if layout.order > 2 else None
         if self.higher is not None:
-            # `pair_cells`: slice of their couplings
+            # `cells`: slice of the couplings of higher terms
             self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n, K) of `codes` (n, m)."""
         out = np.empty((len(codes), self.h.shape[1]))
-        scratch = np.empty(self.layout.m, dtype=np.intp)  # for the columns of a row's levels
+        scratch = np.empty(self.layout.m, dtype=np.intp)  # holds the columns of a row's levels
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
             if self.higher is not None:
-                # each term's members (T, k), their strides in its table (T, k), and its start (T,)
+                # each term's members (T, k), their strides in its table (T, k), and the start of
+                # its table (T,)
                 terms = self.higher
                 kernel.add_terms(codes, terms.members, terms.stride, terms.first, self.values, out)
         return out
@@ -155,16 +151,15 @@ def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray
 
 
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
-    """Return the total weight of the rows without missing values, and their weighted sum of
+    """Return the total weight of the rows without missing values, and the weighted sum of their
     energies under one model.
 
-    In a file without missing values, under a model of pairs, both follow from counts of levels and
-    pairs. Other files are read in chunks. `sample.total` is the sum of weights; `complete` means
-    that no value is missing.
+    For a file without missing values and a model of pairs, both follow from the counts of levels
+    and pairs. Other files are read in chunks.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
-            if not layout.count(2):  # no matrix of pairs is needed
+            if not layout.count(2):  # avoids a matrix of pairs
                 counts = [
                     level_weights[1:]
                     for level_weights in level_counts(sample.pooled, layout.n_levels)
@@ -175,17 +170,18 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
             )
         totals = [known_energy(chunk, layout, theta) for chunk in sample.blocks(CHUNK_ROWS)]
         return sum(total for total, _ in totals), sum(energy for _, energy in totals)
-    known_rows = cast(Sample, sample).complete_rows  # those without missing values
+    known_rows = cast(Sample, sample).complete_rows  # rows without missing values
     return known_rows.total, float(
         known_rows.weights @ energies(known_rows.codes, layout, theta[None])[:, 0]
     )
 
 
 def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the weight (size,) of the rows with the levels of each parameter of a model of pairs.
+    """Return the total weight (size,) of the rows that have the levels of each parameter, for a
+    model of pairs.
 
-    `counts` (D, D) are `pair_counts` of complete rows. The product with a parameter vector is the
-    sum of energies.
+    `counts` (D, D) are `pair_counts` of complete rows. The product of the result with a parameter
+    vector is the sum of energies.
     """
-    row, col = pair_cells(layout)  # of each pair coupling in the counts
+    row, col = pair_cells(layout)  # position of each pair coupling in the counts
     return np.concatenate([counts.diagonal(), counts[row, col]])

@@ -1,15 +1,9 @@
 """Fields of all levels given the other predictors, for terms of any order, and the
 pseudo-likelihood of rows.
 
-*Field* of a level in a row: its log odds against the reference level (code 0) given the other
-predictors, the exponent of eq. (13) of Woo & Wang (2022). Without couplings it is the parameter h
-of the level, its *constant field*.
-
-A *term* is a set of predictors, its *members*, that interact; it has a coupling for each
-combination of their non-reference levels. D counts the non-reference levels of all predictors, the
-columns of the *indicators* X (n, D) of rows. ``layout.n_levels`` (m,) are the levels of each
-predictor, ``layout.order`` is the largest number of members of a term, ``layout.support`` holds
-structural zeros: combinations of levels that cannot occur (None without any).
+The *field* of a level in a row is its log odds against the reference level given the other
+predictors, the exponent of eq. (13) of Woo & Wang (2022). Without couplings it equals the parameter
+h of the level, the *constant field*.
 """
 
 from __future__ import annotations
@@ -27,15 +21,16 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Fields", "mean_pseudo_log_likelihood", "pseudo_log_likelihood"]
 
-ROWS = 2048  # rows of a chunk
-CHUNK_CELLS = 2**22  # products of indicators (rows times parameters) that are formed at a time
+ROWS = 2048  # rows per chunk
+# largest number of products of indicators (rows times parameters) computed at once
+CHUNK_CELLS = 2**22
 
 
 class Fields:
-    """The fields (n, D) of rows under one model, as a function of their indicators.
+    """Compute the fields (n, D) of rows under one model from their indicators.
 
-    The field of a level is its constant field, plus for each coupling with that level the product
-    of the coupling and the indicators of its other levels.
+    The field of a level is its constant field plus, for each coupling that involves the level, the
+    product of the coupling and the indicators of its other levels.
 
     Parameters
     ----------
@@ -49,13 +44,13 @@ class Fields:
     h : ndarray, shape (D,)
         Constant fields.
     J : ndarray, shape (D, D)
-        Symmetric couplings of pairs; zero between levels of one predictor, so that a field depends
-        on others alone.
+        Symmetric couplings of pairs; zero between levels of the same predictor, so that a field
+        depends only on other predictors.
     higher_terms : list of tuples (ndarray, csr_array)
-        For each order k = 3, 4, ... and each position a < k of a member, two arrays of the T
-        nonzero couplings of terms of k members: the columns (k - 1, T) of the levels of the members
-        other than number a, and a sparse matrix (T, D) with each coupling in the column of the
-        level of member a, to whose field it adds.
+        For each order k = 3, 4, ... and each position a < k in a term, two arrays for the T nonzero
+        couplings of order k: the columns (k - 1, T) of the levels of the members other than a, and
+        a sparse matrix (T, D) that contains each coupling in the column of the level of member a,
+        whose field it contributes to.
 
     Examples
     --------
@@ -70,20 +65,20 @@ class Fields:
 
         check_memory(8.0 * layout.D**2, f"Fields of {layout.D} levels", "Use fewer predictors.")
         self.D = layout.D
-        # constant fields and couplings of pairs come first in `theta`: those of a layout without
-        # further terms
+        # constant fields and couplings of pairs come first in `theta`, as in the layout without
+        # higher terms
         pair_layout = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
         self.h, self.J = to_matrix(pair_layout, theta[: pair_layout.size])
         self.higher_terms: list[tuple[np.ndarray, csr_array]] = []
         if layout.order > 2:
-            # (order, size): column of each member's level of a parameter, else -1
+            # (order, size): column of the level of each member of a parameter's term, or -1
             columns = term_columns(layout)
-            order = (columns >= 0).sum(axis=0)  # (size,): number of members
+            order = (columns >= 0).sum(axis=0)  # (size,): order of the parameter's term
             for k in range(3, layout.order + 1):
                 parameters = np.flatnonzero((order == k) & (theta != 0.0))
                 T = len(parameters)
                 member_columns = columns[:k, parameters]
-                for axis in range(k):  # the position of a member in its term
+                for axis in range(k):  # position of a member in its term
                     couplings = csr_array(
                         (theta[parameters], (np.arange(T), member_columns[axis])), (T, layout.D)
                     )
@@ -93,8 +88,8 @@ class Fields:
         """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators
         (mean field).
         """
-        with serial_blas():  # one thread, so that sums do not depend on the number of threads
-            # `J` is zero within a predictor: its own indicators do not count
+        with serial_blas():  # single-threaded, so that sums do not depend on the number of threads
+            # `J` is zero within a predictor, so its own indicators are ignored
             out = X @ self.J + self.h
         chunk_rows = max(
             1, CHUNK_CELLS // max([1, *(columns.shape[1] for columns, _ in self.higher_terms)])
@@ -112,7 +107,7 @@ def pseudo_log_likelihood(
 ) -> np.ndarray:
     """Return ``sum_i ln P(x_i | the other predictors)`` of rows under one model, shape (n,).
 
-    Missing predictors are summed out, and have no term of their own in the sum.
+    Missing predictors are marginalised and contribute no term to the sum.
 
     Parameters
     ----------
@@ -139,7 +134,7 @@ def pseudo_log_likelihood(
             rows = complete_rows[lo : lo + ROWS]
             X = one_hot(codes[rows], layout)
             field = fields(X)
-            # less the log-normalisers, the first result of `conditionals`
+            # subtract the log-normalisers, the first result of `conditionals`
             out[rows] = (X * field).sum(axis=1) - conditionals(field, layout)[0].sum(axis=1)
     if missing is not None and not is_complete.all():
         rows = np.flatnonzero(~is_complete)
@@ -148,8 +143,8 @@ def pseudo_log_likelihood(
 
 
 def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows at `theta` (size,); nan without
-    any.
+    """Return the mean log pseudo-likelihood of the complete rows at `theta` (size,), or NaN if
+    there are none.
     """
     complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if not complete.n:
@@ -163,13 +158,14 @@ def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample
 def _sum_log_conditionals(
     layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray
 ) -> np.ndarray:
-    """Return the `pseudo_log_likelihood` (n,) from the energies of rows with each predictor at each
-    of its levels.
+    """Return the `pseudo_log_likelihood` (n,), computed from the energies of rows with each
+    predictor set to each of its levels.
 
-    ``ln P(x_i | others) = E(x) - ln sum_a exp E(x with a for x_i)``. It serves rows with missing
-    values and models with structural zeros, which `Fields` leaves out of account.
+    ``ln P(x_i | others) = E(x) - ln sum_a exp E(x with a for x_i)``. This method handles missing
+    values and structural zeros, which `Fields` does not support.
     """
-    # the energy of a row is the log-sum over its missing predictors; -inf if the row cannot occur
+    # the energy of a row is the log-sum over its missing predictors, or -inf if the row cannot
+    # occur
     energy = MarginalEnergy(layout, theta[None])
     out = np.zeros(len(codes))
     for i in range(layout.m):
@@ -182,8 +178,7 @@ def _sum_log_conditionals(
         largest = level_energy.max(axis=1, keepdims=True)
         # a row that cannot occur stays at -inf
         level_energy -= np.where(np.isneginf(largest), 0.0, largest)
-        # the sum is at least 1, except for a row that cannot occur: 1 in place of 0 keeps its log
-        # finite
+        # the sum is at least 1, or 0 for a row that cannot occur: the maximum keeps its log finite
         log_p = level_energy - np.log(
             np.maximum(np.exp(level_energy).sum(axis=1, keepdims=True), 1.0)
         )

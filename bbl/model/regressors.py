@@ -1,16 +1,5 @@
-"""Regressors: levels and joint levels of the other predictors that each predictor is regressed on;
-conversion between flat parameters, matrices of couplings and site solutions.
-
-*Site*: the predictor whose conditional distribution given the others is modelled. A *set* is a term
-(i, j, k, ...) of three predictors or more without one member: given all others, site i has a
-coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13). Sets therefore count as S
-further predictors behind the m predictors: a set has code 0 if a member is at its reference level,
-else the number of the joint level, the last member running fastest. *Columns* are the D
-non-reference levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a)
-holds the field of level a >= 1 of site i, then its couplings with all columns (zero for columns
-that are no regressors of i). A `Layout` lists the terms of k predictors in ``terms[k - 2]`` (T_k,
-k), and the starts of their tables in the flat parameter vector, then the end of the last, in
-``term_start[k - 2]`` (T_k + 1,).
+"""Regressors of each site: levels and joint levels of the other predictors. Conversion between flat
+parameters, matrices of couplings and site solutions.
 """
 
 from __future__ import annotations
@@ -39,33 +28,32 @@ __all__ = [
 ]
 
 
-LARGEST = 1e30  # absolute value of a parameter up to which energies stay finite in single precision
+LARGEST = 1e30  # largest parameter (absolute) for which energies are finite in single precision
 
 
 def pair_cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the column in the coupling matrix of every pair coupling, in storage
+    """Return the row and the column of every pair coupling in the coupling matrix, in storage
     order.
 
-    Both are int32 arrays (couplings,), computed once for each layout. The table of a pair is stored
-    row by row. To save memory, the arrays are changed in place from positions in a table to those
-    in the matrix.
+    Both are int32 arrays (couplings,), computed once per layout. The table of a pair is stored row
+    by row. To save memory, positions in a table are converted to positions in the matrix in place.
     """
-    attributes = vars(layout)  # a cache, like the cached properties of the layout
+    attributes = vars(layout)  # cached like the cached properties of the layout
     if "_pair_cells" in attributes:
         return attributes["_pair_cells"]
     i, j = layout.pairs.T
-    # start of each table among the couplings, then their number
+    # start of each table among the couplings, then the number of couplings
     table_start = layout.pair_start - layout.D
     sizes = table_start[1:] - table_start[:-1]
     # int32 saves half of the memory, which matters for thousands of levels
     start = layout.start.astype(np.int32)
     col = np.arange(table_start[-1], dtype=np.int32)
-    col -= table_start[:-1].astype(np.int32).repeat(sizes)  # as yet the position in the flat table
+    col -= table_start[:-1].astype(np.int32).repeat(sizes)  # so far the position in the flat table
     row_length = (layout.n_levels[j] - 1).repeat(sizes)
-    row = col // row_length  # in the table
-    row += start[i].repeat(sizes)  # in the matrix
-    np.remainder(col, row_length, out=col)  # in the table
-    col += start[j].repeat(sizes)  # in the matrix
+    row = col // row_length  # row in the table
+    row += start[i].repeat(sizes)  # row in the matrix
+    np.remainder(col, row_length, out=col)  # column in the table
+    col += start[j].repeat(sizes)  # column in the matrix
     attributes["_pair_cells"] = row, col
     return row, col
 
@@ -89,9 +77,9 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(h, J)`` of the fields and pairs of a model, without its other terms."""
+    """Return ``(h, J)`` for the fields and pairs of a model, ignoring its other terms."""
     row, col = pair_cells(layout)
-    # the fields are followed by the couplings of pairs, which end at `pair_start[-1]`
+    # fields are followed by the couplings of pairs, which end at `pair_start[-1]`
     J = np.zeros((layout.D, layout.D))
     pair_couplings = theta[layout.D : layout.pair_start[-1]]
     J[row, col] = pair_couplings
@@ -100,8 +88,8 @@ def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D), averaged with its
-    transpose (eq. 18).
+    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D); J is averaged with
+    its transpose (eq. 18).
     """
     row, col = pair_cells(layout)
     theta = np.empty(layout.size)
@@ -113,7 +101,7 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
 
 
 def check_levels(n_levels) -> np.ndarray:
-    """Return `n_levels` as int32 array (m,); raise an error if they are unusable."""
+    """Return `n_levels` as an int32 array (m,); raise an error if it is invalid."""
     levels = np.asarray(n_levels)
     is_usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
     if not is_usable or levels.min() < 2 or levels.max() >= 2**31:
@@ -125,8 +113,8 @@ def check_levels(n_levels) -> np.ndarray:
 
 
 def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked `h` (D,), `J` (D, D), `n_levels` (m,) and first columns of predictors (m +
-    1,).
+    """Return the validated `h` (D,), `J` (D, D) and `n_levels` (m,), and the first column of each
+    predictor (m + 1,).
     """
     levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
@@ -163,8 +151,8 @@ def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
 
 
 def to_floats(argument: str, value) -> np.ndarray:
-    """Return `value` as a contiguous float64 array; raise an error that names the argument if it
-    has no numbers.
+    """Return `value` as a contiguous float64 array; raise an error that names the argument if it is
+    not numeric.
     """
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
@@ -175,24 +163,30 @@ def to_floats(argument: str, value) -> np.ndarray:
 
 
 class Regressors:
-    """The predictors and sets of a layout; without terms of three predictors or more there are no
-    sets.
+    """The predictors and sets that each site is regressed on.
+
+    A *set* is a term (i, j, k, ...) of three or more predictors without one member: given all other
+    predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13).
+    The S sets therefore act as additional predictors after the m predictors. The code of a set is 0
+    if a member is at its reference level, otherwise the number of the joint level, with the last
+    member varying fastest. Without terms of three or more predictors there are no sets. The D
+    columns are the non-reference levels of predictors and sets.
 
     Attributes
     ----------
     m : int
         Number of predictors.
     sets : list of ndarrays of intp, shapes (S_k, k)
-        The sets of k = 2, 3, ... predictors.
+        Sets of k = 2, 3, ... predictors.
     set_of_member : list of ndarrays of int, shapes (T_k, k)
-        For the terms of order k = 3, 4, ...: number of the set that lacks the first, second, ...
-        member of the term. Sets are numbered m, m + 1, ...
+        For the terms of order k = 3, 4, ...: the set that lacks the first, second, ... member of
+        the term. Sets are numbered m, m + 1, ...
     n_levels : ndarray of int32, shape (m + S,)
-        Levels of the predictors, then of the sets.
+        Number of levels of the predictors, then of the sets.
     start : ndarray of intp, shape (m + S + 1,)
         First column of each predictor and set, then D.
     mask : ndarray of bool, shape (m, m + S)
-        Which predictors and sets are regressors of each site.
+        Whether each predictor or set is a regressor of each site.
     D : int
         Number of columns.
 
@@ -206,7 +200,7 @@ class Regressors:
     """
 
     def __init__(self, layout: Layout):
-        # not the layout, which refers to its regressors: a cycle would delay its release
+        # does not store the layout, which refers to its regressors: a cycle would delay its release
         self.m = layout.m
         self.sets: list[np.ndarray] = []
         self.set_of_member: list[np.ndarray] = []
@@ -222,12 +216,13 @@ class Regressors:
         n_regressors = layout.m
         n_nonreference = np.diff(layout.start)
         n_levels = [layout.n_levels]
-        # unlike the layout's, this mask does not join two members of a higher term that are no pair
+        # unlike the layout's mask, this one does not join two members of a higher term that are not
+        # a pair
         self.mask = np.zeros((n_regressors, n_regressors), dtype=bool)
         i, j = layout.pairs.T
         self.mask[i, j] = self.mask[j, i] = True
         for k, terms in enumerate(layout.terms[1:], 3):
-            # (T, k, k - 1): the set without each member of each term
+            # (T, k, k - 1): each term without each of its members
             member_sets = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
             distinct_sets, set_of_member = np.unique(
                 member_sets.reshape(-1, k - 1), axis=0, return_inverse=True
@@ -238,7 +233,7 @@ class Regressors:
             self.set_of_member.append(n_regressors + set_of_member)
             n_levels.append((n_joint_levels + 1).astype(np.int32))
             is_regressor = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
-            # each member is regressed on the set of the others
+            # each member is regressed on the set of the other members
             is_regressor[terms, set_of_member] = True
             self.mask = np.concatenate([self.mask, is_regressor], axis=1)
             n_regressors += len(distinct_sets)
@@ -248,20 +243,20 @@ class Regressors:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Order of the terms whose couplings are in each column, shape (D,)."""
+        """Order of the term that each column belongs to, shape (D,)."""
         # 2 for the m predictors, 3 for sets of two, ...
         orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the codes (n, m + S) of predictors and sets, given those of predictors; the same
-        without sets.
+        """Return the codes (n, m + S) of predictors and sets from the codes of predictors;
+        unchanged without sets.
         """
         if not self.sets:
             return codes
         m = self.m
         max_levels = int(self.n_levels.max())
-        # the smallest type that holds the joint levels, but no smaller than that of `codes`
+        # the smallest type that holds the joint levels and the type of `codes`
         dtype = np.dtype(
             np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32
         )
@@ -270,7 +265,7 @@ class Regressors:
             dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize),
         )
         out[:, :m] = codes
-        # non-reference levels of each predictor; column of the next set
+        # number of non-reference levels of each predictor; column of the next set
         width = np.diff(self.start)
         column = m
         for sets in self.sets:
@@ -291,14 +286,14 @@ class Regressors:
         return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:
-        """Return the `columns` of one site."""
+        """Return the `columns` of site i."""
         return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
     def positions(self, sub_layout: Layout, predictors: np.ndarray) -> np.ndarray:
-        """Return the columns here of the columns of a smaller layout, which has some terms of some
-        predictors.
+        """Return the columns that correspond to the columns of a smaller layout with some of the
+        predictors and terms.
 
-        Predictor i of `sub_layout` is ``predictors[i]`` here.
+        Predictor i of `sub_layout` is ``predictors[i]`` of this layout.
         """
         sub_regressors = regressors(sub_layout)
         number_of_set = {self.scope(number): number for number in range(self.m, len(self.n_levels))}
@@ -321,9 +316,7 @@ class Regressors:
         raise IndexError(number)
 
     def members(self, column: int) -> list[tuple[int, int]]:
-        """Return the level that a column stands for, or the joint level: a pair (predictor, code)
-        for each member.
-        """
+        """Return the level or joint level of a column: a pair (predictor, code) per member."""
         number = int(np.searchsorted(self.start, column, side="right")) - 1
         scope = self.scope(number)
         levels = np.unravel_index(
@@ -333,25 +326,25 @@ class Regressors:
 
 
 def regressors(layout: Layout) -> Regressors:
-    """Return the regressors of a layout, which keeps them."""
-    attributes = vars(layout)  # a cache, like the cached properties of the layout
+    """Return the regressors of a layout, cached in the layout."""
+    attributes = vars(layout)  # cached like the cached properties of the layout
     if "_regressors" not in attributes:
         attributes["_regressors"] = Regressors(layout)
     return attributes["_regressors"]
 
 
 def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return where the couplings of terms are in the site solution without its fields, a matrix
+    """Return the positions of couplings in the site solution without its fields, a matrix
     (layout.D, D).
 
-    A coupling of k predictors is there k times, with each member of its term as the site. The list
-    has an entry for each order k = 2, 3, ..., with k pairs (rows, columns) of arrays. Pair a holds,
+    A coupling of k predictors appears k times, with each member of its term as the site. The list
+    has an entry for each order k = 2, 3, ...: k pairs (rows, columns) of arrays. Pair a contains,
     for each coupling of that order, its position with member a as the site: the row of that
-    member's level, and the column of the other members' levels. The layout keeps the list.
+    member's level, and the column of the other members' levels. The list is cached in the layout.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
-        # of each pair coupling: columns of its first and of its second member's level
+        # for each pair coupling: columns of its first and second member's level
         row, col = pair_cells(layout)
         attributes["_site_cells"] = [[(row, col), (col, row)], *_site_cells_of_sets(layout)]
     return attributes["_site_cells"]
@@ -360,24 +353,24 @@ def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     """Return the entries of `_site_cells` for terms of order 3, 4, ...
 
-    The members of a term other than the site are one regressor, a set, in whose joint levels the
-    last member runs fastest.
+    The members of a term other than the site form one regressor, a set; the last member varies
+    fastest in its joint levels.
     """
     out: list[list[tuple[np.ndarray, np.ndarray]]] = []
     regs = regressors(layout)
     if not regs.sets:
         return out
-    # non-reference levels of each predictor; (order, size): column of each member's level of each
-    # parameter
+    # number of non-reference levels of each predictor; (order, size): column of the level of each
+    # member of a parameter's term
     width = np.diff(layout.start)
     member_columns = term_columns(layout)
     by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
-        # n_couplings (T,) of each term; columns (k, couplings of this order) of the members' levels
+        # n_couplings (T,) per term; columns (k, couplings of this order) of the members' levels
         n_couplings = np.diff(start)
         columns = member_columns[:k, start[0] : start[-1]]
-        # of each coupling: the k members of its term, and their levels, 0 for the first
-        # non-reference one
+        # for each coupling: the k members of its term, and their levels, where 0 is the first
+        # non-reference level
         members = [np.repeat(terms[:, a], n_couplings) for a in range(k)]
         level = [columns[a] - layout.start[members[a]] for a in range(k)]
         cells = []
@@ -394,7 +387,7 @@ def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarra
 
 
 def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return parameters (size,) as the site solution (layout.D, 1 + D) with equal couplings for all
+    """Convert parameters (size,) into a site solution (layout.D, 1 + D) with equal couplings at all
     sites of a term.
 
     Examples
@@ -414,12 +407,13 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) -> np.ndarray:
-    """Return a site solution (layout.D, 1 + D) as the flat vector (size,) of fields and couplings.
+    """Convert a site solution (layout.D, 1 + D) into the flat vector (size,) of fields and
+    couplings.
 
-    A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), or with
-    ``symmetrize=False`` that of the first site.
+    A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), or the value at the
+    first site if `symmetrize` is False.
     """
-    # coupling (row, col) at row (1 + D) + 1 + col
+    # coupling (row, col) is at row (1 + D) + 1 + col
     theta = np.empty(layout.size)
     flat_solution = site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
@@ -429,10 +423,10 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
             flat_index = np.multiply(row, site_theta.shape[1], dtype=np.intp)
             flat_index += col
             flat_index += 1
-            if member:  # the first member's couplings are written, those of the others added
+            if member:  # write the first member's couplings, add the others'
                 couplings += flat_solution.take(flat_index)
             else:
-                # any mode but "raise", which writes to a buffer before it writes to `out`
+                # any mode except "raise", which would buffer `out`
                 flat_solution.take(flat_index, out=couplings, mode="clip")
         if symmetrize:
             couplings /= len(cells)

@@ -1,12 +1,9 @@
-"""Derivatives of probabilities of groups by the coefficients of class scores: analytic, averaged
-over rows.
+"""Analytic derivatives of averaged group probabilities with respect to the coefficients of class
+scores.
 
-There are n rows of m predictors, and K groups. The *class score* of group g in a row is ``c_g0 +
-sum_k c_gk t_k(x)``, with the indicators t_k of the parameters of a layout. The *coefficients* of a
-group are its intercept c_g0, in column 0, and its parameters: D fields, the couplings of pairs up
-to ``layout.pair_start[-1]``, then those of higher terms. ``layout.start`` (m + 1,) holds the first
-of each predictor's fields, ``layout.n_levels`` (m,) its number of levels, and ``layout.support``
-structural zeros (None without any).
+The class score of group g in a row is ``c_g0 + sum_k c_gk t_k(x)``, where t_k are the indicators of
+the parameters of a layout. The *coefficients* of a group are its intercept c_g0 (column 0) and its
+parameters.
 """
 
 from __future__ import annotations
@@ -23,32 +20,34 @@ from bbl.model.regressors import pair_cells
 
 __all__ = ["MAX_STATES", "ScoreGradient"]
 
-MAX_STATES = 2**20  # states of all missing cells of the rows that are averaged
-MAX_PRODUCTS = 2**24  # products of indicators, rows times parameters, that are formed at a time
-MATRIX_ADVANTAGE = 20  # a matrix product sums so many times faster than products of single columns
+MAX_STATES = 2**20  # maximum number of states of the missing cells of all rows
+# largest number of products of indicators (rows times parameters) computed at once
+MAX_PRODUCTS = 2**24
+MATRIX_ADVANTAGE = 20  # speed of a matrix product relative to products of single columns
 
 
 class ScoreGradient:
-    """Derivatives of weighted sums of P(group | row) by the coefficients of the class scores.
+    """Derivatives of weighted sums of P(group | row) with respect to the coefficients of the class
+    scores.
 
-    With ``P_y = exp(s_y) / sum_g exp(s_g)`` the derivative of ``P_y`` by the coefficients of group
-    g is ``P_y (1[y=g] - P_g) z_g(x)``. In a complete row ``z_g = (1, t(x))``; where cells are
-    missing it is the mean of that over the states of the missing cells, given the known ones in
-    group g.
+    With ``P_y = exp(s_y) / sum_g exp(s_g)``, the derivative of ``P_y`` with respect to the
+    coefficients of group g is ``P_y (1[y=g] - P_g) z_g(x)``. In a complete row ``z_g = (1, t(x))``.
+    In a row with missing cells it is the mean of ``(1, t(x))`` over the states of the missing
+    cells, given the known cells in group g.
 
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (K, layout.size)
-        Parameters of the groups, which weigh the states of missing cells.
+        Parameters of the groups, used to weight the states of missing cells.
     """
 
     def __init__(self, layout: Layout, theta: np.ndarray):
         self.layout = layout
         self.theta = theta
-        # (max(order, 2), size): columns in X, the one-hot codes, of each parameter's levels; a term
-        # of fewer predictors has -1 in place of the others: the last column, of ones, which X gets
-        # for these products
+        # (max(order, 2), size): columns in the one-hot codes X of each parameter's levels. Terms of
+        # lower order are padded with -1, which selects the last column of X, a column of ones added
+        # for these products.
         self._columns = term_columns(layout)
         self._energy = Energy(layout, theta)
 
@@ -60,10 +59,11 @@ class ScoreGradient:
         weights: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y`` by the
-        coefficients of groups g.
+        """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y`` with respect to
+        the coefficients of group g.
 
-        Each sum is over a *unit*, a set of one row or more. The axes are units, y, g, coefficients.
+        Each sum is over a *unit*, a set of one or more rows. The axes are units, y, g,
+        coefficients.
 
         Parameters
         ----------
@@ -73,14 +73,14 @@ class ScoreGradient:
             Probabilities of the groups.
         weights : ndarray, shape (n,)
         starts : ndarray of int, shape (U + 1,)
-            Unit u has the rows ``starts[u]:starts[u + 1]``.
+            Unit u consists of the rows ``starts[u]:starts[u + 1]``.
         """
         K = p.shape[1]
-        # score_derivatives: of P_y by the class score of group g, P_y (1[y=g] - P_g), times the
-        # weight of the row
+        # score_derivatives: derivatives of P_y with respect to the class score of group g, P_y
+        # (1[y=g] - P_g), times the weight of the row
         if missing is None or not missing.any():
-            # the same indicators for all groups: derivatives are symmetric in y and g, and sum to
-            # zero over g
+            # all groups have the same indicators, so derivatives are symmetric in y and g, and sum
+            # to zero over g
             y, g = np.triu_indices(K, 1)
             score_derivatives = -p[:, y] * p[:, g] * weights[:, None]
             out = np.zeros((len(starts) - 1, K, K, 1 + self.layout.size))
@@ -90,7 +90,7 @@ class ScoreGradient:
             return out
         score_derivatives = -p[:, :, None] * p[:, None, :]
         score_derivatives[:, np.arange(K), np.arange(K)] += p
-        # no couplings, no structural zeros
+        # without couplings and structural zeros
         if self.layout.size == self.layout.D and self.layout.support is None:
             return self._sums_of_independent(
                 codes, missing, score_derivatives * weights[:, None, None], starts
@@ -110,17 +110,17 @@ class ScoreGradient:
         score_derivatives: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the `sums` (U, K, K, 1 + size) of a model of independent predictors for
+        """Return the `sums` (U, K, K, 1 + size) for a model of independent predictors, given
         `score_derivatives` (n, K, K).
 
-        The indicators of a missing cell are replaced by the shares of the levels of its predictor
-        in a group, which do not depend on what is known of the row.
+        The indicators of a missing cell are replaced by the level probabilities of its predictor in
+        a group, which do not depend on the known cells of the row.
         """
         # q = K K
         layout = self.layout
         (K, size) = self.theta.shape
         q = score_derivatives[0].size
-        # the reference level, in place of missing cells, has no indicators
+        # missing cells are at the reference level, which has no indicators
         out = self._sum_units(
             np.where(missing, 0, codes).astype(codes.dtype),
             score_derivatives.reshape(-1, q),
@@ -134,13 +134,15 @@ class ScoreGradient:
                 for lo, hi in unit_bounds
             ]
         )
-        predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))  # of each parameter
-        # (K,) for each predictor: of the exponentials of its fields, with 0 for the reference level
+        # predictor of each parameter
+        predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
+        # for each predictor, (K,): log-sum of the exponentials of its fields, including 0 for the
+        # reference level
         log_sum = [
             np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
             for lo, hi in itertools.pairwise(layout.start)
         ]
-        # (K, size), by group g
+        # (K, size), indexed by group g
         level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])
         out = out.reshape(len(out), K, K, 1 + size)  # units, y, g, coefficients
         out[..., 1:] += (
@@ -155,10 +157,10 @@ class ScoreGradient:
         of U units.
 
         `score_derivatives` (n, q) has a column k for each of q pairs of groups, and ``z = (1,
-        t(x))``. Unit u has the rows ``starts[u]:starts[u + 1]``.
+        t(x))``. Unit u consists of the rows ``starts[u]:starts[u + 1]``.
         """
         out = np.empty((len(starts) - 1, score_derivatives.shape[1], 1 + self.layout.size))
-        if (np.diff(starts) == 1).all():  # each unit is a single row
+        if (np.diff(starts) == 1).all():  # every unit is a single row
             self._write_row_sums(codes, score_derivatives, out)
         else:
             for u, (first, stop) in enumerate(itertools.pairwise(starts)):
@@ -168,17 +170,17 @@ class ScoreGradient:
     def _list_states(
         self, codes: np.ndarray, missing: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all states that the missing cells of rows (n, m) can have, sorted by row.
+        """Return all states that the missing cells of rows (n, m) can take, sorted by row.
 
         Returns
         -------
         row : ndarray of int, shape (states,)
             The row of each state.
         expanded : ndarray, shape (states, m)
-            Its codes.
+            Codes of each state.
         share : ndarray, shape (states, K)
-            Its probability in each group, given the known cells of its row: ``exp(energy)`` over
-            the sum of that over the states of the row.
+            Probability of each state in each group, given the known cells of its row:
+            ``exp(energy)``, normalised over the states of the row.
         """
         n_states = np.where(missing, self.layout.n_levels.astype(float), 1.0).prod(axis=1)
         if n_states.sum() > MAX_STATES:
@@ -188,7 +190,7 @@ class ScoreGradient:
                 argument="se",
                 hint="Give se='bootstrap' or se=False, or rows with fewer missing cells.",
             )
-        # the latter is (n, 1) in numpy 2.0
+        # `pattern_of_row` has shape (n, 1) in numpy 2.0
         patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)
         rows = []
         states = []
@@ -199,7 +201,8 @@ class ScoreGradient:
                 list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown)))
             )
             expanded = np.repeat(codes[pattern_rows], len(unknown_codes), axis=0)
-            if len(unknown):  # else `unknown_codes` is one empty row: a complete row has one state
+            # otherwise `unknown_codes` is one empty row: a complete row has one state
+            if len(unknown):
                 expanded[:, unknown] = np.tile(unknown_codes, (len(pattern_rows), 1)).astype(
                     codes.dtype
                 )
@@ -211,20 +214,21 @@ class ScoreGradient:
         expanded = np.ascontiguousarray(np.concatenate(states)[order])
         energy = self._energy(expanded)
         first_states = np.searchsorted(row, np.arange(len(codes)))
-        # `rows`: whether each state can occur, (states, K), or (states, 1) for all
+        # `rows`: whether each state can occur, (states, K), or (states, 1) if it is the same for
+        # all groups
         if self.layout.support is not None:
             energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
         largest = np.maximum.reduceat(energy, first_states)[row]
         share = np.exp(energy - np.where(np.isfinite(largest), largest, 0.0))
-        # zero in a group in which the row cannot occur
+        # zero in a group where the row cannot occur
         total = np.add.reduceat(share, first_states)[row]
         return row, expanded, np.divide(share, total, out=np.zeros_like(share), where=total > 0.0)
 
     def _write_row_sums(
         self, codes: np.ndarray, score_derivatives: np.ndarray, out: np.ndarray
     ) -> None:
-        """Write ``score_derivatives z`` of each row, for `score_derivatives` (n, q), into `out` (n,
-        q, 1 + size).
+        """Write ``score_derivatives z`` for each row into `out` (n, q, 1 + size), given
+        `score_derivatives` (n, q).
         """
         out[:, :, 0] = score_derivatives
         X = np.column_stack([one_hot(codes, self.layout), np.ones(len(codes))])
@@ -233,7 +237,7 @@ class ScoreGradient:
             np.multiply(score_derivatives, indicator[:, None], out=out[:, :, 1 + k])
 
     def _sum_rows(self, codes: np.ndarray, score_derivatives: np.ndarray) -> np.ndarray:
-        """Return the sums (q, 1 + size) of ``score_derivatives z`` over rows (n, m), for
+        """Return the sums (q, 1 + size) of ``score_derivatives z`` over rows (n, m), given
         `score_derivatives` (n, q).
         """
         layout = self.layout
@@ -242,8 +246,9 @@ class ScoreGradient:
         X = one_hot(codes, layout)
         out[:, 0] = score_derivatives.sum(axis=0)
         out[:, 1 : 1 + layout.D] = score_derivatives.T @ X
-        first_term = layout.D  # the first parameter that is not yet summed
-        # with many pair couplings, sum all products of two columns, and take those of the couplings
+        first_term = layout.D  # first parameter not yet summed
+        # with many pair couplings, compute the sums for all pairs of columns at once and select the
+        # couplings
         n_couplings = int(layout.pair_start[-1]) - layout.D
         if n_couplings * MATRIX_ADVANTAGE > layout.D**2:
             row, column = pair_cells(layout)  # columns of the two levels of each pair coupling

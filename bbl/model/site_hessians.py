@@ -1,18 +1,12 @@
-"""Scores and Hessians of the conditional likelihood of sites, summed over rows, and inverses of
+"""Scores and Hessians of the conditional likelihoods of sites, summed over rows, and inverses of
 Hessians.
 
-The *score* is the gradient of the log conditional likelihood, the *Hessian* that of minus the log:
-Newton's step is the inverse Hessian times the score.
-
-*Site*: the predictor i whose conditional distribution given the others is modelled. *Site solution*
-``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then
-its couplings with the D regressor columns. These are the indicators of the layout.D non-reference
-levels and, with terms of three predictors or more, of joint levels behind them (see `Regressors`).
-A site has p parameters: its rows of ``site_theta`` in the columns of the constant and of its
-regressors, flattened. A *curvature* of a site is the second derivative by the fields of two of its
-levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2 numbers for L
-levels. ``layout.start`` (m + 1,) holds the first column of each predictor's levels,
-``layout.n_levels`` (m,) its number of levels; ``sample.blocks(n)`` are chunks of n rows.
+The *score* is the gradient of the log conditional likelihood and the *Hessian* the second
+derivative of its negative, so Newton's step is the inverse Hessian times the score. The p
+parameters of a site are its rows of the site solution in the columns of the constant and its
+regressors, flattened. A *curvature* of a site is the second derivative with respect to the fields
+of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2
+numbers for L levels.
 """
 
 from __future__ import annotations
@@ -45,25 +39,26 @@ __all__ = [
 ]
 
 
-# diagonal element of a mean Hessian that counts as zero; the square of its inverse is finite
+# a diagonal element of a mean Hessian below this counts as zero; the square of its inverse is
+# finite
 NO_INFORMATION = 1e-100
-# a Hessian scaled to unit diagonal is regular if all its squared Cholesky pivots are larger
+# a Hessian scaled to unit diagonal is treated as regular if all its squared Cholesky pivots are
+# larger
 MIN_PIVOT = 1e-10
-# times the number of parameters: eigenvalues of a scaled Hessian below count as zero
+# eigenvalues of a scaled Hessian below this, times the number of parameters, count as zero
 ZERO_EIGENVALUE = 1e-13
-# a parameter is undetermined if its squared loadings on the zero eigenvectors sum to more
+# a parameter is undetermined if its squared loadings on the zero eigenvectors sum to more than this
 ZERO_LOADING = 1e-9
 
-# from a score (p,) to the inverse Hessian times the score (p,)
+# maps a score (p,) to the inverse Hessian times the score (p,)
 Solve = Callable[[np.ndarray], np.ndarray]
 
 
 def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the (pseudo-)inverse (p, p) of a Hessian, and whether each parameter is determined.
 
-    A parameter is not determined if its row of H is zero, or if it takes part in a combination
-    along which H is zero. For the other parameters the inverse does not depend on the undetermined
-    ones.
+    A parameter is undetermined if its row of H is zero, or if it is part of a combination along
+    which H is zero. The inverse for the other parameters does not depend on the undetermined ones.
     """
     from scipy.linalg import lapack
 
@@ -75,14 +70,14 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     inverted += np.tril(inverted, -1).T
     inverted /= scale[:, None]
     inverted /= scale
-    return inverted, is_informed  # all True: a zero row would have made H singular
+    return inverted, is_informed  # all True: H would be singular if a row were zero
 
 
 def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
-    """Return ``score -> inverse(H)[0] @ score``, whether each parameter is determined, and whether
-    H is regular.
+    """Return a function that computes ``inverse(H)[0] @ score``, whether each parameter is
+    determined, and whether H is regular.
 
-    For a regular Hessian this takes a third of the time of its inverse.
+    For a regular Hessian this takes a third of the time of computing its inverse.
     """
     from scipy.linalg import lapack
 
@@ -98,11 +93,11 @@ def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
 
 
 def informed(H: np.ndarray, min_information: float) -> np.ndarray:
-    """Return which parameters (p,) take no part in the directions without information.
+    """Return whether each parameter (p,) is independent of the directions without information.
 
     H (p, p) is scaled to unit diagonal. A direction without information is an eigenvector with an
-    eigenvalue below `min_information`. A parameter takes no part if its squared loadings on all
-    these directions sum to less than `min_information`, too.
+    eigenvalue below `min_information`. A parameter is independent of them if the sum of its squared
+    loadings on these directions is less than `min_information`.
     """
     is_informed = H.diagonal() > NO_INFORMATION
     scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
@@ -116,8 +111,8 @@ def informed(H: np.ndarray, min_information: float) -> np.ndarray:
 def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """Scale a Hessian H (p, p) to unit diagonal and factor it.
 
-    Returns the lower Cholesky factor of ``H / outer(scale, scale)``, None if it is singular; the
-    scale (p,); and whether each diagonal element of H is nonzero (p,).
+    Returns the lower Cholesky factor of ``H / outer(scale, scale)`` (None if it is singular), the
+    scale (p,), and whether each diagonal element of H is nonzero (p,).
     """
     from scipy.linalg import lapack
 
@@ -125,7 +120,7 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
     scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
     scaled = H / scale[:, None]
     scaled /= scale
-    # the transpose is equal and needs no copy
+    # the matrix is symmetric, so its transpose avoids a copy
     cholesky, failed_at = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)
     is_regular = not failed_at and cholesky.diagonal().min() ** 2 > MIN_PIVOT
     return cholesky if is_regular else None, scale, is_informed
@@ -138,7 +133,7 @@ def _pseudo_inverse(
     `_cholesky`.
     """
     scales = np.outer(scale, scale)
-    # eigenvalues (p,), eigenvectors in the columns (p, p)
+    # eigenvalues (p,) and eigenvectors in the columns (p, p)
     eigenvalues, eigenvectors = eigen.eigenvectors(H / scales)
     is_curved = eigenvalues > ZERO_EIGENVALUE * len(H)
     determined = is_informed & ((eigenvectors[:, ~is_curved] ** 2).sum(axis=1) < ZERO_LOADING)
@@ -147,12 +142,13 @@ def _pseudo_inverse(
     ].T / scales, determined
 
 
-ROWS = 1024  # rows of a chunk
-# share of nonzeros in the design below which summing them singly is faster than matrix products
+ROWS = 1024  # rows per chunk
 CACHED_CURVATURES = 200_000  # curvatures of the rows that are added at once
+# proportion of nonzeros in the design below which summing them individually is faster than matrix
+# products
 SPARSE_SHARE = 0.35
-SHARED_BYTES = 2**21  # bytes of the sums of a batch of sites: they stay in the second-level cache
-# sites are summed together if at least this share of their common sums belongs to a site
+SHARED_BYTES = 2**21  # bytes of the sums for a batch of sites, which then fit in the L2 cache
+# sites are processed together if a site uses at least this proportion of the common sums
 SHARED_SHARE = 0.5
 
 
@@ -161,7 +157,7 @@ def site_hessians(
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return, for each site, the mean score (p,) and the mean Hessian (p, p).
 
-    Means are over the weight of the site's usable rows. The p parameters run level by level, and
+    Means are weighted over the site's usable rows. The p parameters are ordered by level, and
     within a level as in `Regressors.columns`.
     """
     # columns of each site in the design; weight (m,) of the usable rows
@@ -169,9 +165,9 @@ def site_hessians(
     totals = usable_weight(sample, layout)
     sites = list(sites)
     n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
-    # bytes of the Hessians, and of two arrays (ROWS, layout.size) for the callers' next step, in
-    # `model.godambe`: the influence of each row of a chunk on each parameter, the inverse Hessian
-    # times the score of the row
+    # bytes of the Hessians, and of two arrays (ROWS, layout.size) for the callers' next step in
+    # `model.godambe`: the influence of each row of a chunk on each parameter (the inverse Hessian
+    # times the row's score)
     check_memory(
         8.0 * sum(float(p) ** 2 for p in n_parameters.values()) + 16.0 * ROWS * layout.size,
         f"Standard errors of {layout.size} parameters",
@@ -182,7 +178,7 @@ def site_hessians(
         _SparseSums(layout, batch) if len(batch) > 1 else _SiteSums(layout, batch[0])
         for batch in _split_sites(layout, sites)
     ]
-    with serial_blas():  # one thread, so that sums do not depend on the number of threads
+    with serial_blas():  # single-threaded, so that sums do not depend on the number of threads
         for chunk in sample.blocks(ROWS):
             Z, P = site_design(chunk.codes, layout, site_theta)
             # (n, m): zero where the site, or a predictor that it interacts with, is missing
@@ -208,7 +204,7 @@ def site_scores(
     columns = regressors(layout).columns
     totals = usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
-    with serial_blas():  # one thread, so that sums do not depend on the number of threads
+    with serial_blas():  # single-threaded, so that sums do not depend on the number of threads
         for chunk in sample.blocks(ROWS):
             Z, P = site_design(chunk.codes, layout, site_theta)
             # (n, m): zero where the site, or a predictor that it interacts with, is missing
@@ -223,14 +219,13 @@ def site_scores(
 def site_design(
     codes: np.ndarray, layout: Layout, site_theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` (n,
-    layout.D).
+    """Return the design matrix (n, 1 + D), constant first, and ``P_i(a | others)`` (n, layout.D).
 
     ``P_i(a | others)`` is the conditional probability of level a >= 1 of site i in a row (Woo &
     Wang 2022, eq. 11).
     """
     regs = regressors(layout)
-    # `regs.codes` adds codes of joint levels, for terms of three and more
+    # `regs.codes` adds codes of joint levels for terms of three or more predictors
     X = one_hot(regs.codes(codes), regs)
     _, P = conditionals(X @ site_theta[:, 1:].T + site_theta[:, 0], layout)
     return np.column_stack([np.ones(len(codes)), X]), P
@@ -241,10 +236,10 @@ def _add_scores(
 ) -> None:
     """Add the scores of rows to the `scores` (layout.D, 1 + D) of all sites in place.
 
-    The score of a row by the parameter of level (i, a) and column c is ``w_i (x_ia - P_ia) z_c``,
-    x_ia being 1 if the row has the level, w_i the weight of the row for site i, and z its row of
-    the design. The rows have design Z (n, 1 + D), probabilities P (n, layout.D) and `weights` (n,
-    m) for each site.
+    The derivative of a row's log-likelihood with respect to the parameter of level (i, a) and
+    column c is ``w_i (x_ia - P_ia) z_c``: x_ia is 1 if the row has the level, w_i is the weight of
+    the row for site i, and z is its row of the design. The rows have design Z (n, 1 + D),
+    probabilities P (n, layout.D), and `weights` (n, m) for each site.
     """
     residual = Z[:, 1 : 1 + layout.D] - P
     residual *= np.repeat(weights, layout.n_levels - 1, axis=1)
@@ -252,18 +247,15 @@ def _add_scores(
 
 
 def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
-    """Split sites into batches that share most of their columns, and whose sums together are not
-    too large.
-    """
+    """Split sites into batches that share most of their columns and whose sums fit in the cache."""
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
     n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)
-    n_union = float(len(_list_columns(layout, sites)))  # columns that some site uses
-    # one by one, if sums over all pairs of these columns would mostly be of pairs that a site does
-    # not use
+    n_union = float(len(_list_columns(layout, sites)))  # number of columns used by some site
+    # process sites individually if most pairs of these columns would not be used by a given site
     if (n_columns**2 * n_curvatures).sum() < SHARED_SHARE * n_union**2 * n_curvatures.sum():
         return [[i] for i in sites]
-    # the sums of a curvature are n_union (n_union + 1) / 2 numbers of 8 bytes
+    # there are n_union (n_union + 1) / 2 sums of 8 bytes per curvature
     batch_of_site = np.cumsum(n_curvatures) // (SHARED_BYTES / (4.0 * n_union * (n_union + 1.0)))
     return [np.asarray(sites)[batch_of_site == b].tolist() for b in np.unique(batch_of_site)]
 
@@ -274,23 +266,23 @@ def _count_curvatures(layout: Layout, i: int) -> int:
 
 
 def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
-    """Return the columns of the design that some of the sites use, rising."""
+    """Return the columns of the design that some of the sites use, in increasing order."""
     columns = regressors(layout).columns
-    # column 0, which every site uses; listed without any sites, too
+    # column 0 is used by every site and listed even if there are no sites
     constant = np.zeros(1, dtype=np.intp)
     return np.unique(np.concatenate([constant, *(columns[i] for i in sites)]))
 
 
 class _SparseSums:
-    """Hessians of some sites, summed over the pairs of columns that are 1 in a row, for all sites
-    at a time.
+    """Hessians of several sites, summed over the pairs of columns that are 1 in a row, for all
+    sites at once.
 
     The element for levels a, b and columns t, u is the sum over rows of the curvature of a and b
     times ``z_t z_u``.
 
-    The sums (pairs of columns, curvatures) have a column for each curvature of each site, one site
-    after the other. The pair of columns t >= u has row ``t (t + 1) / 2 + u``; t and u count the
-    columns that some of the sites use.
+    The sums (pairs of columns, curvatures) have a column for each curvature of each site, grouped
+    by site. The pair of columns t >= u is in row ``t (t + 1) / 2 + u``, where t and u count only
+    the columns that some of the sites use.
 
     Parameters
     ----------
@@ -303,13 +295,13 @@ class _SparseSums:
         self.layout = layout
         self.sites = sites
         self._columns = _list_columns(layout, sites)
-        # by L, the levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first
-        # non-reference level
+        # for each L, the levels (a, b), a >= b, of the curvatures of a site with L levels, where 0
+        # is the first non-reference level
         pairs_by_n_levels = {
             L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()
         }
         self._level_pairs = site_pairs = [pairs_by_n_levels[int(layout.n_levels[i])] for i in sites]
-        # of each curvature: the columns in P (n, layout.D) of its two levels, and its site
+        # for each curvature: the columns in P (n, layout.D) of its two levels, and its site
         self._first_levels = np.concatenate(
             [layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)]
         )
@@ -325,7 +317,7 @@ class _SparseSums:
         """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) for
         each site.
         """
-        # a few rows at a time: with many levels the curvatures of all rows leave the cache
+        # a few rows at a time: with many levels the curvatures of all rows do not fit in the cache
         n_rows = max(1, CACHED_CURVATURES // len(self._site))
         for begin in range(0, len(Z), n_rows):
             rows = slice(begin, begin + n_rows)
@@ -341,12 +333,12 @@ class _SparseSums:
         all_columns = regressors(self.layout).columns
         numbers = np.arange(len(self._columns))
         larger = np.maximum.outer(numbers, numbers)
-        # `pair_row`: row of the sums of each two columns; `offset`: the site's first curvature
+        # `pair_row`: row of the sums for each pair of columns; `offset`: the site's first curvature
         pair_row = larger * (larger + 1) // 2 + np.minimum.outer(numbers, numbers)
         offset = 0
         for i, (a, b) in zip(self.sites, self._level_pairs, strict=True):
-            # a, b: the two levels of each curvature, from 0; positions: of the site's columns among
-            # those of all sites
+            # a, b: the two levels of each curvature, counted from 0; positions: the site's columns
+            # among the columns of all sites
             positions = np.searchsorted(self._columns, all_columns[i])
             n_nonreference = int(self.layout.n_levels[i]) - 1
             blocks = self._sums[:, offset : offset + len(a)].T[
@@ -361,7 +353,7 @@ class _SparseSums:
 class _SiteSums:
     """The Hessian of one site, summed by matrix products.
 
-    Chunks of rows with few ones in the design are summed over the pairs of columns that are 1 (see
+    Chunks of rows with a sparse design are summed over the pairs of columns that are 1 (see
     `_SparseSums`).
 
     Parameters
@@ -377,11 +369,11 @@ class _SiteSums:
         self._columns = regressors(layout).columns[site]
         p = len(self._columns) * (int(layout.n_levels[site]) - 1)
         self._H = np.zeros((p, p))
-        # of the chunks with few ones in the design, if there are any
+        # sums for the chunks with a sparse design, if any
         self._sparse: _SparseSums | None = None
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows; see `_SparseSums.add`."""
+        """Add rows (see `_SparseSums.add`)."""
         design = Z[:, self._columns]  # zeros and ones
         if design.mean() < SPARSE_SHARE:
             self._sparse = self._sparse or _SparseSums(self.layout, [self.site])
@@ -400,11 +392,11 @@ class _SiteSums:
 def _add_hessian(
     H: np.ndarray, design: np.ndarray, probabilities: np.ndarray, weights: np.ndarray
 ) -> None:
-    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n,
-    q), weights (n,).
+    """Add a multinomial-logit Hessian to H (q c, q c) in place, given the design (n, c),
+    probabilities (n, q) and weights (n,).
 
-    Block (a, b) of levels is ``sum_k w_k p_ka ([a = b] - p_kb) z_k z_k'``, over rows k with design
-    z_k.
+    Block (a, b) of levels is ``sum_k w_k p_ka ([a = b] - p_kb) z_k z_k'``, where z_k is the design
+    of row k.
     """
     c = design.shape[1]
     for a in range(probabilities.shape[1]):

@@ -1,9 +1,7 @@
-"""Simulation on plain arrays: samples of given models, of several groups at once, and random
+"""Simulation on plain arrays: samples from given models, samples of several groups, and random
 parameters.
 
-Equation numbers are those of Woo & Wang (2022). A *state* is a level code for each of m predictors,
-its *energy* the sum of its fields h and couplings; D counts the non-reference levels of all
-predictors.
+Equation numbers refer to Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
 
-CHAINS = 256  # largest number of Gibbs chains
+CHAINS = 256  # maximum number of Gibbs chains
 BURN_IN = 1000  # sweeps of a chain before its first draw
 THIN = 10  # sweeps between the draws of a chain
 
@@ -44,10 +42,10 @@ def sample_states(
     """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's
     ``sample_xi``).
 
-    With at most 2**20 states, all are listed and the draws are exact and independent. Beyond,
-    min(nsample, 256) Gibbs chains run from random states: the first `burn_in` sweeps are dropped
-    and every `thin`-th state is kept, so that up to 256 draws are independent and more are nearly
-    so. Draws are in random order.
+    If there are at most 2**20 states, all are listed and the draws are exact and independent.
+    Otherwise min(nsample, 256) Gibbs chains start from random states; the first `burn_in` sweeps
+    are dropped and every `thin`-th state is kept. Up to 256 draws are then independent, and more
+    are nearly independent. Draws are in random order.
 
     Parameters
     ----------
@@ -60,14 +58,14 @@ def sample_states(
         Number of draws; 0 gives no rows.
     rng : numpy.random.Generator, int or None
     burn_in : int, default 1000
-        Sweeps of a chain before its first draw. Raise it for strong couplings.
+        Number of sweeps before a chain's first draw. Increase it for strong couplings.
     thin : int, default 10
-        Sweeps between the draws of a chain.
+        Number of sweeps between the draws of a chain.
     more : Tables, optional
-        Couplings of terms of three predictors and more (see `bbl.model.higher.split`).
+        Couplings of terms of three or more predictors (see `bbl.model.higher.split`).
     support : Support, optional
-        The states that can occur, of one group, if some cannot; then there may be at most 2**20
-        states.
+        The states that can occur, for one group, if there are structural zeros; there may then be
+        at most 2**20 states.
 
     Returns
     -------
@@ -98,8 +96,8 @@ def _draw_states(
     more: Tables | None,
     support: Support | None,
 ) -> np.ndarray:
-    """Draw states (nsample, m) with checked arguments; the model is checked where it is listed or
-    sampled.
+    """Draw states (nsample, m); arguments are already checked, and the model is checked where it is
+    listed or sampled.
     """
     n_states = math.prod(levels.tolist())
     if nsample == 0 or n_states <= MAX_STATES:
@@ -115,7 +113,7 @@ def _draw_states(
     draws_per_chain = -(-nsample // n_chains)  # rounded up
     n_sweeps = draws_per_chain * thin  # after the burn-in
     samples = gibbs(h, J, levels, n_sweeps, n_chains, rng, burn_in, thin, more=more)
-    draws = np.asarray(samples.draws).reshape(-1, levels.size)  # from (chains, draws of a chain, m)
+    draws = np.asarray(samples.draws).reshape(-1, levels.size)  # from (chains, draws per chain, m)
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
@@ -133,13 +131,13 @@ def _sample_listed(
         return np.empty((0, levels.size), dtype=code_dtype(levels))
     energies = state_energies(h, J, levels, more)
     if support is not None:
-        # [0]: the support is that of one group
+        # [0]: the support of the only group
         energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf
     cumulative = np.cumsum(np.exp(energies - energies.max()))
-    # the inverse of the cumulative distribution, at uniform numbers. side="right": states of
-    # probability 0 do not change the cumulative sum and are never drawn. A product may be rounded
-    # up to the last sum; the minimum then takes the first state with that sum, the last of positive
-    # probability
+    # Invert the cumulative distribution at uniform random numbers. With side="right", states of
+    # probability 0, which do not change the cumulative sum, are never drawn. A product may be
+    # rounded up to the last sum; the minimum then selects the first state with that sum, the last
+    # one with positive probability.
     state_indices = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
     return state_codes(
         np.minimum(state_indices, np.searchsorted(cumulative, cumulative[-1])), levels
@@ -157,8 +155,8 @@ def sample_groups(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw response groups, and predictors given the group (R's ``randomsamp``).
 
-    The group of each row is drawn independently, so that groups are in random order and a small
-    group may have no row.
+    The group of each row is drawn independently, so groups are in random order, and a small group
+    may have no rows.
 
     Parameters
     ----------
@@ -171,7 +169,7 @@ def sample_groups(
         Probabilities of the groups, up to a common factor; equal by default.
     rng : numpy.random.Generator, int or None
     burn_in, thin : int
-        As for `sample_states`.
+        See `sample_states`.
 
     Returns
     -------
@@ -209,7 +207,7 @@ def sample_groups(
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
-        # fields (D,), couplings (D, D), terms of three and more
+        # fields (D,), couplings (D, D), terms of three or more predictors
         h, J, higher_terms = split(layout, theta[k])
         # the states that can occur in this group; None for all
         support = layout.of_group(k).support
@@ -239,7 +237,7 @@ def random_parameters(
         ``"norm"``: normal with means h0, J0 and standard deviations dh, dJ.
     h0, J0 : float, default 0
     dh, dJ : float, default 1
-        At least 0.
+        Must not be negative.
     rng : numpy.random.Generator, int or None
     n_groups : int, default 1
 

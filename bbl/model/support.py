@@ -1,6 +1,6 @@
-"""Support: which combinations of levels can occur, where some cannot (structural zeros).
+"""Support: the combinations of levels that can occur in models with structural zeros.
 
-G is the number of groups with structural zeros of their own, 1 if all groups have the same.
+G is the number of groups with their own structural zeros, or 1 if all groups share them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Support:
     Attributes
     ----------
     scope : tuple of int
-        The predictors that the structural zeros are about, rising.
+        The predictors that have structural zeros, in increasing order.
     possible : ndarray of bool, shape (G, L_i, L_j, ...)
-        Whether each combination can occur; each group has one that can.
+        Whether each combination can occur; each group has at least one that can.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Support:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups with zeros of their own; 1 if all groups have the same."""
+        """Number of groups with their own structural zeros; 1 if all groups share them."""
         return len(self.possible)
 
     @property
@@ -63,19 +63,19 @@ class Support:
 
     @property
     def pooled(self) -> Support:
-        """The combinations that can occur in some group."""
+        """The combinations that can occur in at least one group."""
         return (
             self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
         )
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
-        """Return the support of some `predictors` (rising) whatever the levels of others; None if
-        everything can occur.
+        """Return the combinations of levels of some `predictors` (increasing) that can occur with
+        some levels of the others; None if all can.
 
-        Predictor ``predictors[i]`` is number i of the support that is returned.
+        Predictor ``predictors[i]`` has number i in the returned support.
         """
         members = [i for i in self.scope if i in predictors]
-        # axes of `possible`, whose first axis is that of groups
+        # axes of `possible`, whose first axis is for groups
         others = tuple(1 + axis for axis, i in enumerate(self.scope) if i not in predictors)
         possible = np.any(self.possible, axis=others)
         if not members or possible.all():
@@ -83,31 +83,32 @@ class Support:
         return Support(tuple(predictors.index(i) for i in members), possible)
 
     def renumbered(self, number: dict[int, int]) -> Support:
-        """Return the same support with predictor i numbered ``number[i]``; the numbers keep the
-        order.
+        """Return the same support with predictor i renumbered as ``number[i]``; the order must not
+        change.
         """
         return Support(tuple(number[i] for i in self.scope), self.possible)
 
     def permuted(self, position: list[int]) -> Support:
-        """Return the same support where predictor ``position[i]`` is now i."""
+        """Return the same support where predictor ``position[i]`` becomes predictor i."""
         number = [position.index(i) for i in self.scope]
-        # the scope has to rise, so axes are sorted by their new numbers
+        # the scope must be increasing, so axes are sorted by their new numbers
         by_number = np.argsort(number)
         return Support(tuple(sorted(number)), self.possible.transpose(0, *(1 + by_number)))
 
     @cached_property
     def factor(self) -> Factor:
-        """The table (G, L_i, L_j, ...) of 0 for combinations that can occur and -inf for others,
-        with its scope.
+        """The scope, and a table (G, L_i, L_j, ...) of 0 for combinations that can occur and -inf
+        for others.
         """
         with np.errstate(divide="ignore"):
             return self.scope, np.log(self.possible.astype(float))
 
     def states(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return which states of all predictors can occur, bool (G, prod(shape)), the last
-        predictor running fastest.
+        """Return whether each state of all predictors can occur, bool (G, prod(shape)), the last
+        predictor varying fastest.
 
-        `shape` holds the number of levels of every predictor, also of those outside the scope.
+        `shape` contains the number of levels of every predictor, including predictors outside the
+        scope.
         """
         axis_lengths = [L if i in self.scope else 1 for i, L in enumerate(shape)]
         table = self.possible.reshape(self.n_groups, *axis_lengths)
@@ -116,19 +117,19 @@ class Support:
     def condition_on(
         self, codes: np.ndarray, unknown: np.ndarray
     ) -> tuple[tuple[int, ...], np.ndarray]:
-        """Return the members of the scope among `unknown`, and which of their levels can occur:
-        bool (n, G, L_i, ...).
+        """Return the members of the scope among `unknown`, and whether their levels can occur given
+        the known predictors: bool (n, G, L_i, ...).
 
         Parameters
         ----------
         codes : ndarray of int, shape (n, m)
-            Levels of the known predictors, on which the possible levels of the others depend.
+            Levels of the known predictors.
         unknown : ndarray of int
             The unknown predictors, the same in all rows.
         """
         is_unknown = np.isin(self.scope, unknown)
         axes = np.arange(len(self.scope))
-        # (known L_i, ..., G, unknown L_i, ...): indexed by the known codes, the rows become the
+        # (known L_i, ..., G, unknown L_i, ...): after indexing by the known codes, the rows are the
         # first axis
         table = self.possible.transpose(*(1 + axes[~is_unknown]), 0, *(1 + axes[is_unknown]))
         known_predictors = [
@@ -142,8 +143,8 @@ class Support:
         return members, table[tuple(codes[:, known_predictors].T.astype(np.intp))]
 
     def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return whether rows can occur in each group, bool (n, G), with some level in place of
-        each missing one.
+        """Return whether each row can occur in each group, bool (n, G), with some level for each
+        missing value.
 
         Parameters
         ----------
@@ -157,7 +158,7 @@ class Support:
         )
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            # `ravel`: numpy 2.0 returns the shape (n, 1)
+            # `ravel`: the shape is (n, 1) in numpy 2.0
             pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)
             # (rows, G, missing L_i, ...)
             table = self.condition_on(codes[pattern_rows], scope[pattern])[1]

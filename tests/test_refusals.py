@@ -56,6 +56,22 @@ def fitted(formula="Survived ~ .", **options):
     return bbl.bbl(formula, titanic(), "Freq", **options)
 
 
+def fractional():
+    """Fit with weights that are not counts."""
+    return fit("Survived ~ .", titanic().assign(Freq=titanic()["Freq"] + 0.5), "Freq")
+
+
+def read_in_batches():
+    """Fit titanic() in batches."""
+    return fit("Survived ~ .", batches(titanic()), "Freq", method="mf")
+
+
+def unreadable():
+    """Yield the columns of titanic(), and fail if rows are read."""
+    yield titanic().head(0)
+    raise AssertionError("rows were read")
+
+
 def numbers(n=60):
     rng = np.random.default_rng(0)
     return {
@@ -139,21 +155,21 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "in one column is an error",
+        "is an error, because Python treats them as equal labels",
         LevelError,
         "True",
         [lambda: fit("y ~ x", {"y": [0, 1, 0, 1], "x": pd.Series([1, True, 0, 0], dtype=object)})],
     ),
     (
         "docs/guide/data.md",
-        "because each would be a separate level",
+        "because each value would be a separate level",
         DataError,
         "'x'",
         [lambda: fit("y ~ x", numbers())],
     ),
     (
         "docs/guide/data.md",
-        "of about one row each is refused as soon as they have been read",
+        "is refused as soon as these values have been read",
         DataError,
         "'x'",
         [
@@ -167,7 +183,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "taken for an identifier and refused",
+        "considered an identifier, and refused",
         DataError,
         "'id'",
         [lambda: fit("y ~ id", numbers())],
@@ -188,7 +204,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "Anything else is an error",
+        "Otherwise an error is raised",
         (DataError, OptionError),
         "index",
         [
@@ -201,8 +217,18 @@ STATEMENTS = [
         ],
     ),
     (
+        "docs/guide/data.md",
+        "`bootstrap()` raise an error",
+        DataError,
+        "not integers",
+        [
+            lambda: fractional().inference(),
+            lambda: fractional().bootstrap(),
+        ],
+    ),
+    (
         "docs/guide/density.md",
-        "raise an error that says what to do",
+        "raise an error with a hint",
         ClassError,
         "response",
         [lambda: fitted("~ .").predict(titanic())],
@@ -220,7 +246,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/fitting.md",
-        "An option of another method, a misspelt option",
+        "Options of another method, misspelt options",
         BBLTypeError,
         "eps|lambda_|verbose",
         [
@@ -231,7 +257,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/fitting.md",
-        "summing out missing values raise errors that say so",
+        "averaging over missing values raise errors",
         bbl.BBLError,
         "method='conditional'",
         [
@@ -243,8 +269,15 @@ STATEMENTS = [
         ],
     ),
     (
+        "docs/guide/fitting.md",
+        '(`"ml"` then raises an error)',
+        OptionError,
+        "method='pseudo'",
+        [lambda: wide(40, method="ml")],
+    ),
+    (
         "docs/guide/formulas.md",
-        "are refused before the parser sees them",
+        "are rejected before parsing",
         FormulaError,
         "not evaluated|not a name",
         [
@@ -254,21 +287,21 @@ STATEMENTS = [
     ),
     (
         "docs/guide/errors.md",
-        "Every error that the package raises on purpose",
+        "All errors that the package raises deliberately",
         bbl.BBLError,
         "lambda_",
         [lambda: fit("Survived ~ .^2", lambda_=-1)],
     ),
     (
         "docs/guide/errors.md",
-        "is an error too, a `BBLError` and `MemoryError`",
+        "raises an error that is both a `BBLError` and a `MemoryError`",
         MemoryError,
         "GiB",
         [lambda: wide(784, formula="y ~ .^3")],
     ),
     (
         "docs/guide/errors.md",
-        "is an error too, a `BBLError` and `MemoryError`",
+        "raises an error that is both a `BBLError` and a `MemoryError`",
         bbl.BBLError,
         "GiB",
         [lambda: wide(784, formula="y ~ .^3")],
@@ -314,6 +347,34 @@ STATEMENTS = [
         OptionError,
         "missing",
         [lambda: fit("Survived ~ .^2", batches(gaps()), missing="marginal")],
+    ),
+    (
+        "docs/guide/large.md",
+        "new data raise an error",
+        DataError,
+        "no training rows",
+        [
+            lambda: read_in_batches().fitted(),
+            lambda: read_in_batches().residuals(),
+            lambda: read_in_batches().predict(),
+        ],
+    ),
+    (
+        "docs/guide/large.md",
+        "raise an error before any row is read",
+        OptionError,
+        "needs all rows in memory",
+        [
+            *(
+                lambda method=method: bbl.bbl("Survived ~ .", unreadable, method=method)
+                for method in ("auto", "conditional", "pvi", "pcd", "mpf", "bayes", "shbm")
+            ),
+            *(
+                lambda method=method: bbl.bbl("Survived ~ .", unreadable, method=method)
+                for method in ("blanket", "boosting")
+            ),
+            lambda: networks.bnc("tan_hc", "Survived ~ .", unreadable),
+        ],
     ),
     (
         "docs/guide/log_z.md",
@@ -485,7 +546,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/bayes.md",
-        "these values of `log_z` and `draws` are refused",
+        "These values of `log_z` and `draws` are then errors",
         "boltzmann/test_mixture.py::test_what_has_no_meaning_with_units_is_refused",
     ),
     (
@@ -495,7 +556,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/command_line.md",
-        "is refused before the fit",
+        "are reported before the fit",
         "test_main.py::test_figures_are_refused_before_the_fit",
     ),
     (
@@ -505,12 +566,17 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/large.md",
+        "an error is raised before any row is written",
+        "rows/test_stored.py::test_a_full_disk_is_told_and_the_file_removed",
+    ),
+    (
+        "docs/guide/large.md",
         "an error names the predictor",
         "engines/test_pseudo_blocks.py::test_a_stall_without_memory_says_so",
     ),
     (
         "docs/guide/large.md",
-        "an error, unless the rows are few enough",
+        "an error, unless there are few enough rows",
         "api/test_lazy_pseudo.py::test_the_zero_sum_gauge_is_for_rows_that_are_few_enough_for_memory",
     ),
     (

@@ -1,6 +1,7 @@
 """What the pages say of errors: each sentence has its check, and a new sentence needs one."""
 
 import re
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def fractional():
 def read_in_batches():
     """Fit titanic() in batches."""
     return fit("Survived ~ .", batches(titanic()), "Freq", method="mf")
+
+
+def loaded():
+    """Load a fit that was saved without its rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fit.bbl"
+        fitted().save(path)
+        return bbl.load(path)
 
 
 def unreadable():
@@ -396,6 +405,51 @@ STATEMENTS = [
         (DataError, LevelError),
         "Age",
         [lambda: fitted(missing="level").predict(gaps())],
+    ),
+    (
+        "docs/guide/missing.md",
+        "A missing response is an error",
+        DataError,
+        "'Survived'.*response must be known",
+        [
+            lambda missing=missing: fit(
+                "Survived ~ .",
+                titanic().assign(
+                    Survived=titanic()["Survived"].astype(object).where(np.arange(32) > 2)
+                ),
+                "Freq",
+                missing=missing,
+            )
+            for missing in ("raise", "level", "marginal")
+        ],
+    ),
+    (
+        "docs/guide/saving.md",
+        "so methods that need these",
+        DataError,
+        "no training rows",
+        [
+            lambda: loaded().fitted(),
+            lambda: loaded().residuals(),
+            lambda: loaded().model_frame(),
+            lambda: loaded().predict(),
+            lambda: loaded().inference(),
+        ],
+    ),
+    (
+        "docs/guide/tables.md",
+        "raises an error that names the cell",
+        DataError,
+        "1st.*Male",
+        [
+            lambda: fit(
+                "~ Class + Sex",
+                titanic(),
+                "Freq",
+                method="ml",
+                structural_zeros=pd.DataFrame({"Class": ["1st"], "Sex": ["Male"]}),
+            )
+        ],
     ),
     (
         "docs/guide/networks.md",

@@ -15,7 +15,7 @@ from bbl.results.machine.machine import MachineResults
 from scenarios.build import kept_rows
 from scenarios.case import Case
 
-__all__ = ["EXCEPTIONS", "Exempt", "exception"]
+__all__ = ["EXCEPTIONS", "ORDERS", "Exempt", "exception"]
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,15 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         (*SCALES, "a_sampling_design_has_the_estimates_of_its_weights"),
         unbounded,
-        "A coefficient has no finite optimum, and where its iterations end depends on the rounding "
-        "of the weights.",
+        "A coefficient has no finite optimum, and its value after the last iteration depends on "
+        "how the weights are rounded.",
     ),
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,
-        "Rows and groups are assigned to folds in their order, so that a setting, a calibration or "
-        "a structure that folds decide on depends on it, as it does on the seed.",
+        "Rows and groups are assigned to folds in their order, so a setting, a calibration or a "
+        "structure that is selected by cross-validation depends on this order, as it does on the "
+        "seed.",
     ),
     Exempt(
         EQUAL,
@@ -161,37 +162,37 @@ EXCEPTIONS: list[Exempt] = [
             or option(case, "log_z") == "ais"
             or option(case, "awnb_trees")
         ),
-        "The method draws random numbers, for rows, terms and groups in their order.",
+        "The method draws random numbers for rows, terms and groups in their order.",
     ),
     Exempt(
         ("the_order_of_groups_does_not_matter", "the_order_of_levels_does_not_matter"),
         lambda case: case.s.method == "boosting",
-        "method='boosting' deals rows to folds and draws cuts for groups and levels in their "
-        "order.",
+        "method='boosting' assigns rows to folds and draws cuts in the order of groups and levels.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         by_reference,
-        "A penalty on parameters, and the regularisation of mean field, go by the reference level "
-        "(the first one); with gauge='zero-sum' they do not.",
+        "Penalties and the regularisation of mean field depend on the reference level (the first "
+        "one), unless gauge='zero-sum'.",
     ),
     Exempt(
         (*EQUAL, "any_source_equals_memory"),
         lambda case: not case.converged,
-        "There is no finite optimum, or it was not reached (a ConvergenceWarning says so), and "
-        "where the optimiser stops depends on the order of its sums.",
+        "There is no finite optimum, or it was not reached (with a ConvergenceWarning), and the "
+        "final iterate depends on the order of summation.",
     ),
     Exempt(
         ("the_order_of_columns_does_not_matter",),
         lambda case: option(case, "symmetrize") is False,
-        "With symmetrize=False a coupling is that of the predictor that comes first.",
+        "With symmetrize=False, couplings are estimated by the regression of the predictor that "
+        "comes first.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
         lambda case: (
             case.s.source == "dict" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
         ),
-        "Lists have no declared categories.",
+        "Lists do not declare categories.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
@@ -199,7 +200,7 @@ EXCEPTIONS: list[Exempt] = [
             case.s.source in ("polars", "lazyframe")
             and "category" in (*case.s.kinds, case.s.group_kind)
         ),
-        "A Categorical of polars is a way to store values and declares nothing; an Enum does.",
+        "A Categorical of polars is a storage format that does not declare levels; an Enum does.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
@@ -207,72 +208,71 @@ EXCEPTIONS: list[Exempt] = [
             case.s.source == "duckdb"
             and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
         ),
-        "DuckDB reads categories of Parquet files as text; its own enumerations keep their order.",
+        "DuckDB reads categories in Parquet files as text; its own enumerations keep their order.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: "pseudo" in case.s.method and constant_within_a_group(case),
-        "Where a predictor is constant within a group, pseudo-likelihood adds one observation "
-        "there, at reference levels (Woo & Wang, section 2.2).",
+        "If a predictor is constant within a group, pseudo-likelihood adds an observation at the "
+        "reference levels to this group (Woo & Wang, section 2.2).",
     ),
     Exempt(
         EQUAL,
         lambda case: case.s.family == "shooter" and case.s.weights == "huge",
         (
-            "A penalty of a billionth of the weights leaves the optimum so flat that the order of "
-            "sums shows."
+            "With a penalty of a billionth of the weights, the objective is so flat that the "
+            "order of summation affects the result."
         ),
     ),
     Exempt(
         EQUAL,
         lambda case: "mf" in case.s.method and case.s.weights == "huge",
-        "Mean field inverts the covariance of predictors that hardly vary within a group. Beside "
-        "weights of 1e9 the prior count is nothing, couplings reach 1e9, and rounding moves "
+        "Mean field inverts the covariance of predictors that hardly vary within a group. With "
+        "weights of 1e9, the prior count is negligible, couplings reach 1e9, and rounding affects "
         "predictions; a warning compares the log-loss.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: case.s.family == "bbl" and lacks_inner_terms(case),
-        "An interaction without the terms inside it (a:b:c without a:b) is that of the levels "
-        "that are no reference levels, so that another reference level makes another model, as in "
-        "R.",
+        "Without its lower-order terms, an interaction (a:b:c without a:b) depends on the "
+        "reference levels, as in R.",
     ),
     Exempt(
         EQUAL,
         equal_terms_of_a_shooter,
-        "Where two terms are equal in all rows, or one is what the other is not, a penalty leaves "
-        "open how they share a weight; rows in which they differ are predicted by the first.",
+        "If two terms are equal or opposite in all rows, the penalised optimum does not determine "
+        "how they share a weight; rows in which they differ are predicted by the first term.",
     ),
     Exempt(
         ("explanations_add_up",),
         lambda case: case.s.family == "network" and not option(case, "smooth", 0.0),
-        "What a network without prior counts finds impossible in every group has equal "
-        "probabilities, which its terms do not add up to; what it finds impossible in one has "
-        "infinite parts.",
+        "Without prior counts, rows that are impossible in all groups of a network are predicted "
+        "with equal probabilities, which are not the sum of its terms; rows that are impossible "
+        "in one group have infinite terms.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: option(case, "log_z") == "mf",
-        "log_z='mf', eq. (32), goes by the reference levels.",
+        "log_z='mf', eq. (32), depends on the reference levels.",
     ),
     Exempt(
         EQUAL,
         lambda case: (
             case.s.method == "pseudo" and option(case, "lambda_") == 0.0 and case.s.order > 1
         ),
-        "Without a penalty (lambda_=0) rows may leave couplings undetermined, and what such "
-        "couplings say of rows that were never seen is where the optimiser began.",
+        "Without a penalty (lambda_=0), some couplings may not be identified; predictions for "
+        "unseen combinations then depend on the starting values.",
     ),
     Exempt(
         ORDERS,
         lambda case: case.s.method in ("tan_cl", "kdb") or "tan_cl" in case.s.method,
-        "Ties between arcs are decided by the order of the columns and levels.",
+        "Ties between arcs are resolved by the order of the columns and levels.",
     ),
     Exempt(
         ("the_order_of_columns_does_not_matter",),
         equal_tables_of_predictors,
-        "Of predictors that tell equally much about the groups, relevance= and method='blanket' "
-        "choose the first in the formula.",
+        "If several predictors are equally informative, relevance= and method='blanket' select "
+        "the first in the formula.",
     ),
     Exempt(
         ("a_sampling_design_has_the_estimates_of_its_weights",),
@@ -280,17 +280,17 @@ EXCEPTIONS: list[Exempt] = [
             case.s.weights != "none"
             and bool(option(case, "prior_count", 1.0 if case.s.method == "naive" else 0.0))
         ),
-        "Under a sampling design prior counts are relative to the effective number of rows, with "
-        "weights that are counts to their sum.",
+        "Prior counts are relative to the effective number of rows under a sampling design, and "
+        "to the sum of the weights if these are counts.",
     ),
     Exempt(
         ("a_sampling_design_has_the_estimates_of_its_weights",),
         lambda case: (
             case.s.weights != "none" and "pseudo" in case.s.method and constant_within_a_group(case)
         ),
-        "The observation that pseudo-likelihood adds where a predictor is constant within a group "
-        "is one of the effective number of rows under a sampling design, and one of the total with "
-        "weights that are counts.",
+        "If a predictor is constant within a group, the observation that pseudo-likelihood adds "
+        "is relative to the effective number of rows under a sampling design, and to the sum of "
+        "the weights if these are counts.",
     ),
     Exempt(
         EQUAL,
@@ -299,8 +299,8 @@ EXCEPTIONS: list[Exempt] = [
             and case.s.method in ("ml", "pseudo")
             and bool(option(case, "prior_count"))
         ),
-        "Beside weights of 1e9 a prior count is below the tolerance of the optimiser, and decides "
-        "the probabilities of cells without rows.",
+        "With weights of 1e9, a prior count is below the tolerance of the optimiser, but "
+        "determines the probabilities of cells without rows.",
     ),
 ]
 

@@ -33,8 +33,8 @@ def drawn(case: Case, result: Any, count: int) -> list[str]:
 
 @law(cost=8)
 def every_public_name_answers(case: Case) -> None:
-    """Every public method and property gives an answer, or refuses with an error of the package
-    that says why.
+    """Every public method and property returns a result, or raises an error of the package that
+    gives the reason.
     """
     for name in drawn(case, case.fit, 4):
         said, found = answer(case, case.fit, name, new=bool(case.rng.integers(2)))
@@ -51,8 +51,8 @@ def every_public_name_answers(case: Case) -> None:
 
 @law(cost=12)
 def a_loaded_model_answers_alike(case: Case) -> None:
-    """A model that was saved and loaded gives the same answers, but for what needs training rows
-    that it lacks.
+    """A saved and loaded model gives the same results, except for methods that need training rows
+    not in the file.
     """
     store = bool(case.rng.integers(2)) and case.in_memory
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
@@ -157,7 +157,7 @@ def results_print(case: Case) -> None:
 
 @law(cost=1500)
 def reports_open(case: Case) -> None:
-    """The report of a model is a page whose tags are closed, with all names escaped."""
+    """The report of a model is valid HTML, with all tags closed and all names escaped."""
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
         path = Path(folder) / "report.html"
         if case.classes and case.rng.random() < 0.5:
@@ -168,7 +168,7 @@ def reports_open(case: Case) -> None:
 
 
 def advice_of_errors(case: Case, error: bbl.BBLError) -> None:
-    """What an error advises works when it is followed."""
+    """Following the advice in an error message works."""
     follow(case, error)
 
 

@@ -79,8 +79,8 @@ def asked_rows(case: Case) -> tuple[Table, dict[str, Any], np.ndarray]:
 
 @law(compares, cost=40)
 def effects_follow_from_predictions(case: Case) -> None:
-    """Averages of predictions, and their comparisons, are those of predict() of rows that are set
-    to each level.
+    """Average predictions and comparisons equal averages of predict() for rows that are set to each
+    level.
     """
     name, levels = compared(case)
     table, asked, weights = asked_rows(case)
@@ -129,8 +129,8 @@ def unit_values(effects: Effects, name: Any) -> list:
 
 @law(compares, cost=50)
 def intervals_of_effects_agree(case: Case) -> None:
-    """p of an effect is below 0.05 if and only if its 95 % interval leaves out the value without
-    effect.
+    """The p-value of an effect is below 0.05 if and only if its 95 % interval excludes the null
+    value.
     """
     name, levels = compared(case)
     transform = str(case.rng.choice(["difference", "ratio", "lift", "lnoddsratio"]))
@@ -188,7 +188,7 @@ def intervals_of_effects_agree(case: Case) -> None:
 
 @law(lambda case: case.classes, cost=40)
 def a_row_is_an_average_of_one(case: Case) -> None:
-    """Predictions and comparisons of a row are the averages over that row alone, with their
+    """Predictions and comparisons of a row equal the averages over only this row, with the same
     standard errors.
     """
     kept = np.flatnonzero((case.new.codes >= 0).all(axis=1) | (case.s.missing != "drop"))

@@ -42,7 +42,7 @@ def has_counts(case: Case) -> bool:
 
 @law(has_counts, cost=8)
 def a_weight_is_a_repeated_row(case: Case) -> None:
-    """Fits to rows with whole-number weights are fits to the rows, repeated."""
+    """Integer weights give the same fit as repeated rows."""
     table = case.table
     repeated = dataclasses.replace(
         table.take(np.repeat(np.arange(table.n), table.weights)), weights=None
@@ -62,7 +62,7 @@ def a_weight_is_a_repeated_row(case: Case) -> None:
 
 @law(lambda case: case.table.n > 1, cost=6)
 def the_order_of_rows_does_not_matter(case: Case) -> None:
-    """Rows in another order give the same model."""
+    """The order of the rows does not change the model."""
     same_predictions(
         case, case.refit(case.table.take(case.rng.permutation(case.table.n))), "order of rows"
     )
@@ -70,7 +70,7 @@ def the_order_of_rows_does_not_matter(case: Case) -> None:
 
 @law(lambda case: len(case.table.names) > 1, cost=6)
 def the_order_of_columns_does_not_matter(case: Case) -> None:
-    """Columns in another order give the same model."""
+    """The order of the columns does not change the model."""
     at = case.rng.permutation(len(case.table.names))
     t = case.table
     turned = dataclasses.replace(
@@ -96,7 +96,7 @@ def the_order_of_columns_does_not_matter(case: Case) -> None:
 
 @law(cost=6)
 def names_do_not_matter(case: Case) -> None:
-    """Other names of the columns give the same numbers."""
+    """The names of the columns do not change the results."""
     t = case.table
     plain = dataclasses.replace(
         t, names=[f"x{i}" for i in range(len(t.names))], response="y", weight_name="w"
@@ -116,7 +116,7 @@ def keeps_declared(case: Case) -> bool:
 
 @law(lambda case: case.classes and case.s.family != "average" and keeps_declared(case), cost=6)
 def the_order_of_groups_does_not_matter(case: Case) -> None:
-    """Groups in another order give the same probabilities."""
+    """The order of the groups does not change the probabilities."""
     t, K = case.table, len(case.table.groups)
     # what is declared counts, so declare what occurs
     if t.group_kind not in ("category", "ordered"):
@@ -150,7 +150,7 @@ def the_order_of_groups_does_not_matter(case: Case) -> None:
 
 @law(lambda case: True, cost=6)
 def the_order_of_levels_does_not_matter(case: Case) -> None:
-    """Levels of predictors in another order, so that another is the reference, give the same
+    """The order of a predictor's levels, and thus its reference level, does not change the
     probabilities.
 
     Where a method knows the order of levels, that is the other way round.
@@ -168,7 +168,7 @@ def the_order_of_levels_does_not_matter(case: Case) -> None:
 
 @law(lambda case: case.s.source != "pandas", cost=6)
 def any_source_equals_memory(case: Case) -> None:
-    """Data of any kind give the same model as a pandas frame with the same rows."""
+    """Every kind of data gives the same model as a pandas data frame with the same rows."""
     other = case.refit(source="pandas")
     expect(case.fit.labels == other.labels, f"labels: {case.fit.labels} and {other.labels}")
     same_predictions(case, other, case.s.source)
@@ -178,7 +178,7 @@ def any_source_equals_memory(case: Case) -> None:
 
 @law(lambda case: case.s.family in ("bbl", "shooter", "average"), cost=6)
 def threads_do_not_matter(case: Case) -> None:
-    """Results are the same, to the last bit, for any n_jobs."""
+    """Results are bitwise identical for any n_jobs."""
     one, two = case.refit(n_jobs=1), case.refit(n_jobs=2)
     if case.classes:
         a, b = case.probabilities(one).to_numpy(), case.probabilities(two).to_numpy()
@@ -192,7 +192,7 @@ def threads_do_not_matter(case: Case) -> None:
 
 @law(lambda case: case.s.source in ("pandas", "polars", "arrow", "dict"), cost=6)
 def columns_that_the_formula_leaves_out_do_not_matter(case: Case) -> None:
-    """A column that is not in the formula makes no difference."""
+    """A column that is not in the formula does not change the model."""
     frame = case.frame.copy()
     names = iter(f"extra{k}" for k in range(100))
     extra = next(name for name in names if name not in frame)

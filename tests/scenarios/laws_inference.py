@@ -39,8 +39,8 @@ def which(case: Case) -> list:
 
 @law(tests_are_there, cost=30)
 def p_and_interval_agree(case: Case) -> None:
-    """p is below 0.05 if and only if the 95 % interval leaves out 0, and what has no test has no
-    limits.
+    """A p-value is below 0.05 if and only if the 95 % interval excludes 0, and parameters without a
+    test have no interval.
     """
     of = which(case)
     table = case.fit.inference().table(of[case.rng.integers(len(of))])
@@ -56,8 +56,8 @@ def p_and_interval_agree(case: Case) -> None:
 
 @law(lambda case: tests_are_there(case) and case.classes, cost=40)
 def one_hypothesis_has_one_p_value(case: Case) -> None:
-    """A hypothesis has one p-value, whichever of two groups is asked (Wald tests of interacting
-    predictors apart).
+    """The p-value of a hypothesis is the same for either of two groups (except for Wald tests of
+    interacting predictors).
 
     Wald tests of predictors that interact, and all under a sampling design, are of the difference
     from the pooled fit itself: two groups can have the same coupling, and all rows another one.
@@ -97,7 +97,9 @@ def one_hypothesis_has_one_p_value(case: Case) -> None:
 
 @law(tests_are_there, cost=15)
 def criteria_go_by_the_same_rows(case: Case) -> None:
-    """AIC and BIC follow from the log-likelihood, the number of parameters and of observations."""
+    """AIC and BIC are consistent with the log-likelihood and the numbers of parameters and
+    observations.
+    """
     fit = case.fit
     likelihood = fit.logLik()
     if likelihood.log_z is not None:  # an approximate ln Z: there are no criteria
@@ -127,7 +129,9 @@ def may_have_a_design(case: Case) -> bool:
 
 @law(may_have_a_design, cost=60)
 def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
-    """A sampling design changes no estimate; its p-values and intervals agree; files keep it."""
+    """A sampling design does not change estimates; its p-values and intervals agree; it is saved
+    with the model.
+    """
     table = case.table.take(build.kept_rows(case.s, case.table))
     frame, n = table.frame(), table.n
     names = (name for name in (f"design{k}" for k in range(100)) if name not in frame)

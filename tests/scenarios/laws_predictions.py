@@ -26,8 +26,8 @@ def class_shares(case: Case) -> np.ndarray:
 
 @law(has_classes)
 def probabilities_sum_to_one(case: Case) -> None:
-    """The probabilities of a row are 0 to 1 and sum to 1, and the predicted group is the most
-    likely one.
+    """The probabilities of a row are between 0 and 1 and sum to 1, and the predicted group is the
+    most probable one.
     """
     found = case.fit.predict(case.new_frame, type="prob")
     groups = list(case.fit.labels.groups)
@@ -106,8 +106,8 @@ def possible_states(case: Case, states: np.ndarray) -> np.ndarray:
 
 @law(enumerable, cost=15)
 def probabilities_follow_from_coefficients(case: Case) -> None:
-    """Class probabilities, ln Z and the probabilities of rows are those of an enumeration with the
-    coefficients.
+    """Class probabilities, ln Z and the probabilities of rows agree with an enumeration of all
+    states.
     """
     fit = case.fit
     L = [len(levels) for levels in fit.labels.levels]
@@ -153,7 +153,7 @@ def probabilities_follow_from_coefficients(case: Case) -> None:
 
 @law(lambda case: case.classes and case.in_memory)
 def training_rows_are_rows(case: Case) -> None:
-    """predict() of the training rows is predict(newdata) of the same rows."""
+    """predict() and predict(newdata) with the training rows give the same result."""
     rows = case.frame[kept_rows(case.s, case.table)]
     expect_close(
         case.fit.predict(type="prob").iloc[:, :-1],
@@ -165,7 +165,7 @@ def training_rows_are_rows(case: Case) -> None:
 
 @law(cost=8)
 def a_subset_is_predicted_as_within_the_whole(case: Case) -> None:
-    """A row is predicted, explained and scored the same whatever other rows are beside it."""
+    """Predictions, explanations and scores of a row do not depend on the other rows in the call."""
     at = np.sort(case.rng.choice(len(case.new_frame), 4, replace=False))
     part = case.new_frame.iloc[at].reset_index(drop=True)
     calls = [lambda rows: case.fit.predict(rows).iloc[:, :-1]] if case.classes else []
@@ -218,7 +218,7 @@ def explanations_add_up(case: Case) -> None:
 
 @law(has_classes, cost=12)
 def evaluate_agrees_with_scikit_learn(case: Case) -> None:
-    """evaluate() has the accuracy, log-loss, Brier score and AUC that scikit-learn has."""
+    """evaluate() gives the same accuracy, log-loss, Brier score and AUC as scikit-learn."""
     groups = list(case.fit.labels.groups)
     whole = case.fit.predict(case.new_frame, type="prob")
     p = whole.iloc[:, :-1].to_numpy(float)
@@ -249,7 +249,7 @@ def evaluate_agrees_with_scikit_learn(case: Case) -> None:
 
 @law(has_classes)
 def batches_are_predicted_as_the_whole(case: Case) -> None:
-    """predict_batches() gives the rows of predict()."""
+    """predict_batches() gives the same predictions as predict()."""
     half = len(case.new_frame) // 2
 
     def rows():
@@ -265,7 +265,7 @@ def batches_are_predicted_as_the_whole(case: Case) -> None:
 
 @law(has_classes)
 def priors_follow_bayes_rule(case: Case) -> None:
-    """with_priors(), predict(priors=) and reweighted probabilities are the same."""
+    """with_priors(), predict(priors=) and reweighted probabilities agree."""
     fit = case.fit
     K = len(fit.labels.groups)
     q = case.rng.dirichlet(np.full(K, 2.0))

@@ -144,9 +144,7 @@ def public_functions() -> list[str]:
 
 @law(cost=25)
 def every_public_function_answers(case: Case) -> None:
-    """Every public function takes the table or the model, or refuses with an error of the
-    package.
-    """
+    """Every public function accepts the table or the model, or raises an error of the package."""
     names = [name for name in public_functions() if name not in ANOTHER_LAW]
     if len(case.frame) > 200 or len(case.table.names) > 6:
         names = [
@@ -173,8 +171,8 @@ def every_public_function_answers(case: Case) -> None:
     lambda case: case.s.family == "bbl" and case.s.weights != "huge" and not case.is_tuned, cost=60
 )
 def a_cross_validation_is_its_own_model(case: Case) -> None:
-    """The model of a cross-validation is the fit to all rows, and its pooled predictions are what
-    it evaluates.
+    """The final model of a cross-validation is the fit to all rows, and its scores are computed
+    from its pooled predictions.
     """
     random = (
         case.s.method in ("auto", "bayes", "boosting", "pcd", "pvi", "shbm")
@@ -215,7 +213,7 @@ def a_cross_validation_is_its_own_model(case: Case) -> None:
     cost=20,
 )
 def the_estimator_is_the_fit(case: Case) -> None:
-    """BBLClassifier with the same options has the probabilities of the fit."""
+    """BBLClassifier gives the same probabilities as bbl with the same options."""
     from bbl.sklearn import BBLClassifier
 
     s = case.s
@@ -260,7 +258,9 @@ def names_a_remedy(case: Case) -> bool:
 
 @law(names_a_remedy, cost=10)
 def advice_of_warnings_works(case: Case) -> None:
-    """What a warning of levels without a finite optimum advises takes the warning away."""
+    """Following the advice in a warning about levels without a finite optimum removes the
+    warning.
+    """
     text = " ".join(case.warnings)
     name = "lambdah" if "lambdah > 0" in text else "prior_count"
     s = dataclasses.replace(case.s, options=case.s.options | {name: 0.5})

@@ -97,8 +97,8 @@ def unlike(a: Any, b: Any, where: str) -> str:
 
 @law(has_no_counts, cost=4)
 def the_scale_of_weights_does_not_matter(case: Case) -> None:
-    """Real-valued weights and sampling weights times any number give the same answers, warnings and
-    refusals.
+    """Multiplying real-valued or sampling weights by a constant does not change results, warnings
+    and errors.
     """
     factor, other = rescaled(case)
     with strict_warnings(other.warnings):

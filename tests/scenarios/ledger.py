@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from scenarios.exceptions import EXCEPTIONS
+from scenarios.exceptions import EXCEPTIONS, ORDERS
 from scenarios.laws import LAWS, Law
 
 __all__ = ["enter", "page", "section", "write_page"]
@@ -17,9 +17,13 @@ STORED = Path(__file__).with_name("ledger.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 FIRST, LAST = "<!-- made by python -m tests.scenarios --page -->", "<!-- end of what is made -->"
 
+# the laws on orders together have one name on the page
+ALL_ORDERS = ", ".join(name.replace("_", " ") for name in ORDERS)
+ANY_ORDER = "the order of rows, columns, groups and levels does not matter"
+
 
 def place(law: Law) -> tuple[str, int]:
-    """Return where a law is written, whatever was imported first."""
+    """Return the position of a law in the source, by which laws are sorted."""
     return law.check.__module__, law.check.__code__.co_firstlineno
 
 
@@ -51,10 +55,11 @@ def section() -> str:
     found = json.loads(STORED.read_text(encoding="utf-8"))
     laws = found["laws"]
     lines = [
-        f"The last long run drew {found['scenarios']:,} scenarios, {found['per_minute']:,} a "
-        f"minute on a busy machine ({found['jobs']} processes; {found['cpu_ms']} ms of processor "
-        f"time each), and checked {sum(laws.values()):,} laws with {found['failures']} failures. "
-        f"{found['refused']:,} scenarios were refused, and their advice followed.",
+        f"The last long run drew {found['scenarios']:,} scenarios, at {found['per_minute']:,} per "
+        f"minute on a busy machine ({found['jobs']} processes, {found['cpu_ms']} ms of CPU time "
+        f"per scenario), and checked {sum(laws.values()):,} laws with {found['failures']} "
+        f"failures. In {found['refused']:,} scenarios, a call was refused and the advice in its "
+        "error message was followed.",
         "",
         "| law | checked |",
         "| --- | --- |",
@@ -65,13 +70,14 @@ def section() -> str:
     ]
     advice = laws.get("advice_works", 0)
     lines += [
-        f"| What an error advises works when it is followed. | {advice:,} |",
+        f"| Following the advice in an error message works. | {advice:,} |",
         "",
-        "Where a law does not hold:",
+        "Exceptions, in which a law does not hold:",
         "",
     ]
     for each in EXCEPTIONS:
         names = ", ".join(name.replace("_", " ") for name in each.laws)
+        names = names.replace(ALL_ORDERS, ANY_ORDER)
         lines.append(f"- {each.why} (*{names}*)")
     return "\n".join(lines)
 

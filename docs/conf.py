@@ -106,6 +106,7 @@ html_sidebars = {
     "changelog": [],
     "whats_new": [],
     "contributing": [],
+    "dev/*": [],
     "which_method": [],
     "faq": [],
     "stability": [],

@@ -100,6 +100,35 @@ def test_links_of_the_first_pages_lead_to_files(page):
         assert found.exists() or found.name == "notebooks.md", target
 
 
+CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize(
+    "page", [CONTRIBUTING, *sorted((DOCS / "dev").glob("*.md"))], ids=lambda page: page.name
+)
+def test_paths_on_the_pages_for_contributors_exist(page):
+    text = page.read_text(encoding="utf-8")
+    folders = "bbl|tests|docs|data|benchmarks|vignettes"
+    paths = re.findall(rf"`((?:{folders})/[\w./*]+)`", text)
+    missing = [path for path in paths if not list(DOCS.parent.glob(path.rstrip("/")))]
+    # `FAMILY` and `NAME` stand for any name
+    assert not [path for path in missing if not re.search("FAMILY|NAME|_build", path)]
+    assert all((page.parent / target).exists() for target in links(page))
+
+
+def test_the_figure_of_contributing_names_functions_where_they_are():
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    figure = re.search(r"```text\n(.*?)```", text, re.DOTALL)[1]
+    checked = 0
+    for line in figure.splitlines():
+        paths = re.findall(r"[\w/]+\.pyx?\b", line)
+        code = "".join((DOCS.parent / "bbl" / path).read_text(encoding="utf-8") for path in paths)
+        for name in re.findall(r"(\w+)\(", line) if paths else []:
+            assert re.search(rf"\b(?:def|class) {name}\b", code), line
+            checked += 1
+    assert checked > 20
+
+
 def table(name):
     with (DOCS / name).open(newline="", encoding="utf-8") as handle:
         return list(csv.DictReader(handle))

@@ -20,7 +20,7 @@ SENTENCE = re.compile(
 )
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "dev"),
     *sorted((ROOT / "vignettes").glob("*.py")),
 ]
 # the changelog tells of what was; the page on reliability names the test beside each of its

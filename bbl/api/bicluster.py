@@ -1,10 +1,8 @@
 """The public functions `bicluster`, two-way clustering of a table, and `du_process`, random
 partitions.
 
-A *cell* is one row and one column of the table, a *block* the cells of one row group and one column
-group. A `TwoWay` table has its `shape`, (rows, columns), and the factor `levels` of categories or
-ordered values, None for numbers. A method has ``response``, the kind of cells that it takes:
-"numeric", "ordinal" (ratings), "levels" (categories) or "rated" (whether a pair occurs).
+A *cell* is the crossing of a row and a column of the table, a *block* that of a row group and a
+column group.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from bbl.results.bicluster.bicluster import BiclusterResults
 
 __all__ = ["bicluster", "du_process"]
 
-MAX_ITEMS = 2**24  # items of a partition
+MAX_ITEMS = 2**24  # maximum number of items in a partition
 
 
 def bicluster(
@@ -47,35 +45,36 @@ def bicluster(
     verbose: int = 1,
     **options: Any,
 ) -> BiclusterResults:
-    """Group the rows and the columns of a table so that the cells of a block are alike; cells may
-    be missing.
+    """Group the rows and columns of a table so that cells within a block are alike; cells may be
+    missing.
 
     Parameters
     ----------
     formula : str or None
-        ``"rating ~ user*movie"`` for a long table: the response and the factors of rows and of
-        columns. A pair of levels without a row, or with a missing response, is a missing cell; the
-        responses of repeated pairs are averaged. ``"~ user*movie"`` for pairs that are rated or not
-        (``method="mcmc"``). None if `data` is a matrix.
+        ``"rating ~ user*movie"`` for a long table: the response, the row factor and the column
+        factor. Pairs of levels without a row, or with a missing response, are missing cells;
+        responses of repeated pairs are averaged. ``"~ user*movie"`` for the presence or absence of
+        pairs (``method="mcmc"``). None if `data` is a matrix.
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists; without a formula, a matrix too
         Missing cells of a matrix are nan.
     groups : (int, int), optional
-        Numbers of row groups and of column groups. None to choose them: by the integrated completed
+        Numbers of row groups and column groups. None chooses them: by the integrated completed
         likelihood on a grid (``"prototype"``), by the fitness (``"genetic"``), or by the posterior
         (``"mcmc"``).
     method : {"prototype", "genetic", "mcmc"}, default "prototype"
-        Prototypes of blocks, for numbers and categories; a genetic algorithm, for ordinal ratings
-        in small tables; Markov chains from the posterior, for data of which user rated which item.
+        "prototype": prototypes of blocks, for numbers and categories. "genetic": a genetic
+        algorithm, for ordinal ratings in small tables. "mcmc": Markov chains from the posterior,
+        for data on which user rated which item.
     weights : column name or array of length n, optional
-        Frequencies of the rows of `data`, whole numbers; a weight is the same as repeating the row.
+        Integer frequencies of the rows of `data`; a row of weight w counts as w identical rows.
     seed : int, numpy.random.Generator or None, default 0
-        None for fresh entropy.
+        None uses fresh entropy.
     n_init : int, default 10
         Number of random starts, populations or chains.
     n_jobs : int, optional
-        Threads; None or -1 for all cores. Results do not depend on it.
+        Number of threads; None or -1 uses all cores. Results do not depend on it.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
     **options
         Options of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move``
         ("all", "one"), ``start`` ("kmeans", "hierarchical", "random"), ``empty`` ("reseed",
@@ -92,20 +91,21 @@ def bicluster(
     Raises
     ------
     FormulaError, DataError, OptionError, BBLTypeError
-        Each names the column or argument, and what to do: a row or column without observed cells,
-        fewer rows than groups, infinite values, a response with one value, an unknown option.
+        The message names the column or argument and suggests a remedy. Examples: a row or column
+        without observed cells, fewer rows than groups, infinite values, a constant response, an
+        unknown option.
 
     Warns
     -----
     DataWarning
-        If the number of groups that was chosen is the largest that was tried.
+        If the chosen number of groups is the largest that was tried.
     ConvergenceWarning
-        If chains have not mixed (split R-hat above 1.1), or groups still changed after `max_iter`
-        iterations.
+        If chains have not mixed (split R-hat above 1.1), or groups were still changing after
+        `max_iter` iterations.
 
     Notes
     -----
-    A weight w of a row of a matrix is the same as w copies of the row that are kept in one group.
+    For a matrix, a row of weight w counts as w copies of the row, all in the same group.
 
     References
     ----------
@@ -127,13 +127,13 @@ def bicluster(
     rng = generator(seed)
     workers = n_workers(n_jobs)
     n_init = integer("n_init", n_init, 1)
-    # the names of this function's arguments are for the error of an option that is unknown
+    # this function's argument names, for the error about an unknown option
     biclusterer = make_method(method, options, arguments(bicluster))
     table, entries = TwoWay.from_data(formula, data, weights, biclusterer.response)
-    # entries: row, column, value and weight of each cell
+    # entries: row, column, value and weight of each observed cell
     cells = Cells.from_entries(*entries, table.shape)
     n_groups = None if groups is None else _checked_groups(groups, table.shape)
-    # categories of a cell; 1 for numbers
+    # number of categories of a cell; 1 for numeric cells
     n_levels = (
         1 if table.levels is None or biclusterer.response != "levels" else len(table.levels.levels)
     )
@@ -157,19 +157,21 @@ def du_process(
 ) -> np.ndarray:
     """Draw partitions of items by the Du process, whose stationary distribution is uniform.
 
-    A step picks an item at random. If it is alone in its group, it moves to one of the other
-    groups; else to one of the other groups or to a new one. All of these are equally probable.
+    At each step a random item moves. If it is alone in its group, it moves to one of the other
+    groups; otherwise to one of the other groups or to a new one. All these destinations are equally
+    probable.
 
     Parameters
     ----------
     start : int or array_like of length n
-        Number of items, which are one group each at first; or the group of each item, any labels.
+        Number of items, each starting in its own group; or the initial group of each item, with any
+        labels.
     draws : int, default 1000
-        Number of partitions.
+        Number of partitions to draw.
     thin : int, default 1
-        Steps from one partition to the next; the first one is `thin` steps from the start.
+        Number of steps between partitions, and before the first one.
     seed : int, numpy.random.Generator or None, default 0
-        None for fresh entropy.
+        None uses fresh entropy.
 
     Returns
     -------
@@ -183,11 +185,11 @@ def du_process(
 
     Notes
     -----
-    Its transition matrix is symmetric, so all partitions of the items are equally probable in the
-    long run, and as a proposal of a Metropolis algorithm it needs no Hastings ratio. For two items
-    it is periodic. It is the mutation of ``bicluster(..., method="genetic")`` and the proposal of
-    ``method="mcmc"``. With n items, about n steps reach any partition; discard draws that still
-    depend on `start`.
+    The transition matrix is symmetric, so all partitions of the items are equally probable in the
+    long run, and a Metropolis algorithm that uses it as proposal needs no Hastings ratio. With two
+    items the process is periodic. It provides the mutations of ``bicluster(..., method="genetic")``
+    and the proposals of ``method="mcmc"``. Any partition of n items can be reached in about n
+    steps; discard draws that still depend on `start`.
 
     References
     ----------
@@ -230,9 +232,9 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
     """
     if fit.converged:
         return
-    # of method "mcmc"; the genetic one, whose run has a fixed length, has no warning
+    # method "genetic" has no warning: its runs have a fixed length
     if fit.posterior is not None:
-        rhat = fit.posterior.rhat  # Series by name of the quantity that is traced
+        rhat = fit.posterior.rhat  # Series by name of the traced quantity
         warnings.warn(
             ConvergenceWarning(
                 f"The chains have not mixed: the split R-hat of {rhat.idxmax()} is "
@@ -259,7 +261,7 @@ def _call_string(
     method: str,
     options: dict,
 ) -> str:
-    """Return the call as text, without options that are arrays."""
+    """Return the printed form of the call, without array-valued options."""
     call_arguments: dict[str, Any] = {} if formula is None else {"formula": formula}
     call_arguments |= data_arguments(data, weights)
     if groups is not None:

@@ -18,53 +18,55 @@ __all__ = ["anova", "etable"]
 
 @check_keywords
 def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
-    """Compare fitted models: criteria of each, and a test of each against the model before it.
+    """Compare fitted models: information criteria, and a test of each model against the previous
+    one.
 
     Parameters
     ----------
     *fits : fitted models, or one dict of them by name
-        In any order; usually from the smallest to the largest.
+        In any order, but usually from the smallest to the largest.
 
     Returns
     -------
     DataFrame
-        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC`` and ``clAIC``,
-        the AIC of the pseudo-likelihood (missing if the method does not have them); and the test
-        against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and clAIC are
-        better. Criteria are missing if they cannot be compared with those of the first model:
-        because the number of observations differs, or the likelihood is of other variables. Most
-        models have a likelihood of the response and all predictors, which then have to be the same;
-        `shooter` has one of the response given the predictors.
+        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC`` and ``clAIC``
+        (the AIC of the pseudo-likelihood), missing if the method does not provide them; and the
+        test against the previous model: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and
+        clAIC are better. A model's criteria are missing if they are not comparable with the first
+        model's, because the number of observations differs or the likelihood refers to other
+        variables. For most models the likelihood is joint, of the response and all predictors,
+        which must then be the same in all models; for `shooter` it is conditional, of the response
+        given the predictors.
 
     Notes
     -----
-    The test compares two Boltzmann machines of the same predictors and rows, of which the larger
-    has all terms of the smaller. Both are fitted without a penalty, and ``ratio`` is twice the
+    The test compares two Boltzmann machines for the same predictors and rows, where the larger one
+    contains all terms of the smaller. Both are fitted without a penalty, and ``ratio`` is twice the
     difference of their log-likelihoods.
 
-    With ``method="ml"`` the likelihood is exact. If the smaller model holds, the ratio has a
-    chi-square distribution. Its degrees of freedom are the difference of the numbers of parameters
-    that the rows determine in the two models; these are fewer than the couplings where margins have
-    empty cells. The test is made only if there are enough rows, by three rules. The first is about
-    the margins of the terms of the larger model that share a predictor with an additional term: in
-    each margin at most a fifth of the expected counts are below 5, and none is below 1 (Cochran
-    1954). The margin of an additional term has no empty cell. There are 15 rows for each parameter
-    of a predictor's distribution given the others. In simulations, a test at 5 % then rejects
-    between 4.6 % and 6.2 % of tables that are drawn from the smaller model.
+    With ``method="ml"`` the likelihood is exact. If the smaller model is true, the ratio has a
+    chi-square distribution. Its degrees of freedom are the difference in the number of estimable
+    parameters, which is smaller than the number of additional couplings where margins have empty
+    cells. The test is reported only if there are enough rows, according to three rules. First, in
+    each margin of a term of the larger model that shares a predictor with an additional term, at
+    most a fifth of the expected counts are below 5 and none is below 1 (Cochran 1954). Second, the
+    margins of additional terms have no empty cells. Third, there are at least 15 rows per parameter
+    of a predictor's distribution given the others. In simulations under the smaller model, a 5 %
+    test then rejects between 4.6 % and 6.2 % of the tables.
 
-    With the pseudo-likelihood, for additional pairs, the ratio is a composite one. The
+    For pseudo-likelihood fits that differ in pairs, the ratio is a composite likelihood ratio. The
     pseudo-likelihood counts each pair twice, so the null distribution is not chi-square with ``df``
-    degrees of freedom, but the weighted sum of chi-squares of the Godambe information (Kent 1982;
-    Varin, Reid & Firth 2011).
+    degrees of freedom but a weighted sum of chi-squares, with weights from the Godambe information
+    (Kent 1982; Varin, Reid & Firth 2011).
 
     If there are too few rows for a ratio, or pseudo-likelihood fits differ in terms of three or
-    more predictors, the p-value is the least p-value of the additional terms in
-    ``inference().tests()`` of the larger model, times their number (Bonferroni's correction), and
-    ``ratio`` is missing. If no term has a test, ``p`` is missing too; ``test`` says why.
+    more predictors, the p-value is the smallest p-value of the additional terms in the larger
+    model's ``inference().tests()``, times their number (Bonferroni), and ``ratio`` is missing. If
+    no term has a test, ``p`` is missing too, and ``test`` gives the reason.
 
     With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows,
-    and ``clAIC`` the complete rows, which are the same for all formulas of the same predictors.
-    There is no test then.
+    and ``clAIC`` the complete rows, which are the same for all formulas with the same predictors.
+    No test is computed.
 
     References
     ----------
@@ -86,7 +88,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     (1) y ~ a + b, pseudo           4      NaN   0  NaN
     (2) y ~ a * b, pseudo           6  90.7663   2  0.0
     """
-    # a single argument is a dict of fits
+    # a single argument must be a dict of fits
     return compare_fits(fits[0] if len(fits) == 1 else cast(tuple[ModelResults, ...], fits))
 
 
@@ -100,39 +102,40 @@ def etable(
     stars: bool = True,
     digits: int = 3,
 ) -> ModelTable:
-    """Make a table of the coefficients of fitted models, with standard errors and criteria of the
-    models.
+    """Tabulate the coefficients of fitted models, with standard errors and information criteria.
 
     Parameters
     ----------
     fits : fitted model, or a list or dict of them
-        Models of a list are numbered. Networks and models without standard errors are allowed, too.
+        Models in a list are numbered. Networks and models without standard errors are allowed, too.
     of : "group", "pooled" or (group, group), optional
-        Estimates to show, as in `Inference.table`: those of each group, their differences from the
-        pooled fit, or the differences of two groups, which all models must have. By default, if all
-        models have the same two groups and standard errors, the second group less the first;
-        otherwise each group.
+        Estimates to show, as in `Inference.table`: each group's parameters, their differences from
+        the pooled fit, or the differences between two groups, which all models must have. By
+        default, if all models have standard errors and the same two groups, the second group minus
+        the first; otherwise each group's parameters.
     keep : sequence of predictor names, optional
+        Predictors whose fields and mutual couplings are shown; all by default.
         Predictors whose fields, and couplings with each other, are shown; all by default.
     pairs : bool, default True
-        Whether couplings are shown.
+        Whether to show couplings.
     stars : bool, default True
-        Whether p-values below 0.05, 0.01 and 0.001 are marked by stars. Estimates without a test
-        have no stars.
+        Whether to mark p-values below 0.05, 0.01 and 0.001 by stars. Estimates without a test have
+        none.
     digits : int, default 3
-        Decimals.
+        Number of decimals.
 
     Returns
     -------
     ModelTable
-        Printed as text, shown as HTML in a notebook, both with the first 60 coefficients;
-        ``frame``, ``as_html()``, ``as_latex()`` and ``as_markdown()`` have all.
+        Printed as text and shown as HTML in a notebook, both with the first 60 coefficients only.
+        The full table is available as ``frame``, ``as_html()``, ``as_latex()`` and
+        ``as_markdown()``.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If `of` is unknown or names a group that a model does not have, if `keep` has a name that is
-        no predictor, or if models are not in one list or dict.
+        If `of` is unknown or names a group that a model does not have, if `keep` names something
+        other than a predictor, or if the models are not in a single list or dict.
 
     Examples
     --------

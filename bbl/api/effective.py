@@ -20,13 +20,13 @@ from bbl.stats.effective import MatchedSize, matched_size, neighbour_weights
 
 __all__ = ["effective_size", "effective_weights"]
 
-FEWEST_ROWS = 3.0  # a smaller size means that chance does not explain the mutual information
-LARGEST_SIZE = 1e9  # a larger size means that columns have no mutual information
+FEWEST_ROWS = 3.0  # below this size, chance cannot explain the mutual information
+LARGEST_SIZE = 1e9  # above this size, the columns have no mutual information
 
 
 def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as codes (n, m) of the distinct values of their column, and the numbers of
-    distinct values (m,).
+    """Return cells as codes (n, m) of each column's distinct values, and the numbers of distinct
+    values (m,).
     """
     if isinstance(data, np.ndarray) and data.ndim == 2:
         columns = [data[:, i] for i in range(data.shape[1])]
@@ -35,8 +35,7 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
         columns = [frame.column(name).array for name in frame.columns]
     if not columns or not len(columns[0]):
         raise DataError("data have no rows or no columns.", argument="data")
-    # `factorize` returns (codes, distinct values); with use_na_sentinel=False a missing value is a
-    # value too
+    # `factorize` returns (codes, distinct values); use_na_sentinel=False counts missing as a value
     codes_by_column = [
         pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns
     ]
@@ -49,24 +48,24 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def effective_weights(
     data: TableLike | np.ndarray, identity: float = 0.8, *, verbose: int = 1
 ) -> np.ndarray:
-    """Return weights 1 / (number of similar rows), so that related sequences do not count in full.
+    """Return weights 1 / (number of similar rows), which downweight related sequences.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists or array, shape (n, m)
-        The columns to compare, without a response, for example as `readFasta` returns them. Missing
-        is a value, too.
+        The columns to compare, without the response; for example the result of `readFasta`. Missing
+        counts as a value.
     identity : float, default 0.8
-        Rows that agree in more than this share of the columns are similar; a row is always similar
-        to itself and its copies.
+        Rows are similar if they agree in more than this proportion of the columns; every row is
+        similar to itself and its copies.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------
     ndarray, shape (n,)
-        Real weights between 1/n and 1, which ``method="pvi"`` accepts. Their sum is a first
-        estimate of the number of independent rows; `effective_size` returns another.
+        Real weights between 1/n and 1, accepted by ``method="pvi"``, for example. Their sum is a
+        first estimate of the number of independent rows; `effective_size` gives another.
 
     Raises
     ------
@@ -100,34 +99,34 @@ def effective_size(
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
 ) -> float:
-    """Return the number of independent rows whose columns would have, by chance, as much mutual
-    information as these.
+    """Estimate the number of independent rows from the mutual information between columns.
 
-    With few rows and many columns, most of the mutual information of two columns is due to chance,
-    and its mean over all pairs depends on the number of independent rows. With strong couplings or
-    many rows, less of the information is due to chance, and the returned size is too small.
+    The result is the number of independent rows with which unrelated columns would have, by chance,
+    the observed mean mutual information over all pairs of columns. With few rows and many columns,
+    most of the mutual information is due to chance. With strong couplings or many rows less of it
+    is, and the estimate is too small.
 
     Parameters
     ----------
     data : as in `effective_weights`
-        Two columns or more.
+        Two or more columns.
     weights : array_like, shape (n,), optional
-        Weights of the rows, for example those of `effective_weights`.
+        Row weights, such as those from `effective_weights`.
     n_steps : int, default 1000
-        Number of steps of the stochastic approximation; the size is the mean over their second
-        half.
+        Number of steps of the stochastic approximation; the size is averaged over the second half.
     batch : int, default 100
-        Pairs of columns that are drawn in each step.
+        Number of column pairs drawn in each step.
     seed : int, numpy.random.Generator or None, default 0
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------
     float
-        The size. A fit with real-valued weights assumes the effective number of rows
-        ``weights.sum() ** 2 / (weights ** 2).sum()``, which ignores that rows are related: if the
-        size is much smaller, its prior and its criteria trust the rows too much.
+        The estimated size. A fit with real-valued weights assumes the effective number of rows
+        ``weights.sum() ** 2 / (weights ** 2).sum()``, which ignores that rows are related. If the
+        estimated size is much smaller, the fit's priors and information criteria overstate the
+        information in the rows.
 
     Raises
     ------
@@ -137,13 +136,14 @@ def effective_size(
     Warns
     -----
     ConvergenceWarning
-        If the steps have not reached the size, or no size explains the mutual information.
+        If the steps did not converge, or no size explains the mutual information.
 
     Notes
     -----
-    The size does not depend on the scale of the weights, nor on where the steps begin: the mutual
-    information that independent columns have by chance is nearly inversely proportional to the
-    size, and each step changes the logarithm of the size by its relative excess.
+    The size depends neither on the scale of the weights nor on the starting value: the mutual
+    information expected by chance between independent columns is nearly inversely proportional to
+    the size, and each step changes the logarithm of the size by the relative excess of observed
+    over expected information.
 
     References
     ----------
@@ -175,7 +175,7 @@ def effective_size(
 
 
 def _warn_unmatched(matched: MatchedSize) -> None:
-    """Warn that the steps ended before a size was found, or that there is none."""
+    """Warn if the steps ended before convergence, or if no size fits."""
     if matched.size < FEWEST_ROWS:
         cause = (
             "The columns have more mutual information than independent columns would have by "

@@ -17,7 +17,7 @@ from bbl.stats.enrichment import hypergeometric, rank_test
 
 __all__ = ["enrichment"]
 
-TOP = (50, 100, 150, 200, 250)  # lengths in Table 2 of the paper (see References)
+TOP = (50, 100, 150, 200, 250)  # list lengths in Table 2 of the paper (see References)
 
 
 @check_keywords
@@ -28,27 +28,27 @@ def enrichment(
     top: Sequence[int] | None = None,
     n_universe: int | None = None,
 ) -> EnrichmentResults:
-    """Test whether known pairs come first in a ranked list of interactions.
+    """Test whether known pairs are concentrated at the top of a ranked list of interactions.
 
     Parameters
     ----------
     terms : DataFrame, or sequence of tuples of names
-        Strongest first, such as ``fit.interactions()`` or ``fit.terms``: a frame with columns
-        ``predictor``, ``predictor2`` and so on, or with tuples in a column ``predictors``. A term
-        of three or more predictors is replaced by its pairs. A repeated pair counts at its first
-        position. Single predictors are ignored.
+        Interactions, strongest first, such as ``fit.interactions()`` or ``fit.terms``. A frame has
+        columns ``predictor``, ``predictor2`` and so on, or a column ``predictors`` of tuples. A
+        term of three or more predictors is replaced by its pairs. A repeated pair counts at its
+        first position. Single predictors are ignored.
     known_pairs : DataFrame of two columns, or sequence of pairs of names
-        Pairs are unordered. Pairs with names that are not among `predictors` are ignored.
+        Pairs are unordered. Pairs that name anything outside `predictors` are ignored.
     predictors : sequence of names, optional
         All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional
-        Numbers of first pairs to test; by default 50, 100, ..., 250, as far as the list is longer,
-        and the whole list.
+        Numbers of leading pairs to test. By default those of 50, 100, ..., 250 that are below the
+        length of the list, and the whole list.
     n_universe : int, optional
-        Number of names of a larger universe from which the predictors are a part, such as all human
-        transcription factors. Expected numbers and their p-values then use the share of known pairs
-        among all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, with all of
-        `known_pairs`. The rank test is about pairs of the predictors in any case.
+        Size of a larger universe that contains the predictors, such as all human transcription
+        factors. Expected numbers and their p-values then use the proportion of known pairs among
+        all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, where all of
+        `known_pairs` count. The rank test always uses the pairs of the predictors only.
 
     Returns
     -------
@@ -57,13 +57,14 @@ def enrichment(
     Raises
     ------
     DataError, BBLTypeError
-        If a list cannot be read, or `terms` has a name that is not among `predictors`.
+        If a list cannot be read, or `terms` has a name that is not in `predictors`.
 
     References
     ----------
     Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS,
-    Section 6.3: with `n_universe` the share of known pairs is the paper's, n_0 / C(n_TF0, 2). The
-    expected number here is that among `top` random pairs, as the numbers of its Table 2 imply.
+    Section 6.3. With `n_universe` the proportion of known pairs is n_0 / C(n_TF0, 2), as in the
+    paper. The expected number is that among `top` random pairs, which matches the numbers in its
+    Table 2.
 
     Examples
     --------
@@ -116,7 +117,7 @@ def enrichment(
     if top is not None:
         lengths = [integer("top", length, 1, len(ranked_pairs)) for length in top]
     list_lengths = np.array(lengths, dtype=np.int64)
-    # number of known pairs among the first ones of each length, and its p-value
+    # number of known pairs among the leading ones of each length, and its p-value
     reference_known = n_known
     reference_pairs = n_pairs
     if n_universe is not None:
@@ -137,7 +138,7 @@ def enrichment(
     )
     pairs = [sorted(pair, key=position_of.__getitem__) for pair in ranked_pairs]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
-    # auc: probability that a known pair ranks before another
+    # auc: probability that a known pair is ranked before another pair
     auc, rank_p = rank_test(is_known, n_pairs, n_known)
     return EnrichmentResults(enriched, auc, rank_p, frame, n_pairs, n_known, n_universe)
 
@@ -150,7 +151,7 @@ def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]
         if "predictors" in terms.columns:
             terms = terms["predictors"].tolist()
         else:
-            # columns predictor, predictor2, ...; else the first two
+            # columns predictor, predictor2, ...; otherwise the first two columns
             name_columns = [
                 column for column in terms.columns if re.fullmatch(r"predictor\d*", str(column))
             ] or list(terms.columns[:2])

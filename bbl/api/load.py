@@ -21,8 +21,8 @@ Model = TypeVar("Model")
 
 
 def _find_kinds() -> dict[str, Any]:
-    """Return the classes of results by the kind that is stored in a model file: all of
-    `bbl.results` with a `kind`.
+    """Return the results classes by the kind stored in a model file: all classes in `bbl.results`
+    with a `kind`.
     """
     modules = [
         import_module(module_info.name)
@@ -31,53 +31,51 @@ def _find_kinds() -> dict[str, Any]:
     classes = [
         value for module in modules for value in vars(module).values() if isinstance(value, type)
     ]
-    # vars: the class's own `kind`; a subclass that inherits it would take the place of its base
+    # vars() looks at the class's own `kind`: a subclass that inherits one must not replace its base
     return {vars(cls)["kind"]: cls for cls in classes if isinstance(vars(cls).get("kind"), str)}
 
 
-KINDS = _find_kinds()  # classes of results by their kind in a model file
+KINDS = _find_kinds()  # results classes by the kind stored in a model file
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return the fitted model of this `kind`, from the `meta` and `arrays` that its method `pack`
-    returned.
-    """
+    """Rebuild the fitted model of this `kind` from the `meta` and `arrays` that `pack` returned."""
     return KINDS[kind]._unpack(meta, arrays)
 
 
 @overload
-# Any for models without classes
+# models without classes return Any
 def load(path: str | os.PathLike[str]) -> ClassifierResults | Any: ...
 @overload
 def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
 @check_keywords
 def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
-    """Read a model that ``fit.save(path)`` wrote.
+    """Read a model from a file written by ``fit.save(path)``.
 
     Parameters
     ----------
     path : str or path-like
-    kind : class of results, optional
-        The class that the file must hold, such as `BBLResults`; type checkers then know the methods
-        of the model.
+    kind : results class, optional
+        Required class of the model, such as `BBLResults`. Type checkers then know the type of the
+        result.
 
     Returns
     -------
     ModelResults or BiclusterResults
-        Of the class that was saved (such as `BBLResults`), bitwise equal; without training rows
-        unless they were stored.
+        An instance of the saved class (such as `BBLResults`), bitwise equal to the saved model,
+        without training rows unless they were saved.
 
     Raises
     ------
     ModelFileError
-        If the file is not a saved model, is damaged, has a later format version, or holds a model
-        that is no `kind`.
+        If the file is not a saved model, is damaged, has a newer format version, or contains a
+        model of another class than `kind`.
     FileNotFoundError, OSError
         If the file cannot be read.
 
     Notes
     -----
-    The file holds text and numbers, checked by a digest, and no code.
+    The file contains text and numbers, verified by a digest, and no code.
 
     Examples
     --------

@@ -1,17 +1,7 @@
 """The public function `shooter`: sparse logistic regression on products of predictors.
 
-A *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of
-penalties that were fitted; a *stage* is the fit of one penalty to the terms up to an order. K is
-the number of groups.
-
-A `Choice` (here `selection`) has the `weights` and the `intercept` of the chosen terms, whether
-these are `refitted`, the `unbounded` terms, whose weights have no finite optimum, the `path`, a
-list of points, and the position `chosen` of the chosen point. A point has a `penalty` with a number
-in ``lambdas`` for each order, its `stages`, one for each order, its `ebic`, and its `held_out_loss`
-(2,), of raw and of refitted weights; both are nan where they were not computed. A stage has
-`weights` by term, a `loss`, an `objective` (the loss plus penalties), and the largest `violation`
-of the optimality conditions; `loss` and `objective` are sums over the observations. A `Problem`
-holds the data of the regression: codes, numbers of levels, groups and weights of the rows.
+A *term* is a tuple of predictors, a *stage* the fit of all terms up to one order at one penalty,
+and the *path* the sequence of penalties. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -45,8 +35,8 @@ from bbl.stats.metrics import HELD_OUT, LossRecord, shares_loss
 
 __all__ = ["shooter"]
 
-RULES = ("ebic", "cv")  # by which penalties are chosen
-# predictors; with more, the pairs of screen="all" would be over 2 million candidates
+RULES = ("ebic", "cv")  # rules that choose the penalties
+# maximum number of predictors for screen="all": 2,000 have about 2 million candidate pairs
 MAX_ALL_PAIRS = 2000
 
 
@@ -75,60 +65,61 @@ def shooter(
     """Fit a sparse logistic regression of the response on predictors and their products, of any
     order.
 
-    The fit chooses products of up to `order` predictors that separate the response groups. For each
-    order in turn, the penalised negative log-likelihood is minimised exactly over the terms chosen
-    so far and all products of a chosen term with one more predictor; chosen terms of lower order
-    may be dropped again.
+    The fit selects products of up to `order` predictors that separate the response groups. It
+    proceeds order by order: the penalised negative log-likelihood is minimised exactly over the
+    terms selected so far and all products of a selected term with one more predictor. Lower-order
+    terms may be dropped again.
 
     Parameters
     ----------
     formula : str
-        ``"y ~ ."`` or ``"y ~ a + b + c"``, without interactions, which the fit chooses.
+        ``"y ~ ."`` or ``"y ~ a + b + c"``, without interactions: the fit selects them.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row.
+        Integer frequencies; a row of weight w counts as w identical rows.
     order : int, default 3
-        Largest number of predictors in a term; an order above the number of predictors is the same
-        as that number.
+        Maximum number of predictors in a term. An order above the number of predictors is reduced
+        to that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
-        Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path, by the
-        extended BIC of the refitted terms (gamma = 0.5), or by the loss of held-out rows; the path
-        ends after 12 penalties that are no better.
+        Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path: "ebic"
+        by the extended BIC of the refitted terms (gamma = 0.5), "cv" by the loss on held-out rows.
+        The path stops after 12 penalties without improvement.
     penalty : {"group", "l1"}, default "group"
-        "group": ``lambda sqrt(d) ||W||`` for a term of d weights W, which is then chosen as a
-        whole. "l1": ``lambda`` times the sum of the absolute weights. With two levels and two
-        groups both are the same.
+        "group": ``lambda sqrt(d) ||W||`` for a term with d weights W, so that a term is selected as
+        a whole. "l1": ``lambda`` times the sum of the absolute weights. The two are identical for
+        two-level predictors and two groups.
     refit : "auto", True or False, default "auto"
-        Whether the chosen terms are refitted without penalty. "auto" takes the option of smaller
-        loss on held-out rows: a refit is better if the right terms were chosen, and worse if not.
+        Whether the selected terms are refitted without penalty. "auto" chooses by the loss on
+        held-out rows: a refit helps if the right terms were selected and hurts otherwise.
     screen : {"heredity", "all"}, default "heredity"
-        Which pairs are candidates: pairs with a chosen predictor, or all pairs (of up to 2,000
+        Candidate pairs: pairs with at least one selected predictor, or all pairs (for up to 2,000
         predictors). See Notes.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers in `lambda_` are penalties on the sum of the losses of all observations, as
-        in the paper, or on their mean; the latter are multiplied by the sum of the weights.
+        Whether numbers in `lambda_` penalise the sum of the losses of all observations, as in the
+        paper, or their mean. Penalties on the mean are multiplied by the sum of the weights.
     numeric : bool or sequence of predictors, default False
-        Predictors that are real numbers, not categories: all with True, or those named. The feature
-        of a number is its value, and a product of numbers is the product of their values. Not for
+        Predictors to treat as real numbers instead of categories: True for all, or a list of names.
+        A numeric predictor enters with its value, and a product of numeric predictors with the
+        product of their values. The response cannot be numeric.
         the response.
     standardise : bool, default False
-        Whether numbers are centred at their mean and divided by their standard deviation, both
-        weighted. Without it penalties depend on the units of the numbers.
+        Whether numeric predictors are centred and divided by their standard deviation (both
+        weighted). Without it, penalties depend on the units of measurement.
     nfold : int, default 5
-        Number of folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; at most
-        the number of observations.
+        Number of folds for ``lambda_="cv"`` and ``refit="auto"``, stratified by group; at most the
+        number of observations.
     xlevels, novarOk : optional
         As in `bbl`.
     missing : {"raise", "drop", "level"}, default "raise"
-        Missing values are an error; or their rows are dropped; or they are a level of their
-        predictor.
+        "raise" an error for missing values, "drop" their rows, or treat them as a separate "level"
+        of their predictor.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds.
+        Seed of the fold assignment.
     n_jobs : int, optional
         Threads for the folds; None or -1 for all cores. Results do not depend on it.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------
@@ -137,34 +128,34 @@ def shooter(
     Raises
     ------
     FormulaError, DataError, LevelError, OptionError, BBLTypeError
-        Each names the column or argument, and what to do.
+        The message names the column or argument and suggests a remedy.
 
     Warns
     -----
     DataWarning
-        If no term is chosen under the penalties in `lambda_`.
+        If the penalties in `lambda_` select no term.
     ConvergenceWarning
-        If refitted terms separate groups, so that their weights have no finite optimum; names the
-        terms. A ridge of 1e-7 per observation keeps the weights finite.
+        If refitted terms separate the groups, so that their weights have no finite optimum. The
+        message lists the terms. A ridge of 1e-7 per observation keeps the weights finite.
 
     Notes
     -----
-    A predictor with L levels has L - 1 features: its levels are the corners of a simplex, with two
-    levels -1 and 1. Products of such features are uncorrelated with their factors if levels are
-    equally frequent and predictors are independent; products of 0 and 1 are not. With two groups
-    the loss is ``ln(1 + exp(-y f))``. The penalties 80, 100, 100 of the paper, for 8,000 rows, are
-    ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with ``scale="mean"``. In
-    folds, penalties are proportional to the square root of the number of observations.
+    A predictor with L levels has L - 1 features, which code its levels as the corners of a simplex:
+    -1 and 1 for two levels. If levels are equally frequent and predictors independent, products of
+    such features are uncorrelated with their factors, unlike products of 0/1 indicators. With two
+    groups the loss is ``ln(1 + exp(-y f))``. The paper's penalties for 8,000 rows (80, 100, 100)
+    are ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with ``scale="mean"``.
+    Within folds, penalties are scaled by the square root of the number of observations.
 
-    With ``numeric=True`` and given penalties, each order is the L1-penalised logistic regression on
-    the columns of numbers and products: scikit-learn's ``LogisticRegression(C=1 / lambda_)`` with
-    an L1 penalty has the same optimum. The weight of a term is the change of the log odds per unit
-    of the product. Products of centred numbers (``standardise=True``) are less correlated with
-    their factors. Two-level categories stay -1 and 1.
+    With ``numeric=True`` and given penalties, each order is an L1-penalised logistic regression on
+    the numeric predictors and their products, with the same optimum as scikit-learn's
+    ``LogisticRegression(C=1 / lambda_)`` with an L1 penalty. The weight of a term is the change in
+    log odds per unit of the product. Centring (``standardise=True``) reduces the correlation
+    between products and their factors. Two-level categories keep the codes -1 and 1.
 
-    A term is only found if one of its sub-terms with one predictor less is chosen. If the response
-    is the parity of three predictors, no sub-term has an effect, and the term is not found.
-    ``screen="all"`` finds pairs without chosen predictors.
+    A term is found only if one of its sub-terms with one predictor fewer is selected. If the
+    response is the parity of three predictors, no sub-term has an effect and the term is missed.
+    ``screen="all"`` finds pairs neither of whose predictors is selected.
 
     References
     ----------
@@ -184,7 +175,7 @@ def shooter(
     0  0.346  0.654  Yes
     1  0.579  0.421   No
 
-    Numbers, and their product:
+    Numeric predictors and their product:
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.random((500, 3))
@@ -232,8 +223,8 @@ def shooter(
             hint="Give numeric=True, or the names of the numeric predictors.",
         )
     refuse_batches(data, "shooter()", "data")
-    # order None: any interaction is read, so that `_check_feasible` can name it
-    # sums_out: whether the error of missing values advises missing="marginal"
+    # order=None accepts interactions of any order, so that `_check_feasible` can name them
+    # sums_out: whether the error for missing values suggests missing="marginal"
     rules = EncodingRules(
         order=None,
         sums_out="missing_marginal" not in ShooterResults._refusals,
@@ -304,22 +295,22 @@ def shooter(
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the out-of-fold log-loss of the chosen terms; None without folds or without terms.
+    """Return the out-of-fold log-loss of the selected terms; None without folds or without terms.
 
     `class_totals` (K,) are the total weights of the groups.
     """
-    # 0: raw, 1: refitted
+    # position 0: raw weights, 1: refitted weights
     loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])
     if np.isnan(loss) or not selection.weights:
         return None
-    # CHOOSE: advice to take the rule "cv"
+    # CHOOSE: the remedy that suggests the rule "cv"
     return LossRecord(loss, shares_loss(class_totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
 def _check_penalties(
     lambda_: str | float | Sequence[float], order: int
 ) -> tuple[str, tuple[float, ...] | None]:
-    """Check `lambda_`; return (rule, None), or ("given", penalty of each order)."""
+    """Check `lambda_`; return (rule, None) or ("given", penalties by order)."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
     values = tuple(reals("lambda_", lambda_, partial(real, low=0.0, open_low=True)).tolist())
@@ -357,9 +348,7 @@ def _check_refit(refit: str | bool) -> str | bool:
 def _changed_arguments(
     options: dict[str, tuple],
 ) -> dict[str, Any]:
-    """Return the arguments to show in the text of the call; `options` are (value, default) by
-    name.
-    """
+    """Return the arguments to print in the call; `options` maps names to (value, default)."""
     arguments: dict[str, Any] = {}
     for name, (value, default) in options.items():
         if type(value) is not type(default) or value != default:  # a list is never the default
@@ -372,12 +361,10 @@ def _changed_arguments(
 
 
 def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
-    """Raise an error if the formula has interactions, or the fit would need too much time or
-    memory.
-    """
+    """Raise if the formula has interactions, or the fit would need too much time or memory."""
     names = design.labels.names
     m = len(design.labels.names)
-    # an interaction of lowest order; None without one
+    # the lowest-order interaction, or None
     interacting_pair = design.terms.interactions.find_term(2)
     if interacting_pair is not None:
         interaction = ":".join(str(names[i]) for i in interacting_pair)
@@ -390,14 +377,14 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
         )
     if screen == "all" and m > MAX_ALL_PAIRS:
         raise OptionError(
-            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors; the data has {m}.",
+            f"screen='all' supports up to {MAX_ALL_PAIRS} predictors, but the data has {m}.",
             argument="screen",
             hint="Give screen='heredity'.",
         )
-    # bytes: codes and copies of them, and working memory
+    # bytes for the codes, their copies and working memory
     needed_bytes = 4.0 * sample.codes.nbytes + 2e8
     check_memory(
-        needed_bytes, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer."
+        needed_bytes, f"A sparse regression on {sample.n} rows of {m} predictors", "Use fewer."
     )
 
 
@@ -409,9 +396,9 @@ def _warn_no_terms_or_separation(
     uses_group_penalty: bool,
     screen: str,
 ) -> None:
-    """Warn if no term is chosen under given `penalties`, or if refitted terms separate groups.
+    """Warn if the given `penalties` select no term, or if refitted terms separate the groups.
 
-    `penalties` are None if a rule chose them; `uses_group_penalty` is False for the l1 penalty.
+    `penalties` is None if a rule chose them; `uses_group_penalty` is False for the l1 penalty.
     """
     if penalties is not None and not selection.weights:
         largest = largest_penalty(problem, uses_group_penalty, screen)
@@ -437,17 +424,15 @@ def _warn_no_terms_or_separation(
 
 
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the path as a frame with a row for each stage, and for each chosen term the row at
-    which it entered.
+    """Return the path as a frame with one row per stage, and the row at which each term entered.
 
-    `total` is the sum of the weights of the data. The column ``loss`` is a mean, as the held-out
-    losses are; ``objective`` is the sum that was minimised. Compared rows are the last stage of
-    each penalty, or all stages if there is a single penalty. The entry row of a term is the
-    earliest compared row such that this row and all later ones, up to the chosen row, have the
-    term.
+    `total` is the sum of the weights of the data. The column ``loss`` is a mean, like the held-out
+    losses; ``objective`` is the minimised sum. A term's entry row is the earliest row of the
+    unbroken run of stages with the term that ends at the chosen row; only the last stage of each
+    penalty counts, or every stage if there is a single penalty.
     """
     rows: list[tuple] = []
-    # an entry for each row of the frame
+    # one entry per row of the frame
     is_last_stage = []
     terms_of_rows = []
     for path_position, path_point in enumerate(selection.path):
@@ -455,8 +440,7 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             is_last = order == len(path_point.stages)
             is_last_stage.append(is_last)
             terms_of_rows.append(stage.weights.keys())
-            # (ebic, loss of raw weights, loss of refitted weights), in the row of the last stage
-            # alone
+            # (ebic, loss of raw weights, loss of refitted weights), for the last stage only
             final_losses = (
                 (path_point.ebic, *path_point.held_out_loss) if is_last else (np.nan,) * 3
             )
@@ -476,8 +460,8 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
                     is_last and is_chosen,
                 )
             )
-    # PATH: types by column: point, order, penalty, loss, objective, terms (their number),
-    # violation, ebic, held_raw, held_refit (losses of raw and of refitted weights), chosen
+    # PATH: the columns' types. terms: number of terms; held_raw and held_refit: held-out losses of
+    # raw and of refitted weights
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
     compared_rows = [

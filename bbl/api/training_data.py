@@ -1,10 +1,7 @@
-"""Training data of the public functions that fit models: their arguments, and the conversion of
-rows to codes.
+"""Training data of the public functions that fit models: check the arguments and encode the rows.
 
-A *design* is a formula read against data: predictors, levels and terms. Data that are *read in
-batches* (files, Dask, ...) are never in memory as a table; a *source* reads them, and `lazy_source`
-returns None for a table. An *assignment* describes folds to which rows are assigned meanwhile.
-``source.text`` names the source in messages.
+*Data read in batches* (files, Dask, ...) are never in memory as a whole; a *source* reads them.
+`lazy_source` returns None for an ordinary table.
 """
 
 from __future__ import annotations
@@ -45,10 +42,10 @@ __all__ = [
 
 
 def data_arguments(data: object, weights: object = None, design: object = None) -> dict[str, Any]:
-    """Return the arguments `data`, `weights` and `design` of a call as they are printed, by name.
+    """Return the call's arguments `data`, `weights` and `design` as they are printed, by name.
 
-    As R does, a call names the variables of its caller. Data without a variable are left out of
-    it; weights and a design are then named by their type.
+    As in R, a printed call shows the names of the caller's variables. Data that are not held in a
+    variable are omitted; such weights and designs are shown by their type.
     """
     arguments: dict[str, Any] = {}
     data_name = _variable_name(data)
@@ -63,7 +60,7 @@ def data_arguments(data: object, weights: object = None, design: object = None) 
 
 
 def _name_or_type(value: object) -> str:
-    """Return the name of the caller's variable that holds `value`, or its type such as
+    """Return the name of the caller's variable that holds `value`, or its type, such as
     ``<ndarray>``.
     """
     return _variable_name(value) or f"<{type(value).__name__}>"
@@ -72,8 +69,8 @@ def _name_or_type(value: object) -> str:
 def _variable_name(value: object) -> str | None:
     """Return the name of the variable of the first caller outside this package that holds `value`.
 
-    None if there is none, as for an expression. Names that begin with an underscore are not
-    considered: consoles keep their last results under such names.
+    The result is None if no variable holds the value, for example an expression. Names that begin
+    with an underscore are ignored because consoles use such names for their last results.
     """
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
@@ -92,15 +89,15 @@ def _is_inside(module: str) -> bool:
     return module == "bbl" or module.startswith("bbl.")
 
 
-MANY_GROUPS = 25  # more groups that are whole numbers are probably amounts
-FEWEST_CELLS = 8  # cells of a table of counts, with fewer of which there is no warning
+MANY_GROUPS = 25  # with more integer groups, the response is probably a quantity
+FEWEST_CELLS = 8  # no warning for smaller tables of counts
 
 
 def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
-    """Warn if the response looks like an amount, or the rows like the cells of a table of counts
-    without weights.
+    """Warn if the response looks like a quantity, or the rows look like a table of counts without
+    weights.
 
-    `stacklevel` is that of `warnings.warn`, counted from the caller.
+    `stacklevel` is as in `warnings.warn`, counted from the caller.
     """
     response = encoded.design.response
     if (
@@ -130,8 +127,8 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
 
 
 def _unused_counts(frame: Frame, encoded: FitData) -> object:
-    """Return the name of the first unused column of whole numbers from 0 on, not all equal; None
-    without one.
+    """Return the name of the first unused column of non-negative integers that are not all equal;
+    None without one.
     """
     used_names = {
         encoded.design.response.name,
@@ -157,11 +154,11 @@ def _unused_counts(frame: Frame, encoded: FitData) -> object:
 
 
 def _has_each_combination_equally(encoded: FitData) -> bool:
-    """Return whether all combinations of groups and levels occur in equally many rows."""
+    """Return whether all combinations of groups and levels occur equally often."""
     sample = encoded.rows
     shape = (encoded.K, *map(int, encoded.design.n_levels))
     n_cells = int(np.prod(shape, dtype=float))
-    # cells of equal counts: their sum is a multiple of the number of cells
+    # equal counts in all cells add up to a multiple of the number of cells
     if (
         sample.missing is not None
         or not FEWEST_CELLS <= n_cells <= sample.n
@@ -172,13 +169,13 @@ def _has_each_combination_equally(encoded: FitData) -> bool:
     return len(np.unique(np.bincount(cells, sample.weights, n_cells))) == 1
 
 
-# advice where memory runs out
+# advice when memory runs out
 FEWER_ROWS = "Use fewer rows or columns, or give a file, which is read in batches."
 FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer interactions."
 
 
 def refuse_batches(data: object, purpose: str, argument: str) -> None:
-    """Raise an OptionError if `data` are read in batches; `purpose` says what needs all rows in
+    """Raise an OptionError if `data` is read in batches; `purpose` names what needs all rows in
     memory.
     """
     source = lazy_source(data)
@@ -205,25 +202,26 @@ def encode_data(
     verbose: int = 1,
     workers: int = 1,
 ) -> FitData:
-    """Read a formula against data, check weights, and encode the rows; the layout is not made.
+    """Read a formula against data, check the weights, and encode the rows, without making the
+    layout.
 
     Parameters
     ----------
     formula, data, weights, xlevels, novarOk, missing
-        Unchecked arguments; `bbl.bbl` describes them.
+        Unchecked arguments, described in `bbl.bbl`.
     rules : EncodingRules
-        Terms, weights and missing values that the engine or learner accepts.
+        Terms, weights and missing values accepted by the engine or learner.
     survey : SurveyDesign, optional
         Sampling design, which names the weights.
     assignment, cluster, verbose, workers
-        For data read in batches: folds to which rows are assigned, Dask workers that read
-        the rows, 0 for no progress bar, and threads.
+        For data read in batches: the fold assignment, the Dask workers that read the rows, 0 to
+        hide the progress bar, and the number of threads.
     """
-    layout = cast(Layout, None)  # its terms depend on the family of models
+    layout = cast(Layout, None)  # its terms depend on the model family
     if isinstance(data, Source):
         with (
             progress_bar(None, "reading", verbose) as progress,
-            out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
+            out_of_memory("The formula and the levels of the data", FEWER_PREDICTORS),
         ):
             encoded = encode_source(
                 data,
@@ -247,12 +245,12 @@ def encode_data(
             design=encoded.design,
             assigned_folds=encoded.folds,
         )
-    with out_of_memory("Formula and codes of the rows", FEWER_ROWS):
+    with out_of_memory("The formula and the encoded rows", FEWER_ROWS):
         frame = to_frame(data)
         drawn = None
         if survey is not None:
             weights, drawn = survey.read(frame)  # of all rows of the table
-            # columns of the design are no predictors
+            # columns of the sampling design are not predictors
             rules = replace(rules, aside=survey.columns, sampled=True)
         design, sample, index, row_positions = Design.from_data(
             formula, frame, weights, xlevels, novarOk, missing, rules
@@ -273,15 +271,14 @@ def encode_data(
 
 
 def user_folds(cv: RowFolds, data: TableLike, encoded: FitData) -> Folds:
-    """Return the folds of a splitter, or of pairs of row positions, restricted to the rows that are
-    fitted.
+    """Return the folds of a splitter, or of pairs of row positions, restricted to the fitted rows.
 
     Parameters
     ----------
     cv : scikit-learn splitter or iterable of (train, validation) row positions
-        Positions count all rows of the data, also those that are not fitted.
+        Positions refer to all rows of the data, including those that are not fitted.
     data : table
-        Argument of the splitter's ``split``; converted to a DataFrame if it has no shape.
+        Passed to the splitter's ``split``; converted to a DataFrame if it has no shape.
     encoded : FitData
         The same data, encoded in memory.
     """
@@ -291,11 +288,11 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: FitData) -> Folds:
         )
     frame = cast(Frame, encoded.frame)
     row_positions = encoded.row_positions
-    weights = np.zeros(frame.n)  # of all rows; 0 for those that are not fitted
+    weights = np.zeros(frame.n)  # of all rows; 0 for rows that are not fitted
     weights[row_positions] = encoded.rows.weights
     if not hasattr(data, "shape"):
         data = pd.DataFrame({name: frame.column(name).array for name in frame.columns})
     y = encoded.design.groups(frame)  # response codes of all rows, for ``cv.split(data, y)``
     folds = splitter_folds(cv, data, y, weights)
-    # train, held (folds, rows): weights in the training and in the validation of each fold
+    # train, held (folds, rows): each fold's weights of training and of validation rows
     return Folds(folds.train[:, row_positions], folds.validation_weights[:, row_positions])

@@ -147,7 +147,7 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
         m.setattr("bbl.api.training_data.encode_source", none)
         with pytest.raises(
             MemoryLimitError,
-            match="Formula and levels of the data needed more memory than is available",
+            match="The formula and the levels of the data needed more memory than is available",
         ):
             bbl.bbl("y ~ .^2", lambda: iter([table]), method="mf")
     with monkeypatch.context() as m:

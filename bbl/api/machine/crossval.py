@@ -141,7 +141,7 @@ def crossVal(
         Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's
         fit, as R does.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
     **options
         Options of the method, as in `bbl`; ``lambda_`` or ``eps`` may be a grid.
 

@@ -121,7 +121,7 @@ def bbl(
         DataFrame, a function that returns an iterator of tables. `weights` is then the name of a
         column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "ml", "mf",
+        Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
         "naive", "pvi", "pcd", "mpf" and "conditional" take any positive numbers, but then without
         tests and standard errors, which `design` gives.
     method : str or Engine, default "pseudo"
@@ -181,13 +181,13 @@ def bbl(
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for methods that sample; None for fresh entropy.
     n_jobs : int, optional
-        Threads; None or -1 for all cores. Results do not depend on it.
+        Number of threads; None or -1 uses all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
         Cluster whose workers read the data, keep the codes and compute sums over them; for a Dask
         DataFrame the active client by default. The workers must have access to Parquet files and to
         those of a pyarrow Dataset.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
     **options
         Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`,
         `ContrastiveDivergence`, `ProbabilityFlow`, `PseudoLikelihood` (``lambda_``, ``lambdah``,
@@ -208,7 +208,7 @@ def bbl(
     Raises
     ------
     FormulaError, DataError, LevelError, OptionError, BBLTypeError
-        Each names the column or argument, and what to do.
+        The message names the column or argument and suggests a remedy.
 
     Warns
     -----

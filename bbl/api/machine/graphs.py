@@ -51,7 +51,7 @@ def graphs(
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         All columns but the weights are variables; a response is one of them.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers.
+        Integer frequencies.
     criterion : {"bic", "aic"}, default "bic"
         Criterion of the weights ``exp(-criterion / 2)`` of graphs.
     top : int, default 20
@@ -59,7 +59,7 @@ def graphs(
     missing : {"raise", "drop", "level"}, default "raise"
         Missing values are an error; or their rows are dropped; or they are a level of their own.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def graphs(
     Raises
     ------
     DataError, LevelError, OptionError, BBLTypeError
-        Each names the column or argument, and what to do.
+        The message names the column or argument and suggests a remedy.
 
     Notes
     -----

@@ -63,7 +63,7 @@ def mcSample(
         Sweeps per draw that is kept.
     seed : int or numpy.random.Generator, optional
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------

@@ -70,7 +70,7 @@ def step(
         Formulas of the smallest and of the largest model. They name interactions only: all
         predictors stay in the model, as a likelihood of other predictors cannot be compared.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------

@@ -77,13 +77,13 @@ def cv(
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for models that draw at random. Results do not depend on `n_jobs`.
     n_jobs : int, optional
-        Threads; None or -1 for all cores.
+        Number of threads; None or -1 uses all cores.
     score : {"accuracy", "logloss", "brier", "auc"}, default "accuracy"
         Smaller log-loss and Brier scores are better; "auc" is for two classes.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers.
+        Integer frequencies.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def cmi(
     unit : {"log", "log2", "log10"}, default "log"
         Nats, bits or bans.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers.
+        Integer frequencies.
 
     Returns
     -------

@@ -243,7 +243,7 @@ def bnc(
     seed : int, numpy.random.Generator or None, default 0
         For the folds of a search, and for drawing the rows of trees.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------

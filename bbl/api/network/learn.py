@@ -102,7 +102,7 @@ def nb(
         values, sorted. Or data read in batches, as in `bbl.bbl`, for learners that need
         counts only.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row.
+        Integer frequencies; a row of weight w counts as w identical rows.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values. "marginal": each count uses the rows in which its variables are
         known, and predictions sum over missing features. "raise": an error. "drop": their rows are
@@ -117,7 +117,7 @@ def nb(
     Raises
     ------
     FormulaError, DataError, LevelError, OptionError
-        Each names the column or argument, and what to do.
+        The message names the column or argument and suggests a remedy.
 
     Examples
     --------
@@ -274,7 +274,7 @@ def tan_hc(
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for the choice among structures of the same accuracy.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------

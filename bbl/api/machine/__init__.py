@@ -1,3 +1,1 @@
-"""Public functions of Boltzmann machines: fitting, cross-validation, averages, class scores,
-simulation.
-"""
+"""Public functions for Boltzmann machines: fits, cross-validation, averages, scores, simulation."""

@@ -1,14 +1,6 @@
-"""The public function `average`, and fits with ``method="auto"``, which average Boltzmann machines.
+"""The public function `average`, and ``method="auto"``, which averages Boltzmann machines.
 
-A *member* is one of the M classifiers that are averaged. K is the number of classes, N of validated
-rows of all folds. *Out-of-fold* scores of a row are those of a model that was fitted without the
-fold of the row. A `Scored` holds such scores (settings, N, K) and the fits of each fold. An
-`Averaged` has `members` (each with `engine`, `estimate` and `tuning`), their `weights` (M,) and
-out-of-fold `losses` (M,), and the `log_loss` of their average. A fitted classifier has ``_rows()``,
-its training rows, and if ``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration``
-names the calibration of its class scores. Its `training` are the training rows, or None if they
-were read in batches or are not in the file that the model was loaded from; its `stored` is then a
-summary of the rows (their number, log-likelihood and level counts).
+A *member* is one of the M averaged classifiers, N the number of validated rows of all folds.
 """
 
 from __future__ import annotations
@@ -60,13 +52,13 @@ AUTO_REFUSALS = AverageResults._refusals | lacking(
     missing_marginal_batches=IN_MEMORY,
     structural_zeros="method='auto' assumes that every combination of levels can occur",
 )
-# an average treats missing values by the first of these that any member has
+# an average uses the first of these policies for missing values that any member has
 STRICT_POLICIES = ("raise", "drop")
 
 
 def check_auto(options: dict, calibrate: str, classes: bool, design: object = None) -> None:
-    """Raise if `method="auto"` gets options, ``calibrate="offset"``, a sampling design, or no
-    classes.
+    """Raise if ``method="auto"`` is combined with options, ``calibrate="offset"``, a sampling
+    design, or a formula without classes.
     """
     if design is not None:
         raise OptionError(
@@ -104,7 +96,7 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
 def fit_auto(
     call_string: str, data: FitData, spec: FitSpec, priors: np.ndarray | None, verbose: int
 ) -> AverageResults:
-    """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
+    """Fit a checked call with method="auto"; `priors` are checked class proportions (K,)."""
     with progress_bar(NFOLD, "auto", verbose) as progress:
         averaged = fit_average(data, spec, progress)
     labels = data.design.labels
@@ -121,26 +113,29 @@ def fit_auto(
     return auto_results(training, averaged, averaged.log_loss, priors)
 
 
-def _label_difference(one: Labels, other: Labels) -> str:
-    """Return the end of an error message: the first difference between the labels of two models,
-    and the remedy.
-    """
+def _check_labels(one: Labels, other: Labels) -> None:
+    """Raise an OptionError if two models differ in predictors, levels or groups."""
     if one.names != other.names:
-        return (
-            f"their predictors: {list(one.names)} and {list(other.names)}; give both the same "
-            "formula."
+        raise OptionError(
+            f"The fits have different predictors: {list(one.names)} and {list(other.names)}.",
+            argument="fits",
+            hint="Fit all models with the same predictors in the formula.",
         )
     for name, levels, other_levels in zip(one.names, one.levels, other.levels, strict=True):
         if levels != other_levels:
             shown = list(levels)
-            return (
-                f"the levels of {name!r}: {shown} and {list(other_levels)}; give both "
-                f"xlevels={{{name!r}: {shown}}}."
+            raise OptionError(
+                f"The fits have different levels of {name!r}: {shown} and {list(other_levels)}.",
+                argument="fits",
+                hint=f"Fit all models with xlevels={{{name!r}: {shown}}}.",
             )
-    return (
-        f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of "
-        f"{other.response!r}."
-    )
+    if one != other:
+        raise OptionError(
+            f"The fits have different groups: {list(one.groups)} of {one.response!r} and "
+            f"{list(other.groups)} of {other.response!r}.",
+            argument="fits",
+            hint="Fit all models with the same response.",
+        )
 
 
 def _check_members(members: tuple[Any, ...]) -> None:
@@ -154,11 +149,7 @@ def _check_members(members: tuple[Any, ...]) -> None:
         raise OptionError("An average needs at least two fits.", argument="fits")
     first_member = members[0]
     for member in members:
-        if member.labels != first_member.labels:
-            raise OptionError(
-                f"fits differ in {_label_difference(first_member.labels, member.labels)}",
-                argument="fits",
-            )
+        _check_labels(first_member.labels, member.labels)
         if not np.array_equal(member.priors, first_member.priors):
             raise OptionError(
                 "The fits have different priors.",
@@ -188,37 +179,38 @@ def average(
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> AverageResults:
-    """Average the probabilities of fitted classifiers, with equal weights or weights chosen by
-    cross-validation.
+    """Average the class probabilities of fitted classifiers, with equal weights or weights chosen
+    by cross-validation.
 
     Parameters
     ----------
     fits : sequence of BBLResults, NetworkResults, ShooterResults or AverageResults
         Two or more, with the same response, predictors, levels and order of levels (set by
-        `xlevels`), and the same `priors`, if any. Pairs, methods and networks may differ.
+        `xlevels`), and the same `priors`, if any. Interactions, methods and networks may differ.
     weights : {"cv", "equal"}, default "cv"
-        "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds,
-        for which every model is refitted with its settings; sparse regressions and averages cannot
-        be refitted. "equal": 1/M each.
+        "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds.
+        Every model is refitted in each fold with its own settings; sparse regressions and averages
+        cannot be refitted. "equal": 1/M each.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds.
+        Seed of the fold assignment.
     n_jobs : int, optional
-        Threads; results do not depend on it.
+        Number of threads; results do not depend on it.
 
     Returns
     -------
     AverageResults
-        With the `priors` of the fits, which replace the training rows' shares in the averaged
-        probabilities, as in `AverageResults.with_priors`. Missing values are an error if they are
-        so for one of the fits, else their rows are dropped if they are so for one of the fits.
+        If the fits have `priors`, these replace the class proportions of the training rows in the
+        averaged probabilities, as in `AverageResults.with_priors`. Missing values raise an error if
+        any fit was made with ``missing="raise"``; otherwise their rows are dropped if any fit drops
+        them.
 
     Raises
     ------
     BBLTypeError, OptionError
-        If there are fewer than two fits, or their groups, predictors or priors differ; or with
+        If there are fewer than two fits; if their groups, predictors or priors differ; or, with
         ``weights="cv"``, if a fit cannot be refitted.
     DataError
-        With ``weights="cv"``, if fits have different training rows, or were saved without them.
+        With ``weights="cv"``, if the fits have different training rows or were saved without them.
 
     Examples
     --------
@@ -235,9 +227,9 @@ def average(
     choice("weights", weights, ("cv", "equal"))
     _check_members(members)
     first_member = members[0]
-    # the calls of the members without their arguments
+    # the members' calls without their arguments
     call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
-    missing_policies = [member.design.missing for member in members]  # of missing values
+    missing_policies = [member.design.missing for member in members]
     missing_policy = next(
         (policy for policy in STRICT_POLICIES if policy in missing_policies),
         first_member.design.missing,
@@ -249,7 +241,7 @@ def average(
         first_member.index,
         members,
     )
-    # the summary stands for training rows that the members do not keep
+    # used for training rows that the members did not keep
     priors = first_member.priors
     training_summary = first_member._stored
     M = len(members)
@@ -265,7 +257,7 @@ def average(
     for member in members:
         if not member._can_refit:
             raise OptionError(
-                "weights='cv' refits every model to other rows, which "
+                "weights='cv' refits every model on the training rows of each fold, which "
                 f"{type(member).__name__} does not support.",
                 argument="weights",
                 hint="Give weights='equal'.",
@@ -282,21 +274,21 @@ def average(
     folds = shuffled_folds(rows, NFOLD, rng)
     oof_log_p = []
     for member in members:
-        # the default binds this member, not the last one of the loop
+        # the default argument binds the current member, not the last one of the loop
         def refit(
             train: Sample, rng: np.random.Generator, member: ClassifierResults = member
         ) -> list[Any]:
-            """Refit the member to the training rows of a fold; there is one setting."""
+            """Refit the member on the training rows of a fold, with its own setting."""
             return [member._refit(train, rng)]
 
         scored = cross_validate(
             rows, folds, refit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)], workers=workers
         )
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
-    # (K,) weights of the classes, for the baseline of the loss
+    # (K,) total weights of the classes, for the baseline loss
     class_totals = first_member.class_shares * rows.total
-    # `scored`, of the last member: all members have the same validated rows; `member_advice`: a
-    # sentence that the warning gives if the average predicts worse than the shares of the classes
+    # `scored` is the last member's: all members have the same validated rows. `member_advice` is
+    # the remedy for an average that predicts worse than the class proportions
     member_weights, losses, loss = weigh(
         np.array(oof_log_p), scored, class_totals, member_advice(members)
     )

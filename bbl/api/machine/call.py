@@ -1,14 +1,8 @@
-"""Calls of the functions that fit Boltzmann machines: arguments checked, data encoded, engine made.
+"""Calls of the functions that fit Boltzmann machines: check arguments, make the engine, encode
+data.
 
-An *engine* is a method with its options; a *layout* has the
-positions of the parameters of the formula's terms in the flat parameter vector; a *source* is data
-read in batches; an *assignment* describes folds to which rows are assigned while they are
-read in batches. K is the number of groups. An engine says in `refusals()` which capabilities it
-lacks, with the reasons; `joint` is not None if it fits all groups together, to P(group | row); and
-``tuned`` says which option is tuned: its name `option`, and its own `rules`, words that the engine
-takes in place of a number. These are not the `RULES`, "cv" and "cv-1se", by which cross-validation
-chooses a number. `PREPARED_AS` is the engine by whose rules formula and rows are checked and
-encoded for ``method="auto"``, an average of several engines.
+`PREPARED_AS` is the engine whose rules for formula and rows apply to ``method="auto"``, an average
+of several engines. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -94,8 +88,8 @@ def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
 
 
 def shown_zeros(zeros: object) -> str | None:
-    """Return what stands for structural zeros in the text of a call: a column's name, "given" for a
-    table, or None.
+    """Return the printed form of structural zeros in a call: a column's name, "given" for a table,
+    or None.
     """
     return zeros if zeros is None or isinstance(zeros, str) else "given"
 
@@ -103,18 +97,18 @@ def shown_zeros(zeros: object) -> str | None:
 def check_zeros_call(
     zeros: object, refusals: Mapping[str, str], log_z: str, source: Source | None
 ) -> None:
-    """Raise an OptionError if structural zeros do not go with other arguments of a call.
+    """Raise an OptionError if structural zeros cannot be combined with other arguments of a call.
 
     Parameters
     ----------
     zeros : object
         The argument; None for no structural zeros.
     refusals : mapping
-        Reasons of the method by capability that it lacks; see `Engine.refusals`.
+        The method's missing capabilities, with reasons; see `Engine.refusals`.
     log_z : str
         How ln Z is computed.
     source : Source or None
-        Data that are read in batches.
+        Data read in batches.
     """
     refuse_zeros(zeros, refusals)
     if zeros is None:
@@ -135,19 +129,18 @@ def check_zeros_call(
 
 
 def support_of(zeros: object, encoded: FitData) -> Support | None:
-    """Return the support that the structural `zeros` of a call leave; None without zeros (no rows,
-    or none marked).
+    """Return the support left by the structural `zeros` of a call; None if there are no zeros.
 
     Raises
     ------
     DataError
-        If a cell that cannot occur is observed.
+        If a structural zero is observed.
     """
     if zeros is None:
         return None
     labels = encoded.design.labels
-    # level codes (cells, k) of the k predictors that the zeros name, and the group of each cell, or
-    # None for all
+    # level codes (cells, k) of the k predictors in the zeros, and each cell's group, or None for
+    # all groups
     cells = read_zeros(zeros, encoded.design, cast(Frame, encoded.frame))
     support = make_support(cells, labels)
     if support is not None:
@@ -174,14 +167,14 @@ def out_of_fold_record(
     scored = tuning.scored  # out-of-fold scores (1, N, K) of the chosen setting
     scores = calibrated(scored, scored.scores[0], spec.calibrate)
     totals = np.array([data.sample.group(g).total for g in range(data.K)])
-    # (folds, K): ln class proportions in the training rows
+    # (folds, K): log class proportions in each fold's training rows
     baseline = scored.log_shares(totals)
     advice = log_loss_advice(data, spec.calibrate, option)
     return held_out_record(scored, scores, baseline, advice)
 
 
 def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> MachineFit:
-    """Add number, log-likelihood and level counts of the training rows to a fit that does not keep
+    """Add size, log-likelihood and level counts of the training rows to a fit that does not keep
     them.
     """
     if data.index is not None:
@@ -218,24 +211,23 @@ def prepare(
     make_assignment: Callable[[Engine, np.random.Generator], FoldAssignment | None] | None = None,
     needs_counts: bool = False,
 ) -> tuple[FitSpec, FitData]:
-    """Check the arguments that the public functions share, make the engine, and encode the data.
+    """Check the arguments shared by the public functions, make the engine, and encode the data.
 
     Parameters
     ----------
     public_function : callable
-        Public function whose signature names the arguments that are not options of the method.
+        The function whose signature lists the arguments that are not options of the method.
     formula, data, weights, method, options, xlevels, novarOk, missing, structural_zeros, design, \
     log_z, calibrate, relevance, seed, n_jobs, client, verbose
-        Its unchecked arguments; `options` are those of the method.
+        The function's unchecked arguments; `options` are options of the method.
     extra_fits : int, default 0
-        Number of fits besides one for each group, for the estimate of the cost.
+        Number of fits in addition to one per group, for the cost estimate.
     make_assignment : callable, optional
-        ``make_assignment(engine, rng)`` returns the folds to which rows are assigned while they are
-        read in batches.
+        ``make_assignment(engine, rng)`` returns the fold assignment of data read in batches.
     needs_counts : bool, default False
-        Whether weights have to be whole numbers whatever the method is.
+        Whether weights must be integers even if the method accepts real weights.
     """
-    # 1. What the user asked for
+    # 1. Arguments
     check_formula(formula)
     choice("log_z", log_z, LOG_Z)
     choice("calibrate", calibrate, CALIBRATE)
@@ -250,7 +242,7 @@ def prepare(
     level = check_relevance(relevance, engine, data, conflict)
     source = None if isinstance(data, pd.DataFrame) else lazy_source(data)
     check_zeros_call(structural_zeros, engine.refusals(), log_z, source)
-    # passes over the data by Dask workers; None: by this process
+    # the Dask workers that read the data; None if this process reads them
     is_in_memory = source is None and client is None
     cluster_passes = None if is_in_memory else choose_cluster(source, client)
     assignment = None
@@ -258,23 +250,23 @@ def prepare(
         check_streams(engine, source, missing)
         assignment = None if make_assignment is None else make_assignment(engine, rng)
 
-    # 2. The data, as codes
-    # the capability that missing="marginal" needs
+    # 2. Data
+    # the capability required by missing="marginal"
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
-    # fits at once: the number of groups, 2 or more, is not known yet
+    # simultaneous fits: there are at least two groups, but their number is not known yet
     n_parallel = min(workers, 2 + extra_fits)
     rules = EncodingRules(
         empty=True,
-        # naive Bayes accepts any terms and fits the fields only
+        # naive Bayes accepts any terms but fits fields only
         order=None if engine.order == 1 else engine.order,
         order_reason=engine.order_reason,
         whole_weights=needs_counts or engine.weights == "counts",
-        one_sided=True,  # a formula may be without a response
-        # whether the error of missing values advises missing="marginal"
+        one_sided=True,  # the response is optional
+        # whether the error for missing values suggests missing="marginal"
         sums_out=marginal_capability not in engine.refusals(),
         numbers_advice=engine.numbers_advice,
-        marks=structural_zeros,  # if it names a column, that is no predictor
-        check_pairs=partial(  # called before all pairs of many predictors are listed
+        marks=structural_zeros,  # a column named here is not a predictor
+        check_pairs=partial(  # called before the pairs of many predictors are listed
             announce_terms,
             engine=engine,
             workers=n_parallel,
@@ -314,13 +306,13 @@ def prepare(
         )
     warn_of_table(encoded, is_weighted=weights is not None or design is not None, stacklevel=3)
 
-    # 3. The terms
+    # 3. Terms
     support = support_of(structural_zeros, encoded)
-    with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
-        # None: all pairs
+    with out_of_memory("The list of pairs in the formula", FEWER_PREDICTORS):
+        # None stands for all pairs
         terms = None if encoded.design.terms.complete else encoded.design.terms.terms
         layout = Layout(encoded.design.n_levels, terms, support, encoded.design.n_ordered)
-    # sampling weights are no numbers of rows
+    # sampling weights are not numbers of rows
     total = encoded.sample.total if encoded.survey is None else float(encoded.sample.n)
     engine = engine.for_rows(layout, total)
     spec = FitSpec(engine, log_z, calibrate, level, workers, rng)
@@ -328,7 +320,7 @@ def prepare(
 
 
 def check_classes(formula: str, calibrate: str, relevance: float | str | None) -> None:
-    """Raise an OptionError for a calibration, or a choice of predictors, with a formula that has no
+    """Raise an OptionError if calibration or selection of predictors is requested without a
     response.
     """
     if calibrate != "none":
@@ -351,7 +343,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
 def check_survey(
     engine: Engine, design: object, weights: Weights | None, data: TableLike | Batches
 ) -> None:
-    """Raise an error if an engine, or the other arguments, cannot go with a sampling design."""
+    """Raise an error if engine or other arguments cannot be combined with a sampling design."""
     if not isinstance(design, SurveyDesign):
         raise BBLTypeError(
             f"design must be made by bbl.survey(weights=...); got {type(design).__name__}.",
@@ -380,13 +372,12 @@ def check_survey(
 def check_relevance(
     relevance: object, engine: Engine, data: TableLike | Batches, conflict: str | None
 ) -> float | None:
-    """Check the argument `relevance`, and return it if it is a number: the significance level,
-    between 0 and 1.
+    """Check `relevance`, and return the significance level if it is a number between 0 and 1.
 
-    The result is None, no level, in two cases: if `relevance` is None, all predictors are used; if
-    it is one of `RULES`, cross-validation chooses the level later. Raises an error if `relevance`
-    is something else, or cannot go with the engine (by its `refusals()`, reasons by capability) or
-    with the argument named `conflict`.
+    Returns None if `relevance` is None (all predictors are used) or one of `RULES`
+    (cross-validation chooses the level later). Raises an error if `relevance` is anything else, if
+    the engine does not support it (see `Engine.refusals`), or if it cannot be combined with the
+    argument named `conflict`.
     """
     if relevance is None:
         return None
@@ -425,8 +416,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
                 "the rows."
             ),
         )
-    # the engine needs rows in which a predictor and all that it interacts with are known, not
-    # counts of pairs
+    # the engine needs the rows in which a predictor and all its neighbours are known, not counts of
+    # pairs
     if missing == "marginal" and engine.needs == "neighbours":
         raise OptionError(
             f"{engine.refusals()['missing_marginal_batches']}, but {source.text} is read in "
@@ -437,14 +428,14 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
 
 
 def pop_rule(method: str | Engine, options: dict) -> str | None:
-    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return it; None if there
-    is none.
+    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return it; None without
+    one.
     """
     tuned = engine_class(method).tuned
     if tuned is None or not isinstance(options.get(tuned.option), str):
         return None
     option = tuned.option
-    if options[option] in tuned.rules:  # a rule of the engine itself stays an option
+    if options[option] in tuned.rules:  # the engine's own rules remain options
         return None
     if options[option] not in RULES:
         rule_names = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))
@@ -466,8 +457,8 @@ def shown_call(
     design: SurveyDesign | None = None,
     **defaulted: tuple[object, object],
 ) -> str:
-    """Return a call of `public_function` as text; arguments in `defaulted`, (value, default) by
-    name, are shown if they differ.
+    """Return the printed form of a call of `public_function`; `defaulted` maps arguments to (value,
+    default), and those that differ from the default are shown.
     """
     arguments: dict[str, Any] = {"formula": formula, **data_arguments(data, weights, design)}
     if method != DEFAULT:
@@ -479,7 +470,7 @@ def shown_call(
 
 
 def is_auto(method: object) -> bool:
-    """Return whether `method` is "auto"; a name that is neither "auto" nor an engine's raises an
-    OptionError.
+    """Return whether `method` is "auto"; raise an OptionError if it is neither "auto" nor an
+    engine's name.
     """
     return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO

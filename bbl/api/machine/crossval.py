@@ -1,11 +1,7 @@
 """The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
 
-An *engine* is a method with its options; *S* settings are values of the option that is tuned;
-*auto* is ``method="auto"``, an average of several methods. K is the number of groups. Out-of-fold
-scores are in a `Scored`: `scores` (S, N, K) of the N validated rows of all folds, with their `fold`
-and their position `rows` in the sample, each (N,). `validate` returns one with `found`, problems of
-the fits in the folds, and `last`, the S estimates of the last fold. ``call.row_positions`` are the
-positions of the sample's rows in the data.
+There are *S* settings of the tuned option, K groups, and N validated rows of all folds. `Scored`
+holds the out-of-fold scores (S, N, K).
 """
 
 from __future__ import annotations
@@ -109,35 +105,38 @@ def crossVal(
     verbose: int = 1,
     **options: Any,
 ) -> CVResults:
-    """Cross-validate over a grid of ``lambda_`` (method "pseudo"), ``eps`` ("mf") or
+    """Cross-validate over a grid of settings: ``lambda_`` (method "pseudo"), ``eps`` ("mf") or
     ``prior_count`` ("naive").
 
     Parameters
     ----------
     formula, data, weights, method, design, xlevels, novarOk, missing, log_z, calibrate, relevance,
     structural_zeros, n_jobs, client
-        As in `bbl`; each fold is calibrated on the others.
+        As in `bbl`. Each fold is calibrated on the other folds.
     nfold : int, default 5
-        Number of folds. As in R, each is a consecutive block of the rows of every response group,
-        and the last takes the rest. Copies of a weighted row may fall into different folds. With a
-        `design` folds are whole clusters; of single rows if it has columns of replicate weights,
-        which name no clusters: then give those in `cv`.
+        Number of folds. As in R, each fold is a consecutive block of rows within each response
+        group, and the last one takes the remainder. Copies of a weighted row may fall into
+        different folds. With a `design`, folds consist of whole clusters. Designs with replicate
+        weights name no clusters, so their folds consist of single rows: pass folds of whole
+        clusters in `cv` instead.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
     score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
-        Overrules `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` of left-out
+        Overrides `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` over left-out
         rows, or "pnll", the mean of their negative log pseudo-likelihood, which does not need ln Z.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-        Overrules `nfold` and `shuffle`. A fold is trained on its training positions only. Positions
-        count all rows of `data`, also those that the fit does not use. A splitter is called as
-        ``cv.split(data, y)``; for a splitter that needs groups, give ``list(splitter.split(X, y,
-        groups))``.
+        Overrides `nfold` and `shuffle`. Each fold is trained on its training positions only.
+        Positions refer to all rows of `data`, including those that the fit does not use. A splitter
+        is called as ``cv.split(data, y)``; for a splitter that needs groups, give
+        ``list(splitter.split(X, y, groups))``.
     shuffle : bool, default False
-        Whether rows are assigned to the folds at random, within each group. Needed if the rows are
+        Whether rows are assigned to folds at random, within each group. Use it if the rows are
         ordered.
     seed : int or numpy.random.Generator, optional
         For `shuffle`, and for sampling ln Z.
     refit : bool, default True
+        Whether ``model`` is fitted to all rows at the best setting. False keeps the last fold's
+        fit, as R does.
         Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's
         fit, as R does.
     verbose : int, default 1
@@ -158,12 +157,12 @@ def crossVal(
     Warns
     -----
     ConvergenceWarning
-        As `bbl`; names the fold too.
+        As in `bbl`; the message also names the fold.
     DataWarning
-        If predictors differ between consecutive folds more than by chance (a test of level 1 %); or
-        if the validation log-loss at the best setting is above that of naive Bayes or of predicting
-        the class proportions, as after an error of ln Z between the groups, which AUC does not
-        show.
+        If predictors differ between consecutive folds more than expected by chance (a test at level
+        1 %). Also if, at the best setting, the validation log-loss is above that of naive Bayes or
+        of predicting the class proportions. This may result from errors in ln Z between the groups,
+        which AUC does not detect.
 
     Examples
     --------
@@ -191,7 +190,7 @@ def crossVal(
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        # its rules for formula and rows; averages calibrate themselves
+        # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS
     settings = pop_grid(engine_class(method), options)
@@ -213,9 +212,7 @@ def crossVal(
         refuse_batches(data, "cv, which gives row positions,", "cv")
 
     def make_assignment(_: Engine, rng: np.random.Generator) -> FoldAssignment:
-        """Return the folds to which rows are assigned while they are read in batches; the engine
-        does not matter.
-        """
+        """Return the fold assignment of data read in batches, independent of the engine."""
         return FoldAssignment(integer("nfold", nfold, 2), rng if shuffle else None)
 
     _refuse_rule(relevance)
@@ -251,7 +248,7 @@ def crossVal(
             if cv is None
             else user_folds(cv, cast(TableLike, data), encoded)
         )
-    if uses_auto:  # the second check: only the data tell whether there are classes
+    if uses_auto:  # check again: the classes are known only now
         check_auto(options, calibrate, has_classes)
         with progress_bar(len(folds), "crossVal", verbose) as progress:
             crossed = cross_average(encoded, spec, cast(Folds, folds), score, refit, progress)
@@ -260,7 +257,7 @@ def crossVal(
         average = auto_results(data_fields, crossed.averaged, crossed.loss)
         positions = _validated_rows(crossed.scored, encoded, folds)
         return average_cv(crossed, score, positions, average)
-    # clusters differ by more than chance
+    # whether clusters differ by more than chance
     ordered = cv is None and not shuffle and encoded.survey is None
     judging = Judging(score, refit, ordered, stacklevel=3)
     with progress_bar(len(folds), "crossVal", verbose) as progress:
@@ -285,8 +282,8 @@ def crossVal(
 
 
 def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> list[np.ndarray]:
-    """Return, for each fold, the positions in the data of its validated rows; empty if they were
-    read in batches.
+    """Return the positions in the data of each fold's validated rows; empty if the data were read
+    in batches.
     """
     if encoded.index is None:
         return [encoded.row_positions[[]] for _ in range(len(folds))]  # empty arrays
@@ -297,7 +294,7 @@ def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> li
 
 
 def _refuse_rule(relevance: object) -> None:
-    """Raise an OptionError for a rule, such as "cv", in place of a significance level."""
+    """Raise an OptionError if a rule, such as "cv", is given instead of a significance level."""
     if isinstance(relevance, str):
         raise OptionError(
             f"relevance={relevance!r} is not a significance level; crossVal needs one.",

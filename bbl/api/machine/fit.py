@@ -1,11 +1,7 @@
 """The public function `bbl`, which fits Boltzmann machines.
 
-Terms: an *engine* is a method with its options; a *layout* has the positions of the parameters of
-the formula's terms; a *tuning rule* is "cv" or "cv-1se" in place of a number; *S* settings are
-values of the option that is tuned; the *pooled* fit is one to the rows of all K response groups
-together; *auto* is ``method="auto"``. ``engine.joint`` is not None for engines that fit all groups
-together; ``tuning.engine`` is the engine with the chosen setting; None only after it was read from
-a file.
+The *pooled* fit is the fit to the rows of all K response groups together. `FitSpec` holds the
+checked arguments, `Tuning` the out-of-fold scores of the settings.
 """
 
 from __future__ import annotations
@@ -61,7 +57,7 @@ def bbl(
     weights: Weights | None = ...,
     method: Method | Engine = ...,
     **options: Unpack[FitOptions],
-    # Any for DensityResults, of a formula without a response, which no type shows
+    # Any because the type cannot show that a formula without a response gives DensityResults
 ) -> BBLResults | Any: ...
 @overload
 def bbl(
@@ -102,103 +98,110 @@ def bbl(
     verbose: int = 1,
     **options: Any,
 ) -> BBLResults | DensityResults | AverageResults:
-    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by
+    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, combined by
     Bayes' rule.
 
-    Without a response (``"~ ."``) one Boltzmann machine is fitted to all rows: a model of how
-    likely rows are.
+    Without a response (``"~ ."``), one Boltzmann machine is fitted to all rows and estimates their
+    density.
 
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``,
-        ``"y ~ .^3"``, with ``- d`` or ``- a:b`` to drop; names in backticks may hold anything;
-        ``"~ .^2"`` for one group without a response. Never evaluated as code.
+        ``"y ~ .^2"`` or ``"y ~ .^3"``; ``- d`` or ``- a:b`` removes a predictor or a term. Names in
+        backticks may contain any character. ``"~ .^2"`` fits all rows without a response. Formulas
+        are never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`. Or data read in
-        batches, for methods "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder,
-        a pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
-        DataFrame, a function that returns an iterator of tables. `weights` is then the name of a
-        column, and the fitted model does not keep the training rows.
+        One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf"
+        and "naive" also accept data read in batches: a Parquet path, list, glob or folder, a
+        pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
+        DataFrame, or a function that returns an iterator of tables. `weights` must then be the name
+        of a column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
-        "naive", "pvi", "pcd", "mpf" and "conditional" take any positive numbers, but then without
-        tests and standard errors, which `design` gives.
+        "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but without
+        tests and standard errors; for these, use `design`.
     method : str or Engine, default "pseudo"
-        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm",
-        "pcd", "mpf" or "auto"; in this order: pseudo-likelihood; exact maximum likelihood; mean
-        field; naive Bayes; conditional likelihood, for prediction, and with ``ridge=0`` logistic
-        and multinomial regression; the Markov blanket of the response in a Bayesian network, for
-        prediction from few of many predictors; boosting, for prediction from levels of which many
-        act alike; a posterior under sparse priors by persistent variational inference, or by Markov
-        chains; a sparse high-order Boltzmann machine, which selects its terms itself; persistent
-        contrastive divergence and minimum probability flow, for comparison; an average of "pseudo",
-        "mf", "conditional", "naive", "blanket" and "boosting", of all and of the relevant
-        predictors, tuned, calibrated and weighted by cross-validation.
+        * "pseudo": pseudo-likelihood.
+        * "ml": exact maximum likelihood.
+        * "mf": mean field.
+        * "naive": naive Bayes.
+        * "conditional": conditional likelihood, for prediction; with ``ridge=0``, logistic and
+          multinomial regression.
+        * "blanket": the Markov blanket of the response in a Bayesian network, for prediction from a
+          few of many predictors.
+        * "boosting": boosting, for prediction when many levels have similar effects.
+        * "pvi", "bayes": the posterior under sparse priors, by persistent variational inference or
+          by Markov chains.
+        * "shbm": a sparse high-order Boltzmann machine, which selects its terms.
+        * "pcd", "mpf": persistent contrastive divergence and minimum probability flow, for
+          comparison.
+        * "auto": an average of "pseudo", "mf", "conditional", "naive", "blanket" and "boosting",
+          with all and with the relevant predictors, tuned, calibrated and weighted by
+          cross-validation.
     design : SurveyDesign, optional
-        How the rows were drawn, from `bbl.survey`, in place of `weights`: standard errors,
-        intervals and tests then know strata, clusters and sampling weights. For "pseudo", "ml",
-        "naive", and "conditional" with ``ridge=0``.
+        Sampling design of the rows, from `bbl.survey`, used instead of `weights`. Standard errors,
+        intervals and tests then account for strata, clusters and sampling weights. For "pseudo",
+        "ml", "naive", and "conditional" with ``ridge=0``.
     xlevels : dict of predictor name to list of levels, optional
-        All levels a predictor may have, in order; the first is the reference.
+        All levels that a predictor may have, in order; the first is the reference level.
     testNull : bool, default True
-        Whether to fit all rows as one group too, to show the groups' differences from it, ``dh``
-        and ``dJ``.
+        Whether to fit all rows as one group too, and report each group's differences from this
+        pooled fit, ``dh`` and ``dJ``.
     novarOk : bool, default False
-        Whether predictors with one level are allowed.
+        Whether to accept predictors with a single level.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Missing values (None, nan, NA, NaT) are an error; or their rows are dropped; or they are a
-        level ``"(missing)"`` of their predictor; or the model is fitted to the known values of each
-        row (see Notes). `predict` treats them in the same way, and sums missing predictors out
-        under "marginal".
+        Treatment of missing values (None, nan, NA, NaT). "raise" raises an error, "drop" drops
+        their rows, "level" makes them a level ``"(missing)"`` of their predictor, and "marginal"
+        fits the model to the known values of each row (see Notes). `predict` follows the same rule;
+        under "marginal" it marginalises over missing predictors.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
-        How ln Z is computed. "exact": the sum over all states. "pseudo", "half": eq. (31) of Woo &
-        Wang (2022), without its factor 1/2 (the paper's default), or with it. "mf": its eq. (32).
-        "ais": annealed importance sampling. "auto": "exact" where that is cheap, else "half", the
-        best in the accuracy benchmark.
+        How ln Z is computed. "exact": the sum over all states. "half": eq. (31) of Woo & Wang
+        (2022), with its factor 1/2. "pseudo": the same without the factor, the paper's default.
+        "mf": its eq. (32). "ais": annealed importance sampling. "auto": "exact" where that is
+        cheap, otherwise "half", the most accurate approximation in the accuracy benchmark.
     calibrate : {"none", "offset", "temperature"}, default "none"
-        Correction of class scores: by an offset for each group; or by offsets and a common
-        temperature. Both are fitted to the out-of-fold scores of 5 shuffled folds.
+        Correction of class scores: "offset" fits an offset for each group; "temperature" fits
+        offsets and a common temperature. Both use the out-of-fold scores of 5 shuffled folds.
     relevance : float, "cv" or "cv-1se", optional
-        Let only predictors differ between groups that tell them apart; all others get the fields of
-        all rows together, and no interactions, so that they cancel in class probabilities.
-        Predictors are chosen one after another by score tests in a logistic regression of the
-        groups, at this significance level divided by the number of tests (see
-        `bbl.stats.relevance`); ``"cv"`` takes the level of least out-of-fold log-loss among .05, .5
-        and all predictors, ``"cv-1se"`` the fewest predictors within one standard error of it.
-        ``fit.relevant()`` tells what the prediction uses. There are no standard errors and tests,
-        since the rows have chosen.
+        Select the predictors whose distributions differ between groups. All other predictors have
+        the same fields in every group and no interactions, so that they cancel in class
+        probabilities. Predictors are added one at a time by score tests in a logistic regression of
+        the groups, at this significance level divided by the number of tests (see
+        `bbl.stats.relevance`). ``"cv"`` chooses among the levels .05, .5 and all predictors by
+        out-of-fold log-loss; ``"cv-1se"`` takes the fewest predictors within one standard error of
+        the best. ``fit.relevant()`` lists the predictors used for prediction. There are no standard
+        errors and tests, because they would ignore the selection.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class shares for predictions, in place of the shares in the training rows: for groups that
-        were sampled separately, or will be more or less frequent in new rows. Parameters and
-        likelihood do not depend on them. An array is in the order of the groups, and needs groups
+        Class proportions for predictions, used instead of those of the training rows: for groups
+        that were sampled separately, or will have other frequencies in new data. Parameters and
+        likelihood do not depend on them. An array is in the order of the groups, which must then be
         of declared order, numbers or booleans.
     structural_zeros : table or name of a column, optional
-        For ``method="ml"``: cells that cannot occur. A table holds a combination of levels in each
-        row; its columns are predictors, and the response if the cells cannot occur in that group. A
-        column of `data` marks rows of cells that cannot occur by True or 1; their weights are 0.
-        Sums over states, and so ln Z, probabilities and degrees of freedom, leave these cells out.
+        Cells that cannot occur, for ``method="ml"``. Each row of a table is a combination of
+        levels; its columns are predictors, and the response if the zeros are specific to a group. A
+        column of `data` instead marks rows of impossible cells by True or 1; their weights are 0.
+        Sums over states, and hence ln Z, probabilities and degrees of freedom, exclude these cells.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds, and for methods that sample; None for fresh entropy.
+        For the folds, and for methods that sample; None uses fresh entropy.
     n_jobs : int, optional
         Number of threads; None or -1 uses all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
-        Cluster whose workers read the data, keep the codes and compute sums over them; for a Dask
-        DataFrame the active client by default. The workers must have access to Parquet files and to
-        those of a pyarrow Dataset.
+        Cluster whose workers read the data, keep the codes and compute sums over them; by default
+        the active client if `data` is a Dask DataFrame. The workers need access to the files of
+        Parquet data or of a pyarrow Dataset.
     verbose : int, default 1
         0 hides the progress bar.
     **options
-        Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`,
+        Options of the method: see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`,
         `ContrastiveDivergence`, `ProbabilityFlow`, `PseudoLikelihood` (``lambda_``, ``lambdah``,
         ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
         `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``),
         `MarkovBlanket` (``iss``), `Boosting` (``rate``, ``pairs``) and `Conditional` (``ridge``,
         ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``, ``ordered``).
-        ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"`` choose the setting of least
-        log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard error of
-        it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood
-        of the left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
+        ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"`` choose the setting with the
+        smallest log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
+        error of it; ``fit.tuning`` contains the losses. Without a response, the criterion is the
+        negative log pseudo-likelihood of the left-out rows (`DensityResults.pnll`).
 
     Returns
     -------
@@ -213,23 +216,23 @@ def bbl(
     Warns
     -----
     ConvergenceWarning
-        If the fit of a predictor did not converge, or has no finite optimum; names group and
-        predictor.
+        If the fit of a predictor did not converge or has no finite optimum. The message names the
+        group and the predictor.
     DataWarning
-        If the log-loss on the validated rows of the tuning, or on the training rows, is above that
-        of predicting the class proportions, or that on the training rows above that of naive
-        Bayes; it names the remedy, and ``fit.log_loss`` has the numbers. Or if a predictor has over
-        100 levels, most of them rare; if the response has over 25 whole numbers as groups; or if
-        the rows look like the cells of a table whose counts are no weights.
+        If the log-loss in cross-validation or on the training rows is above that of predicting the
+        class proportions, or the log-loss on the training rows is above that of naive Bayes
+        (``fit.log_loss`` contains the figures). Also if a predictor has over 100 levels, most of
+        them rare; if the response has over 25 integer groups; or if the rows look like a table of
+        counts without weights.
 
     Notes
     -----
     With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor
-    over the rows in which it is known, and of each pair over the rows in which both are.
-    Pseudo-likelihood fits each predictor to the rows in which it and all predictors that it
-    interacts with are known: only the complete rows if all pairs interact, more rows with fewer
+    over the rows in which it is known, and of each pair over the rows in which both are known.
+    Pseudo-likelihood fits each predictor to the rows in which it and all predictors that interact
+    with it are known: only the complete rows if all pairs interact, more rows with fewer
     interactions. All methods assume that values are missing completely at random within a group.
-    Without missing values the fit is bitwise that of ``missing="raise"``.
+    Without missing values the fit is bitwise identical to ``missing="raise"``.
 
     References
     ----------
@@ -272,13 +275,13 @@ def bbl(
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        # its rules for formula and rows; averages calibrate themselves
+        # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS
     tuning_rule = pop_rule(method, options)
 
     def make_assignment(engine: Engine, rng: np.random.Generator) -> FoldAssignment | None:
-        """Return the folds to which rows are assigned while they are read in batches."""
+        """Return the fold assignment of data read in batches."""
         return FoldAssignment(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
 
     spec, encoded = prepare(
@@ -305,7 +308,7 @@ def bbl(
         needs_counts=uses_auto,
     )
     # `design` is the sampling design, `encoded.design` the formula read against the data
-    if uses_auto:  # once more: only the data tell whether there are classes
+    if uses_auto:  # check again: the classes are known only now
         check_auto(options, calibrate, encoded.design.classes)
     class_shares = _checked_priors(priors, formula, encoded.design)
     if uses_auto:
@@ -316,7 +319,7 @@ def bbl(
             level, tuning = tune_relevance(encoded, spec, relevance, tuning_rule, progress)
         spec = replace(spec, relevance=level)
     elif _needs_folds(spec.engine, tuning_rule, calibrate):
-        # None, for rows in memory without a sampling design: `tune` draws folds
+        # None, for rows in memory without a sampling design: `tune` draws the folds
         folds = (
             encoded.assigned_folds
             if encoded.survey is None
@@ -326,7 +329,7 @@ def bbl(
             tuning = tune(encoded, spec, tuning_rule, progress=progress, folds=folds)
     if tuning is not None and tuning.engine is not None:
         spec = spec.using(tuning.engine)
-    # without classes the one group has all rows
+    # without classes, the single group has all rows
     fits_pooled = test_null and encoded.design.classes and not spec.engine.joint
     with progress_bar(encoded.K + fits_pooled, "bbl", verbose) as progress:
         (estimate,) = estimate_path(encoded, spec, pooled=fits_pooled, progress=progress)
@@ -368,14 +371,14 @@ def bbl(
 
 
 def _needs_folds(engine: Engine, tuning_rule: str | None, calibrate: str) -> bool:
-    """Return whether a fit cross-validates: to tune an option, to calibrate, or to choose among
-    engine variants.
+    """Return whether a fit needs cross-validation: to tune an option, to calibrate, or to choose
+    among variants of the engine.
     """
     return tuning_rule is not None or calibrate != "none" or len(engine.variants()) > 1
 
 
 def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray | None:
-    """Check `priors` and return them as class shares (K,); None if they are None."""
+    """Check `priors` and return them as class proportions (K,); None if they are None."""
     if priors is None:
         return None
     if not design.classes:

@@ -1,10 +1,8 @@
-"""The public function `graphs`: graphical models of a table, with their weights and the probability
-of each edge.
+"""The public function `graphs`: graphical models of a table, their weights, and edge probabilities.
 
-A *graph* joins variables by edges; its model has all interactions of variables that are joined
-pairwise. `GraphScores` hold for G graphs and the E pairs of variables `pairs` (E, 2): `edges` (G,
-E), whether a graph joins a pair, and `log_likelihood` and `n_parameters`, each (G,). They leave out
-the graphs that were not fitted, whose weight is 0; `n_graphs` counts all that were compared.
+A *graph* joins variables by edges; its model contains the interactions of all sets of variables
+joined pairwise. `GraphScores` covers the G graphs that were fitted; `n_graphs` also counts graphs
+that were compared without a fit because their weight is 0.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from bbl.results.comparisons.graphs import GraphsResults
 
 __all__ = ["graphs"]
 
-MAX_VARIABLES = 6  # variables up to which all graphs are compared: 32,768 of six
-# cells of their table up to which all graphs are compared: those that are not decomposable take it
+MAX_VARIABLES = 6  # compare all graphs up to this many variables: 32,768 graphs of six
+# and up to this many cells of the table, which graphs that are not decomposable need
 MAX_STATES = 2**14
 
 
@@ -42,22 +40,23 @@ def graphs(
     missing: str = "raise",
     verbose: int = 1,
 ) -> GraphsResults:
-    """Compare graphical models of a table: which variables are joined, and how sure is each edge?
+    """Compare graphical models of a table: which variables are joined, and how certain is each
+    edge?
 
-    Two variables that are not joined are independent given all others.
+    Two variables without an edge are independent given all others.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        All columns but the weights are variables; a response is one of them.
+        All columns except the weights are variables, including any response.
     weights : column name or array of length n, optional
         Integer frequencies.
     criterion : {"bic", "aic"}, default "bic"
-        Criterion of the weights ``exp(-criterion / 2)`` of graphs.
+        Criterion for the graphs' weights ``exp(-criterion / 2)``.
     top : int, default 20
-        Number of best graphs in ``table``.
+        Number of graphs in ``table``, best first.
     missing : {"raise", "drop", "level"}, default "raise"
-        Missing values are an error; or their rows are dropped; or they are a level of their own.
+        "raise" an error for missing values, "drop" their rows, or treat them as a separate "level".
     verbose : int, default 1
         0 hides the progress bar.
 
@@ -73,24 +72,24 @@ def graphs(
 
     Notes
     -----
-    *Up to six variables* (and 16,384 cells of their table) all graphs are compared, 32,768 of six.
-    Each has its exact maximum of the likelihood. A variable whose neighbours are all joined is
-    split off, again and again; the likelihood then has a factor in closed form, from the margins of
-    these variables. A decomposable graph is split up completely. The remainder of any other graph,
-    such as a cycle of four, is fitted once for all graphs that have it: by proportional fitting, or
-    by Newton's method if proportional fitting has not converged after 400 rounds. Graphs without a
-    weight are not fitted. These are not among the best, and their criterion would exceed the least
+    *Up to six variables* (and 16,384 cells of their table) all graphs are compared: 32,768 graphs
+    of six variables. The maximum of each graph's likelihood is exact. Variables whose neighbours
+    are all joined are split off repeatedly; the likelihood then has a factor in closed form,
+    computed from these variables' margins. A decomposable graph is split up completely. The
+    remainder of any other graph, such as a cycle of four, is fitted once for all graphs that share
+    it: by iterative proportional fitting, or by Newton's method if this has not converged after 400
+    rounds. Graphs of negligible weight are not fitted: their criterion would exceed the smallest
     one by more than 100 even with the likelihood of a larger graph that contains them.
 
-    *With more variables or cells*, only decomposable graphs are compared, by a greedy search. It
-    starts without edges, and adds or drops the edge that lowers the criterion the most, until none
-    does. Weights and probabilities then refer to the graphs that were compared on the way; other
-    graphs have none.
+    *With more variables or cells*, a greedy search compares decomposable graphs only. It starts
+    without edges, and adds or drops the edge that decreases the criterion most, until no step does.
+    Weights and probabilities then refer to the graphs compared during the search; other graphs have
+    weight 0.
 
-    The weights of ``"bic"`` approximate posterior probabilities of graphs that are equally likely
-    before. The criterion counts all parameters of a graph. ``fit.bic`` does not count parameters
-    that have no estimate because cells are empty; without these, large graphs would look too good
-    in sparse tables.
+    The weights of ``"bic"`` approximate posterior probabilities of the graphs under equal prior
+    probabilities. The criterion counts all parameters of a graph. In contrast, ``fit.bic`` does not
+    count parameters that are not estimable because of empty cells; here that would favour large
+    graphs in sparse tables.
 
     References
     ----------
@@ -114,7 +113,7 @@ def graphs(
     choice("missing", missing, ("raise", "drop", "level"))
     n_best = integer("top", top, 1)
     refuse_batches(data, "graphs", "data")
-    # one_sided: no response; without sums_out, an error of missing values does not advise
+    # one_sided: no response; sums_out=False: the error for missing values does not suggest
     # missing="marginal"
     rules = EncodingRules(sums_out=False, one_sided=True)
     encoded = encode_data("~ .", data, weights, rules=rules, missing=missing)
@@ -126,10 +125,10 @@ def graphs(
             argument="data",
         )
     margins = Margins(encoded.rows, n_levels)
-    penalty = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0  # of a parameter
+    penalty = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0  # per parameter
     is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
     with progress_bar(1 if is_small else None, "graphs", verbose) as progress:
-        # EXACT: maximum likelihood, for graphs that are not decomposable
+        # EXACT: maximum likelihood for graphs that are not decomposable
         scores = (
             all_graphs(margins, EXACT, penalty, n_best, progress)
             if is_small
@@ -144,7 +143,7 @@ def _graphs_results(
     """Return the `n_best` graphs with their weights, and the edges with their probabilities, as
     frames.
 
-    `penalty` is that of a parameter in the criterion, whose column is called `criterion_name`.
+    `penalty` is the criterion's penalty per parameter; its column is called `criterion_name`.
     """
     criterion = scores.criterion(penalty)  # (G,)
     weights = np.exp(-0.5 * (criterion - criterion.min()))
@@ -163,7 +162,7 @@ def _graphs_results(
             "weight": weights[best_graphs],
         }
     )
-    # of each edge; rounding may give a little more than 1
+    # edge probabilities; rounding may give slightly more than 1
     probability = np.minimum(weights @ scores.edges, 1.0)
     most_probable_first = np.argsort(-probability, kind="stable")
     edge_ends = [[names[i] for i in scores.pairs[most_probable_first, end]] for end in (0, 1)]
@@ -178,15 +177,14 @@ def _graphs_results(
 
 
 def _graph_formula(names: tuple, pairs: np.ndarray) -> str:
-    """Return the formula of a graph, whose terms are all sets of variables that are joined
-    pairwise.
+    """Return the formula of a graph: its terms are all sets of variables that are joined pairwise.
 
-    `pairs` (edges, 2) are the joined pairs, as positions in `names`.
+    `pairs` (edges, 2) contains the joined pairs, as positions in `names`.
     """
     joined_pairs = {(int(i), int(j)) for i, j in pairs}
     newest_terms: list[tuple[int, ...]] = list(joined_pairs)
     terms = newest_terms.copy()
-    # extend the terms found last by one variable, all of whose pairs are joined
+    # extend the terms found last by one variable that is joined to all their members
     while newest_terms:
         newest_terms = [
             (*term, variable)

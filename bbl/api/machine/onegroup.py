@@ -1,14 +1,8 @@
 """The public function `mlestimate`: fit one group to integer codes.
 
 n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of
-all predictors. A *site* is a predictor as the response of a regression on all others;
-pseudo-likelihood fits one after another. The *site solution* (D, 1 + D) holds the fields and the
-couplings of all these regressions, those of a site in the rows of its levels; an engine is
-`two_sided` if the two estimates of a coupling are kept apart, and `chooses` if it selects its terms
-itself. An `EngineFit` has `site_theta`, the site solution or None, and `lkh`, the maximised
-objective (a log-likelihood or pseudo-likelihood) per observation. A `Problem` says in words where a
-fit has a problem (`group`, `predictor`, `level`, empty for all), `what` it is, and its figures,
-`detail`.
+all predictors. The *site solution* (D, 1 + D) contains the fields and couplings of the regressions
+of all sites, each in the rows of its levels.
 """
 
 from __future__ import annotations
@@ -56,39 +50,39 @@ def mlestimate(
     verbose: int = 1,
     **options: Any,
 ) -> MLEstimate:
-    """Fit one group from integer codes.
+    """Fit a Boltzmann machine to integer codes, as one group.
 
     Parameters
     ----------
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers; any positive numbers for "pseudo", "mf", "naive", "pvi", "pcd"
-        and "mpf". If `xi` is a DataFrame and they are a Series, both must have the same index; rows
-        and columns of a `qJ` with labels, and the index of an `L` with labels, must be the columns
-        of `xi`.
+        Integer frequencies; any positive numbers for "pseudo", "mf", "naive", "pvi", "pcd" and
+        "mpf". If `xi` is a DataFrame and `weights` a Series, both must have the same index.
     qJ : array_like of bool (or 0 and 1), shape (m, m), optional
-        Which predictors interact, symmetric; all by default. The diagonal does not matter.
+        Symmetric matrix of the pairs of predictors that interact; all by default. The diagonal is
+        ignored. If `qJ` has labels and `xi` is a DataFrame, they must be the columns of `xi`.
     L : array_like of int, shape (m,), optional
-        Numbers of levels; by default the largest code of each column plus one, and at least two.
+        Numbers of levels; by default the largest code of each column plus one, and at least two. If
+        `L` has an index and `xi` is a DataFrame, it must be the columns of `xi`.
     method, log_z, seed, n_jobs, verbose, **options
         As in `bbl`.
     naive : bool, default False
-        Whether to leave out all interactions.
+        Whether to omit all interactions.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of nan in `xi`, as in `bbl`; "level" gives nan the code ``L_i``, a further level
-        of the column.
+        Treatment of nan in `xi`, as in `bbl`; "level" codes nan as ``L_i``, an additional level of
+        the column.
 
     Returns
     -------
     MLEstimate
-        With ``symmetrize=False``, ``J[i, j]`` is from the regression of predictor i and ``J[j, i]``
-        from that of j.
+        With ``symmetrize=False``, ``J[i, j]`` comes from the regression of predictor i and ``J[j,
+        i]`` from that of predictor j.
 
     Raises
     ------
     DataError, OptionError, BBLTypeError
-        If codes, weights, `qJ` or `L` do not fit together.
+        If codes, weights, `qJ` and `L` are inconsistent or invalid.
 
     Examples
     --------
@@ -114,9 +108,9 @@ def mlestimate(
         pairs = np.empty((0, 2), dtype=np.intp)
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_check_interactions(qJ, m), 1))
-    # the terms that the engine fits of these
+    # the terms that the engine fits
     layout = engine.layout(sample, Layout(n_levels, pairs))
-    # engines that sample have tables of standard deviations too
+    # engines that sample also return tables of standard deviations
     needed_bytes = tables_memory(layout) * (1 + engine.samples)
     check_memory(
         needed_bytes,
@@ -142,8 +136,7 @@ def mlestimate(
     if log_z_method == "exact":
         log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])
-    # couplings (D, D): a block of rows for each site; without symmetrisation J[i, j] and J[j, i]
-    # differ
+    # couplings (D, D): a block of rows for each site; J[i, j] and J[j, i] differ unless symmetrised
     coupling_matrix = (
         to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     )
@@ -165,9 +158,9 @@ def mlestimate(
 
 
 def _make_problem(note: Note) -> Problem:
-    """Return the note of a fit as a problem whose predictor and level are named by their positions.
+    """Return the note of a fit as a problem that names predictor and level by their positions.
 
-    The only group has no name: `Problem.group` is empty, or "the fit" where the note is about no
+    The only group has no name: `Problem.group` is empty, or "the fit" if the note concerns no
     single predictor.
     """
     predictor, level, text, detail = note  # predictor and level are -1 for none
@@ -178,7 +171,7 @@ def _make_problem(note: Note) -> Problem:
 
 def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> None:
     """Raise a DataError if `xi` is a DataFrame and the labels of a pandas `qJ` or `L` are not its
-    columns, in order.
+    columns, in the same order.
     """
     if not isinstance(xi, pd.DataFrame):
         return
@@ -196,20 +189,20 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
 
 
 def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
-    """Check `qJ` and return it as a symmetric bool matrix (m, m): which pairs of predictors
-    interact.
+    """Check `qJ` and return the pairs of predictors that interact as a symmetric bool matrix (m,
+    m).
     """
     try:
         mask = np.asarray(qJ)
     except ValueError:  # ragged
-        mask = np.empty(0, dtype=object)  # its shape is refused below
+        mask = np.empty(0, dtype=object)  # rejected below because of its shape
     if mask.shape != (m, m):
         raise OptionError(
             f"qJ must be a {m} x {m} matrix with one row for each predictor; got {qJ!r}.",
             argument="qJ",
             value=qJ,
         )
-    # entries that are no numbers are all invalid
+    # entries that are not numbers are invalid
     invalid = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
     if len(invalid):
         raise OptionError(
@@ -230,13 +223,11 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
 
 
 def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
-    """Check `L`, a number for all predictors or one for each, and return numbers of levels, int64
-    (m,).
-    """
+    """Check `L`, one number for all predictors or one for each, and return it as int64 (m,)."""
     try:
         n_levels = np.asarray(L)
     except ValueError:  # ragged
-        n_levels = np.empty((0, 0))  # its shape is refused below
+        n_levels = np.empty((0, 0))  # rejected below because of its shape
     is_whole = (
         n_levels.dtype.kind in "iuf"
         and n_levels.shape in ((), (1,), (m,))
@@ -258,7 +249,7 @@ def _coded_sample(
     """Check codes `xi` (n, m) and weights; return them as a sample, and the numbers of levels,
     int64 (m,).
 
-    Rows are dropped, or nan becomes a level or a missing cell, as `missing` says.
+    Depending on `missing`, rows with nan are dropped, or nan becomes a level or a missing cell.
     """
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
@@ -318,7 +309,7 @@ def _coded_sample(
         n_levels = n_levels + is_missing.any(axis=0)
     codes = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
     missing_cells = is_missing if missing == "marginal" and is_missing.any() else None
-    # `weighted` leaves out rows of weight 0
+    # `weighted` drops rows of weight 0
     sample = Sample(codes, row_weights, missing=missing_cells).weighted(row_weights)
     if not sample.whole:
         sample = sample.weighted(as_rows(sample.weights))

@@ -20,8 +20,8 @@ def log_scores(
     prior: bool = False,
     unseen: str = "raise",
 ) -> pd.DataFrame:
-    """Return the energy of each row in each group, optionally less ln Z and plus the log share of
-    the group.
+    """Return the energy of each row in each group, optionally normalised by ln Z and weighted by
+    the group's prior.
 
     Parameters
     ----------
@@ -30,25 +30,25 @@ def log_scores(
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns; the training rows by default.
     normalised : bool, default False
-        Whether to subtract the group's ln Z, which gives ``ln P(x | y)``, averaged over draws if
-        the method has draws. Otherwise the score is ``sum h + sum J`` in the reference gauge (the
-        first level of each predictor has parameters 0); other gauges differ from it by a constant
-        for each group.
+        Whether to subtract the group's ln Z, which gives ``ln P(x | y)`` (averaged over the draws
+        of a method that draws). Otherwise the score is ``sum h + sum J`` in the reference gauge, in
+        which the first level of each predictor has parameters 0; other gauges differ from it by a
+        constant for each group.
     prior : bool, default False
-        Whether to add the logarithm of the group's share: its prior, or its share of the training
-        rows.
+        Whether to add the log of the group's prior probability, by default its proportion in the
+        training rows.
     unseen : {"raise", "ignore"}, default "raise"
         As in ``predict``.
 
     Returns
     -------
     DataFrame
-        A column for each group, on the index of `newdata`.
+        One column per group, with the index of `newdata`.
 
     Raises
     ------
     BBLTypeError
-        If `fit` is no fitted Boltzmann machine.
+        If `fit` is not a fitted Boltzmann machine.
     DataError, LevelError
         As ``predict``.
 

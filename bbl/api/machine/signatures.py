@@ -1,6 +1,4 @@
-"""Types of the keywords of `bbl` and `crossVal` for type checkers: those of the functions, and the
-options of methods.
-"""
+"""Keyword types of `bbl` and `crossVal` for type checkers: arguments and options of methods."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ class _Call(TypedDict, total=False):
 
 
 class _Options(TypedDict, total=False):
-    """Options of the methods; which of them a method has is checked when it is called."""
+    """Options of all methods; calls check which of them the chosen method accepts."""
 
     lambda_: Grid | TuningRule | Literal["ebic"]
     lambdah: float | None
@@ -98,7 +96,7 @@ class _Options(TypedDict, total=False):
 
 
 class FitKeywords(_Call, total=False):
-    """Keywords of `bbl` that are no options of a method."""
+    """Keywords of `bbl` that are not options of a method."""
 
     testNull: bool
     priors: Priors
@@ -111,7 +109,7 @@ class FitOptions(FitKeywords, _Options, total=False):
 
 
 class CrossValKeywords(_Call, total=False):
-    """Keywords of `crossVal` that are no options of a method."""
+    """Keywords of `crossVal` that are not options of a method."""
 
     nfold: int
     use_auc: bool

@@ -1,12 +1,7 @@
 """The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
 
-m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the
-couplings of a group, D is the number of non-reference levels, theta is the flat vector of h and J;
-`split` and `to_matrix` return it as fields (D,) and couplings (D, D), `split` with a third part for
-terms of three and more predictors. The *energy* of a state x is ``sum h + sum J`` over its levels,
-the exponent of ``P(x) ~ exp(energy)``. A *chain* is one run of the Gibbs sampler, a *sweep* an
-update of all predictors in all chains. ``layout.table(theta, *predictors)`` is a view of the fields
-of one predictor, or the couplings of several.
+m is the number of predictors, L_i of levels of predictor i, D of non-reference levels, K of groups;
+theta is the flat vector of fields h and couplings J.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from bbl.results.machine.monte_carlo import ChainOptions, sample_chains
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
-# levels by name, or in order
+# levels by predictor name, or in order
 PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]
 
 
@@ -47,20 +42,20 @@ def mcSample(
     seed: int | np.random.Generator | None = None,
     verbose: int = 1,
 ) -> SampleResults:
-    """Sample the predictors of each response group by Gibbs sampling, and report the highest state
-    visited.
+    """Sample the predictors of each response group by Gibbs sampling, and report the most probable
+    state visited.
 
     Parameters
     ----------
     fit : BBLResults, DensityResults or CVResults
     nsteps : int, default 1000
-        Sweeps over all predictors.
+        Number of sweeps over all predictors.
     nchains : int, default 64
-        Independent chains; together they run at about the cost of one.
+        Number of independent chains, which together cost about as much as one.
     draws : bool, default False
-        Whether to return the draws of the second half of the sweeps.
+        Whether to return draws from the second half of the sweeps.
     thin : int, default 1
-        Sweeps per draw that is kept.
+        Number of sweeps per returned draw.
     seed : int or numpy.random.Generator, optional
     verbose : int, default 1
         0 hides the progress bar.
@@ -74,19 +69,20 @@ def mcSample(
     Raises
     ------
     OptionError, BBLTypeError
-        If an argument is out of range; it is named.
+        If an argument is out of range.
 
     Warns
     -----
     ConvergenceWarning
-        If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1
+        If draws were requested (at least 20 per chain and 100 in all) and split R-hat is above 1.1
         in a group.
 
     Notes
     -----
-    A fit with hidden units has them sampled together with the predictors, and then dropped: draws
-    are from the distribution of `BBLResults.score_samples`, averaged over the posterior draws.
-    Where all states of predictors and units can be listed, they are exact and independent.
+    For a fit with hidden units, these are sampled together with the predictors and then dropped.
+    Draws come from the distribution evaluated by `BBLResults.score_samples`, averaged over the
+    posterior draws. If all states of predictors and units can be enumerated, draws are exact and
+    independent.
 
     Examples
     --------
@@ -110,8 +106,8 @@ def mcSample(
 
 
 def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
-    """Return the names of `predictors` and a list of levels for each; those without names become
-    x1, x2, ...
+    """Return the names of `predictors` and their lists of levels; without names they are x1, x2,
+    ...
     """
     if isinstance(predictors, Mapping):
         names = list(predictors)
@@ -145,10 +141,10 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
     """Return ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays) as a parameter
     vector (size,).
 
-    `argument` names `par` in the error for arrays that do not fit the layout.
+    `argument` names `par` in the error for arrays that do not match the layout.
     """
     theta = np.zeros(layout.size)
-    try:  # all errors of wrong types and shapes end in the DataError below
+    try:  # wrong types and shapes of any kind are reported by the DataError below
         if len(par.h) != layout.m:
             raise ValueError
         for i, h in enumerate(par.h):
@@ -166,11 +162,11 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
 
 
 def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
-    """Return the layout of all pairs, and of the valid terms of three and more predictors in the
-    ``J`` of groups.
+    """Return the layout of all pairs, and of the valid terms of three or more predictors in the
+    groups' ``J``.
     """
     n_levels = [len(predictor_levels) for predictor_levels in levels]
-    # parameters without J are refused elsewhere
+    # parameters without J are rejected elsewhere
     terms = {
         term
         for par in parameters
@@ -200,7 +196,7 @@ def randompar(
     *,
     seed: int | np.random.Generator | None = None,
 ) -> GroupParameters:
-    """Draw random fields and couplings for one group.
+    """Draw random fields and couplings for a single group.
 
     Parameters
     ----------
@@ -209,7 +205,7 @@ def randompar(
         Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with means ``h0``,
         ``J0`` and standard deviations ``dh``, ``dJ``.
     h0, dh, J0, dJ : float
-        Parameters of `distr`, for fields and couplings.
+        Parameters of `distr` for fields and couplings.
     seed : int or numpy.random.Generator, optional
 
     Returns
@@ -228,7 +224,7 @@ def randompar(
     check_memory(
         tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors."
     )
-    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]  # of the only group
+    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]  # the only group's
     h, J = to_matrix(layout, theta)
     return GroupParameters.from_matrix(layout, h, J)
 
@@ -252,8 +248,8 @@ def sample_xi(
     h : list of arrays, shape (L_i - 1,)
         Fields.
     J : dict of (i, j) to arrays, shape (L_i - 1, L_j - 1), optional
-        Couplings; pairs left out are zero. Terms of three predictors and more have keys such as
-        ``(i, j, k)`` and arrays (L_i - 1, L_j - 1, L_k - 1).
+        Couplings; omitted pairs are zero. Terms of three or more predictors have keys such as ``(i,
+        j, k)`` and arrays (L_i - 1, L_j - 1, L_k - 1).
     code_out : bool, default False
         Whether to return integer codes instead of levels.
     seed : int or numpy.random.Generator, optional
@@ -261,8 +257,8 @@ def sample_xi(
     Returns
     -------
     DataFrame
-        One column per predictor. Exact and independent draws for up to 2**20 states, Gibbs sampling
-        beyond.
+        One column per predictor. Draws are exact and independent for up to 2**20 states; beyond
+        that, they come from Gibbs sampling.
 
     Examples
     --------
@@ -282,8 +278,8 @@ def sample_xi(
 def _decode_rows(
     codes: np.ndarray, names: list, levels: list[list], code_out: bool
 ) -> pd.DataFrame:
-    """Return codes (n, m) as a frame with a column for each predictor: its codes if `code_out`,
-    else its levels.
+    """Return codes (n, m) as a frame with one column per predictor: codes if `code_out`, otherwise
+    levels.
     """
     columns = {
         name: codes[:, i].astype(np.int64)
@@ -304,7 +300,7 @@ def randomsamp(
     *,
     seed: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Draw rows of response and predictors from given group models.
+    """Draw rows of response and predictors from given models of the groups.
 
     Parameters
     ----------
@@ -316,13 +312,13 @@ def randomsamp(
     par : sequence of K GroupParameters, or dict of group to GroupParameters
         Fields and couplings of each group, as `randompar` returns them.
     nsample : int, default 100
-        Number of rows; each draws its group independently.
+        Number of rows; the group of each row is drawn independently.
     seed : int or numpy.random.Generator, optional
 
     Returns
     -------
     DataFrame
-        Columns ``y`` (``y_`` where a predictor is called y) and the predictors, rows in random
+        Columns ``y`` (``y_`` if a predictor is called y) and the predictors, with rows in random
         order.
 
     Examples

@@ -1,6 +1,5 @@
-"""The public functions `to_spins` and `from_spins`, between levels and spins of -1 and 1.
-
-Equation numbers are those of Woo & Wang (2022).
+"""The public functions `to_spins` and `from_spins`, which convert between levels and spins of -1
+and 1; equation numbers are those of Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ LARGER = "Merge its levels to two, with bbl.bin or bbl.lump, or leave it out of 
 def to_spins(
     model: MachineResults | CVResults | GroupParameters, group: Hashable = None
 ) -> SpinParameters:
-    """Convert a machine of two-level predictors to spins, the coding of the R package BoltzMM.
+    """Convert a machine of two-level predictors to spins, as in the R package BoltzMM.
 
     Parameters
     ----------
     model : BBLResults, DensityResults, CVResults, GroupParameters or MLEstimate
-        A fit, or parameters of one group; all predictors have two levels.
+        A fit, or the parameters of one group. All predictors must have two levels.
     group : label, optional
         Group of a fit with a response.
 
     Returns
     -------
     SpinParameters
-        ``b`` and ``M`` of ``P(s) ~ exp(s'Ms / 2 + b's)``, where a spin s is -1 at the reference
-        level of its predictor, and 1 at the other (eq. 8): ``M_ij = J_ij / 4`` and ``b_i = h_i / 2
-        + sum_j J_ij / 4`` (eq. 9).
+        ``b`` and ``M`` of ``P(s) ~ exp(s'Ms / 2 + b's)``, where each spin is -1 at the reference
+        level of its predictor and 1 at the other (eq. 8): ``M_ij = J_ij / 4`` and ``b_i = h_i / 2 +
+        sum_j J_ij / 4`` (eq. 9).
 
     Raises
     ------
     OptionError
-        If a predictor has another number of levels, `group` is missing or unknown, or the model has
-        interactions of three predictors or hidden units.
+        If a predictor does not have two levels, `group` is missing or unknown, or the model has
+        hidden units or interactions of three or more predictors.
     BBLTypeError
-        If `model` is something else.
+        If `model` has another type.
 
     See Also
     --------
-    bbl.from_spins : The inverse.
+    bbl.from_spins : The inverse conversion.
 
     References
     ----------
@@ -108,7 +107,7 @@ def to_spins(
             argument="model",
         )
     index = label_index(names)
-    # the energy of spins: x = (1 + s) / 2 in sum h x + sum J x x
+    # energy of spins: substitute x = (1 + s) / 2 in sum h x + sum J x x
     return SpinParameters(
         b=pd.Series(0.5 * fields + 0.25 * J.sum(axis=1), index=index, name="b"),
         M=pd.DataFrame(0.25 * J, index=index, columns=index),
@@ -118,14 +117,15 @@ def to_spins(
 
 @check_keywords
 def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
-    """Convert spins to fields and couplings of two-level predictors; the inverse of `to_spins`.
+    """Convert spin parameters to fields and couplings of two-level predictors (inverse of
+    `to_spins`).
 
     Parameters
     ----------
     b : array_like, shape (m,)
         Fields of the spins, such as those of the R package BoltzMM.
     M : array_like, shape (m, m)
-        Couplings: symmetric; the diagonal, which only adds a constant, does not matter.
+        Symmetric couplings; the diagonal only adds a constant and is ignored.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     Raises
     ------
     DataError
-        If shapes do not fit together, numbers are not finite, or `M` is not symmetric.
+        If shapes are inconsistent, numbers are not finite, or `M` is not symmetric.
 
     Examples
     --------
@@ -175,9 +175,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
 
 
 def _checked(names: tuple, widths: list[int]) -> int:
-    """Return the number of predictors; raise unless each has two levels, one beside the
-    reference.
-    """
+    """Return the number of predictors; raise an error unless each has two levels."""
     for name, width in zip(names, widths, strict=True):
         if width != 1:
             raise OptionError(
@@ -190,8 +188,8 @@ def _checked(names: tuple, widths: list[int]) -> int:
 
 
 def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return fields (m,) and symmetric couplings (m, m) of tables; two estimates of a coupling are
-    averaged (eq. 18).
+    """Return fields (m,) and symmetric couplings (m, m) from tables; two estimates of the same
+    coupling are averaged (eq. 18).
     """
     J = np.zeros((m, m))
     for term, table in (par.J or {}).items():
@@ -202,7 +200,7 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
                 argument="model",
             )
         J[term] = float(np.asarray(table).item())
-    # tables of one order alone stand for both
+    # a table given in only one order applies to both
     only_one = (J != 0.0) & (J.T == 0.0)
     J = np.where(only_one.T, J.T, J)
     return np.concatenate([np.asarray(h, dtype=float) for h in par.h]), 0.5 * (J + J.T)

@@ -1,11 +1,7 @@
-"""The public function `step`: the terms of a log-linear model are chosen stepwise, by AIC or BIC.
+"""The public function `step`: choose the terms of a log-linear model stepwise, by AIC or BIC.
 
-A `Visit` is a model on the path: its `model` (a frozenset of terms), its `score`, the `step` that
-led to it (None for the first model), and the `candidates`, all steps from it that were compared. A
-`Score` has the `log_likelihood`, the number `n_parameters` of parameters that the rows determine,
-and the `criterion` with a given penalty of a parameter. ``layout.scopes`` lists the predictors of
-each table of parameters: m single predictors, then the terms. ``fit._rows()`` returns the training
-rows.
+A `Visit` is a model on the path, with all candidate steps from it. ``layout.scopes`` lists the
+predictors of each parameter table: first the m single predictors, then the terms.
 """
 
 from __future__ import annotations
@@ -36,9 +32,9 @@ from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["step"]
 
-# signs of the steps: terms are dropped or added
+# signs of the steps that drop or add a term
 DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}
-Term = tuple[int, ...]  # positions of interacting predictors, rising
+Term = tuple[int, ...]  # positions of the interacting predictors, increasing
 
 
 @check_keywords
@@ -50,55 +46,52 @@ def step(
     *,
     verbose: int = 1,
 ) -> StepResults:
-    """Choose the terms of a log-linear model stepwise by AIC or BIC, as ``stepAIC`` of R's MASS
-    does.
+    """Choose the terms of a log-linear model stepwise by AIC or BIC, like ``stepAIC`` in R's MASS.
 
-    From one model to the next, the term is dropped or added that lowers the criterion the most,
-    until none does. Models stay hierarchical: a term is dropped only if no larger one holds it, and
-    added only if all its parts are there.
+    Each step drops or adds the term that decreases the criterion most, until no step does. Models
+    stay hierarchical: a term is dropped only if no larger term contains it, and added only if all
+    its sub-terms are in the model.
 
     Parameters
     ----------
     fit : BBLResults or DensityResults
-        A fit by exact maximum likelihood, ``method="ml"``, without a penalty: the first model.
+        The initial model: a fit by exact maximum likelihood (``method="ml"``) without a penalty.
     direction : {"both", "backward", "forward"}, default "both"
-        Whether terms are dropped and added, dropped only, or added only.
+        Whether terms are both dropped and added, only dropped, or only added.
     k : float or "bic", default 2
-        Penalty of a parameter: 2 for AIC, ``"bic"`` for the logarithm of the number of
-        observations.
+        Penalty per parameter: 2 for AIC, ``"bic"`` for the log of the number of observations.
     scope : (str, str), default ("~ 1", "~ .^3")
-        Formulas of the smallest and of the largest model. They name interactions only: all
-        predictors stay in the model, as a likelihood of other predictors cannot be compared.
+        Formulas of the smallest and the largest model. They list interactions only: all predictors
+        stay in the model because likelihoods of different predictors are not comparable.
     verbose : int, default 1
         0 hides the progress bar.
 
     Returns
     -------
     StepResults
-        ``fit``, the chosen model; ``path``; ``candidates``, all steps that were compared.
+        ``fit``, the chosen model; ``path``; ``candidates``, all steps compared.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If the fit has no maximum of the likelihood, or does not lie between the formulas of
-        `scope`.
+        If the fit is not a maximum-likelihood fit, or does not lie between the formulas of `scope`.
     FormulaError
-        If a formula cannot be read.
+        If a formula cannot be parsed.
     DataError
-        If the fit has no training rows, its weights are no counts, or its rows have a sampling
+        If the fit has no training rows, its weights are not counts, or its rows have a sampling
         design.
 
     Warns
     -----
     DataWarning
-        If models were left out, because their tables would be too large.
+        If models were skipped because their tables would be too large.
 
     Notes
     -----
-    The criterion is that of ``fit.aic``: ``-2 logLik + k df``. With a response the likelihood is
-    the product of those of all groups, which have the same terms, and degrees of freedom are
-    summed. They count the parameters that empty cells leave. A chosen model is one of many that
-    were compared: its p-values and intervals are too small.
+    The criterion is ``-2 logLik + k df``, as in ``fit.aic``. With a response, log-likelihoods and
+    degrees of freedom are summed over the groups, which all have the same terms. Degrees of freedom
+    count the parameters that are estimable given empty cells. The chosen model is the best of many,
+    so its p-values and intervals are too small.
 
     References
     ----------
@@ -127,7 +120,7 @@ def step(
     labels = fit.labels
     layout = fit.estimate.parameters.layout
     rows.check_whole("AIC and BIC compare models")
-    start = frozenset(layout.scopes[layout.m :])  # the terms of the first model
+    start = frozenset(layout.scopes[layout.m :])  # terms of the initial model
     lower, upper = _check_scope(scope, fit, start)
     penalty = float(np.log(fit.nobs())) if isinstance(k, str) else k
     scorer = StepScorer(rows, len(labels.groups), layout, engine)
@@ -149,7 +142,7 @@ def step(
     )
     criterion_name = "BIC" if isinstance(k, str) else "AIC"
     scores = [visit.score for visit in path]
-    steps = [  # the first model counts as the one before itself
+    steps = [  # the initial model is compared with itself
         _step_row(
             labels,
             criterion_name,
@@ -161,7 +154,7 @@ def step(
         )
         for model_number, visit in enumerate(path)
     ]
-    candidates = [  # with the number of the step for which they were compared
+    candidates = [  # with the number of the step at which they were compared
         _step_row(
             labels, criterion_name, penalty, model_number, candidate, candidate.score, visit.score
         )
@@ -174,13 +167,13 @@ def step(
 
 
 def _step_frame(rows: list[dict], criterion_name: str) -> pd.DataFrame:
-    """Return rows of `_step_row` as a frame, indexed by the number of the step."""
+    """Return the rows made by `_step_row` as a frame, indexed by the number of the step."""
     columns = ["step", "term", "df", "deviance", "parameters", "logLik", criterion_name]
     return pd.DataFrame(rows, columns=columns).set_index("step")
 
 
 def _check_fit(fit: object) -> Any:
-    """Return the engine of a fit by exact maximum likelihood; raise for any other argument."""
+    """Return the engine of an exact maximum-likelihood fit; raise for any other argument."""
     if not isinstance(fit, MachineResults):
         kind = type(fit).__name__
         raise BBLTypeError(
@@ -209,20 +202,20 @@ def _check_fit(fit: object) -> Any:
         raise OptionError(
             "step selects the terms itself.", argument="fit", hint="Fit without relevance."
         )
-    return engine.at(0.0)  # penalty 0; that of the fit may be several zeros, one for each order
+    return engine.at(0.0)  # penalty 0; the fit's may be a tuple of zeros, one per order
 
 
 def _check_penalty(k: object) -> float | str:
-    """Return the penalty of a parameter: a positive number or "bic"."""
+    """Return the penalty per parameter: a positive number or "bic"."""
     return choice("k", k, ("bic",)) if isinstance(k, str) else real("k", k, 0.0)
 
 
 def _check_scope(
     scope: object, fit: MachineResults, start: frozenset[Term]
 ) -> tuple[frozenset[Term], frozenset[Term]]:
-    """Return the terms of the smallest and of the largest model, the formulas of `scope`.
+    """Return the terms of the smallest and the largest model, given by the formulas in `scope`.
 
-    Raises an OptionError unless the terms `start` of the fit lie between them.
+    Raises an OptionError unless the fit's terms `start` lie between them.
     """
     if (
         isinstance(scope, str)
@@ -235,7 +228,7 @@ def _check_scope(
             value=scope,
         )
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
-    # in messages, {0} and {1} are the formulas, {2} is the term that the larger model lacks
+    # {0} and {1} are the formulas in messages, {2} is the term that the larger model lacks
     for smaller_terms, larger_terms, message in (
         (
             lower,
@@ -268,13 +261,13 @@ def _check_scope(
 
 
 def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
-    """Return the terms of a formula of predictors of a fit, with or without the fit's response."""
+    """Return the terms of a formula in the fit's predictors, with or without its response."""
     names = list(fit.labels.names)
     response = fit.labels.response
     text = formula if isinstance(formula, str) else str(formula)
     is_one_sided = response is None or text.lstrip().startswith("~")
     columns: list[Hashable] = names if is_one_sided else [response, *names]
-    # any order of terms; no terms ("~ 1") and no response are allowed
+    # terms may have any order; a formula may have no terms ("~ 1") and no response
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
@@ -283,35 +276,35 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
             argument="scope",
             hint="Write '~' and the interactions.",
         )
-    # parsed terms are positions in its predictors
+    # parsed terms are positions among the parsed predictors
     positions = [names.index(name) for name in parsed.predictors]
-    # parsed.terms: for each order k of terms an array (terms, k)
+    # parsed.terms: an array (terms, k) for each order k
     terms = (term for terms_of_order in parsed.terms for term in terms_of_order.tolist())
     return frozenset(tuple(sorted(positions[i] for i in term)) for term in terms)
 
 
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
-    """Return a fit of the same rows, by the same engine, with other terms; `options` of the call
-    are shown.
+    """Return a fit with other terms to the same rows, by the same engine; `options` are printed in
+    its call.
     """
     labels = fit.labels
     old_estimate = fit.estimate
-    # support: the cells that can occur, None for all; n_ordered: ordered levels of each predictor,
-    # 0 for nominal ones
+    # support: the cells that can occur, or None for all; n_ordered: numbers of ordered levels, 0
+    # for nominal predictors
     layout = Layout(
         fit.design.n_levels,
         sorted(terms),
         fit.estimate.parameters.layout.support,
         fit.design.n_ordered,
     )
-    # an exact ln Z may be too costly with more terms: "auto" then approximates it
+    # with more terms the exact ln Z may be too costly: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
     data = FitData(fit._rows(), layout, len(labels.groups), labels)
     has_pooled = old_estimate.parameters.pooled is not None
     (refit,) = estimate_path(data, FitSpec(fit.engine, log_z), pooled=has_pooled)
     warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
-    # the log-loss, the tuning and the stored summaries were those of the first model
+    # log-loss, tuning and stored summaries belong to the initial model
     fit = replace(fit, _stored_loss=None) if isinstance(fit, BBLResults) else fit
     call = f"step({fit.call}, {options})"
     return replace(fit, call=call, design=design, estimate=refit, tuning=None, _stored=None)
@@ -326,11 +319,11 @@ def _step_row(
     score: Score,
     previous_score: Score,
 ) -> dict:
-    """Return a row of the path: the number of the model, the step that led to it, and its score, as
-    a dict.
+    """Return a row of the path as a dict: the number of the model, the step that led to it, and its
+    score.
 
-    `step` is None for the first model; `previous_score` is that of the model before the step.
-    `penalty` is that of a parameter in the criterion.
+    `step` is None for the initial model; `previous_score` is the score before the step. `penalty`
+    is the criterion's penalty per parameter.
     """
     return {
         "step": model_number,
@@ -344,5 +337,5 @@ def _step_row(
 
 
 def _term_text(labels: Labels, term: Term) -> str:
-    """Return a term as names of predictors, joined by colons."""
+    """Return a term as the names of its predictors joined by colons."""
     return ":".join(label_text(labels.names[i]) for i in term)

@@ -153,7 +153,7 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
     with monkeypatch.context() as m:
         m.setattr("bbl.api.machine.call.Layout", none)
         with pytest.raises(
-            MemoryLimitError, match="A list of the pairs of the formula .* Use fewer predictors"
+            MemoryLimitError, match="The list of pairs in the formula .* Use fewer predictors"
         ):
             bbl.bbl("y ~ .^2", table)
     asked = []

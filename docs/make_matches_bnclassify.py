@@ -107,7 +107,7 @@ def predict(data, case, name) -> Iterator[Row]:
                 worst = max(worst, gap(posterior(network, sample, at)[good], want[good]))
                 count = count + int(good.sum())
                 left_out = left_out + int((~good).sum())
-    more = f" ({left_out} rows of aode's defect left out)" if left_out else ""
+    more = f" ({left_out} rows affected by aode's defect omitted)" if left_out else ""
     yield f"posteriors by row{more}", count, f"{worst:.1e}", "1e-10"
 
 
@@ -150,7 +150,7 @@ def wanbia(data, case, name) -> Iterator[Row]:
     relative = gap(objective(data.by_name(grid["weights"]))[0], grid["value"]) / grid["value"]
     yield "WANBIA: objective at given weights, relative", 1, f"{relative:.1e}", "1e-8"
     found = objective(conditional_weights(data.sample, data.n_levels, data.K))[0]
-    yield "WANBIA: optimum less R's", 1, f"{found - case['optim']['value']:.1e}", "at most 1e-6"
+    yield "WANBIA: optimum minus R's", 1, f"{found - case['optim']['value']:.1e}", "at most 1e-6"
 
 
 def awnb(data, case, name) -> Iterator[Row]:

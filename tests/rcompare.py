@@ -20,52 +20,65 @@ CLOSED, EXACT = 1e-10, 1e-8  # tolerances: closed forms; converged pseudo-likeli
 
 RULES = {
     "exact": "Converged pseudo-likelihood is compared with the exact optimum stored with R's runs.",
-    "closed": "Closed forms (mean field, naive Bayes, eq. 27) are R's numbers.",
+    "closed": "Closed forms (mean field, naive Bayes, eq. 27) equal R's results.",
     "distance": (
-        "R's best run agrees within its recorded distance from the optimum (1e-3 where none is "
+        "R's best run agrees within its recorded distance from the optimum (1e-3 if none is "
         "recorded)."
     ),
     "oracle": (
-        "No converged value is stored by R: compared with the enumeration oracle at the exact "
-        "optimum."
+        "R's runs contain no converged value: compared with an enumeration at the exact optimum."
     ),
     "weights": (
-        "R sums ln Z, logLik and lkh over rows without their weights: compared with the oracle, "
-        "which weights."
+        "R sums ln Z, logLik and lkh over rows without their weights: compared with a weighted "
+        "enumeration."
     ),
     "additive": (
-        "R divides the ln Z of additive mean-field fits by the number of predictors: compared with "
-        "the oracle."
+        "R divides ln Z of additive mean-field fits by the number of predictors: compared with an "
+        "enumeration."
     ),
-    "partial": "R inverts C in full and leaves dropped pairs inside h and ln Z; here both keep the "
-    "model's pairs only: J is R's, h and ln Z are the oracle's.",
-    "extra row": "A predictor is constant at its reference level in a group: R's extra row "
-    "repeats that level and does not help, ours takes another one; compared with the oracle, "
-    "which with R's row gives R's number.",
-    "one level": "A predictor with one level (novarOk) gets a second one that never occurs, as "
-    "in R; compared with the oracle, and with R's best run to 1e-4.",
-    "no optimum": "A level is absent from a group and lambdah = 0: no finite optimum. "
-    "Coefficients are finite, a warning names the level, probabilities are R's up to what its "
-    "tolerance leaves open.",
-    "absent": "A level is absent from a group without prior count: R's field is -Inf; here it is "
-    "finite and a warning names the level, its probability is zero all the same.",
-    "NaN": "R's chi-square is NaN where a level is absent (0 ln 0); here 0 ln 0 = 0.",
-    "sparse": "Where a cell is expected to hold few rows p is exact here, and degrees of freedom "
-    "count the levels and groups that occur: R's p follows from the same chi-square and R's "
-    "degrees of freedom.",
-    "negative": "With a prior count R's chi-square can come out below zero; here it is zero then.",
-    "naive": "mlestimate(naive=TRUE, method='mf') of R still uses eps; here it is naive Bayes.",
-    "error": "What R refuses is refused.",
-    "folds": "Folds are R's, row by row.",
-    "scoring": "R's stored validation predictions are scored as pROC does.",
-    "table": "The table of scores is R's; pseudo-likelihood within what R's tolerance leaves open.",
-    "blocks": "Contiguous folds lose whole levels and lambdah = 0: the table has no converged "
-    "value, and R's own moves by 0.04 with its tolerance.",
+    "partial": (
+        "R inverts the full C and does not remove dropped pairs from h and ln Z, which here use "
+        "only the pairs of the model: J is compared with R, h and ln Z with an enumeration."
+    ),
+    "extra row": (
+        "A predictor is constant at its reference level in a group: R's extra row repeats this "
+        "level and has no effect, ours takes another level. Compared with an enumeration, which "
+        "reproduces R's value with R's row."
+    ),
+    "one level": (
+        "A predictor with one level (novarOk) gets a second one that never occurs, as in R: "
+        "compared with an enumeration, and with R's best run to 1e-4."
+    ),
+    "no optimum": (
+        "A level is absent from a group and lambdah = 0, so there is no finite optimum: "
+        "coefficients are finite, a warning names the level, and probabilities agree with R up to "
+        "R's tolerance."
+    ),
+    "absent": (
+        "A level is absent from a group without a prior count: R's field is -Inf; here it is "
+        "finite, a warning names the level, and its probability is still zero."
+    ),
+    "NaN": "R's chi-square is NaN if a level is absent (0 ln 0); here 0 ln 0 = 0.",
+    "sparse": (
+        "If expected counts are small, p is exact here, and degrees of freedom count the levels "
+        "and groups that occur: R's p is recomputed from the same chi-square and R's degrees of "
+        "freedom."
+    ),
+    "negative": "With a prior count, R's chi-square can be negative; here it is then zero.",
+    "naive": "R's mlestimate(naive=TRUE, method='mf') still uses eps; here it is naive Bayes.",
+    "error": "Input that R refuses is refused.",
+    "folds": "Folds equal R's, row by row.",
+    "scoring": "R's stored validation predictions are scored in the same way as by pROC.",
+    "table": "The table of scores equals R's; with pseudo-likelihood, up to R's tolerance.",
+    "blocks": (
+        "Contiguous folds lose whole levels and lambdah = 0: there is no converged value, and R's "
+        "result changes by 0.04 with its tolerance."
+    ),
     "map": (
-        "The sampler visits the most probable state, whose energy is the enumerated one (R's "
+        "The sampler visits the most probable state, whose energy equals the enumerated one (R's "
         "is wrong)."
     ),
-    "labels": "Predicted labels are R's.",
+    "labels": "Predicted labels equal R's.",
 }
 
 

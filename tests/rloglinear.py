@@ -20,21 +20,27 @@ from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 
 RULES = {
-    "fit": "One model: fitted counts, deviance, Pearson's statistic, log-likelihood, AIC and BIC, "
-    "degrees of freedom, coefficients, standard errors and some covariances of glm, loglm and "
-    "loglin, iterated to the end.",
-    "boundary": "The same where the maximum is reached in a limit: fitted counts and degrees of "
-    "freedom are those of the extended maximum likelihood estimate, and coefficients that diverge "
-    "are marked.",
+    "fit": (
+        "One model: fitted counts, deviance, Pearson's statistic, log-likelihood, AIC and BIC, "
+        "degrees of freedom, coefficients, standard errors and some covariances of glm, loglm and "
+        "loglin, iterated to convergence."
+    ),
+    "boundary": (
+        "The same if the maximum is only reached in a limit: fitted counts and degrees of freedom "
+        "of the extended maximum likelihood estimate, and which coefficients diverge."
+    ),
     "dropped": "Likelihood-ratio tests of single terms: drop1.",
     "nested": "A sequence of models: deviances, and the likelihood-ratio tests of anova.",
-    "conditional_independence": "Conditional independence in strata: deviances, Pearson's "
-    "statistics and likelihood-ratio tests; odds ratios of the strata; the tests of Cochran, "
-    "Mantel and Haenszel by statsmodels, to which the guide sends for them.",
-    "logit_equivalence": "Coefficients, standard errors and covariances of a logit model, from "
-    "the log-linear model that it belongs to.",
+    "conditional_independence": (
+        "Conditional independence in strata: deviances, Pearson's statistics and likelihood-ratio "
+        "tests; odds ratios of the strata; the Cochran-Mantel-Haenszel tests, from statsmodels."
+    ),
+    "logit_equivalence": (
+        "Coefficients, standard errors and covariances of a logit model, from the equivalent "
+        "log-linear model."
+    ),
 }
-# tolerances: most numbers; standard errors and p-values; whole numbers
+# tolerances: most numbers; standard errors and p-values; integers
 RELATIVE, ERRORS, COUNT = 1e-8, 1e-7, 0.0
 ZEROS = "structural_zero"  # column that marks cells that cannot occur
 NEAR_ZERO = 1e-9  # absolute, of deviances of models that fit exactly

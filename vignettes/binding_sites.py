@@ -51,7 +51,7 @@ try:
     is_paper = True
 except bbl.errors.DataError:
     print(
-        "MA0014.3 is not at hand here. Splice sites take its place; their numbers are not the "
+        "MA0014.3 is not available. Splice sites are used instead, so the results differ from the "
         "paper's."
     )
     sites = splice

@@ -273,7 +273,8 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 #
 # <details><summary>Answer</summary>
 #
-# $K (I - 1) (J - 1)$: those of independence in each stratum. Here $6 \cdot 1 \cdot 1 = 6$.
+# $K (I - 1) (J - 1)$: independence has $(I - 1) (J - 1)$ in each of the $K$ strata. Here,
+# $6 \cdot 1 \cdot 1 = 6$.
 #
 # </details>
 #

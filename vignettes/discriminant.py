@@ -28,9 +28,9 @@
 # | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | the same sum, fitted directly |
 #
 # The last column is the key difference. Three of the five methods can only weight predictors one at
-# a time. If two groups differ only in *how predictors are associated*, these methods cannot tell
-# them apart, regardless of sample size. Boltzmann Bayes relates to LDA as quadratic discriminant
-# analysis does for continuous predictors: each group has its own couplings.
+# a time. If two groups differ only in *how predictors are associated*, these methods cannot
+# distinguish them, regardless of sample size. Boltzmann Bayes relates to LDA as quadratic
+# discriminant analysis does for continuous predictors: each group has its own couplings.
 
 # %%
 import itertools
@@ -398,13 +398,13 @@ plt.show()
 # logistic regression do best. Naive Bayes ranks the rows at least as well, but it is severely
 # overconfident: its log-loss, 0.76, is the worst. Boltzmann Bayes accounts for the shared evidence,
 # but estimates the same couplings twice. With 400 rows the cost outweighs the benefit: its log-loss
-# of 0.70 is no better than always predicting 1/2, and neither is that of logistic regression with
+# of 0.70 is no better than always predicting 1/2, and the same is true of logistic regression with
 # pairs. Both improve with more rows, as the curves below show, while naive Bayes stays worse than
 # predicting 1/2.
 #
-# *Opposite couplings*: naive Bayes, LDA and additive logistic regression are no better than chance.
-# Boltzmann Bayes comes close to the true model, as does logistic regression with all pairwise
-# interactions.
+# *Opposite couplings*: naive Bayes, LDA and additive logistic regression do not predict better than
+# chance. Boltzmann Bayes comes close to the true model, as does logistic regression with all
+# pairwise interactions.
 
 # %% [markdown]
 # ## How many rows are needed?

@@ -101,7 +101,7 @@ def draw_of_the_paper(part):
 dat_of_r = draw_of_the_paper("train")
 test_of_r = draw_of_the_paper("test")
 if dat_of_r is None or test_of_r is None:
-    print("The paper's draw is not at hand here.")
+    print("The paper's subsample is not available.")
 else:
     dat_of_r = bbl.removeConst(dat_of_r, response="y")
     print(dat_of_r.iloc[:5, :10])
@@ -122,8 +122,8 @@ try:
     everything_test = bbl.datasets.fetch_mnist("test")
 except bbl.errors.DataError:
     print(
-        "All of MNIST is not at hand here. The subsample takes its place; its error rates are not "
-        "those of table 1."
+        "All of MNIST is not available. The subsample is used instead, so the error rates differ "
+        "from table 1."
     )
     everything = digits
     everything_test = digits_test

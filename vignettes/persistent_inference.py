@@ -156,7 +156,7 @@ print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).r
 
 # %%
 def ferromagnet():
-    """Number of spins, and the coupling of each pair (i, j) that has one."""
+    """Number of spins, and the couplings of pairs (i, j)."""
     sites = np.arange(64).reshape(4, 4, 4)
     edges = {
         tuple(sorted(edge))
@@ -173,7 +173,7 @@ def glass(seed):
 
 
 class Ising:
-    """A system of spins, from which to draw and with which to compare couplings."""
+    """A system of spins: rows are drawn from it, and estimates are compared with its couplings."""
 
     def __init__(self, m, couplings):
         self.layout = Layout([2] * m)

@@ -237,10 +237,10 @@ plt.show()
 row = effects.frame.query("group == 'Yes'").iloc[0]
 low, point_estimate, high = (100 * row[name] for name in ("conf_low", "estimate", "conf_high"))
 print(
-    "With the same age, contentment and loneliness, renting goes with a probability of moving "
-    f"that is {point_estimate:.0f} points higher than owning (95 % interval {low:.0f} to "
-    f"{high:.0f}; {len(fit.survey.rows):,} people of {len(np.unique(fit.survey.clusters))} "
-    f"sampling points in {len(regions)} regions)."
+    "At the same age, contentment and loneliness, tenants are more likely to move than owners, by "
+    f"{point_estimate:.0f} percentage points (95 % interval {low:.0f} to {high:.0f}; "
+    f"{len(fit.survey.rows):,} people from {len(np.unique(fit.survey.clusters))} sampling points "
+    f"in {len(regions)} regions)."
 )
 
 # %% [markdown]

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Blocks found again: the simulations of Li's thesis
+# # Recovering blocks: the simulations in Li's thesis
 #
 # Chapters 1 and 2 of Li (2014) test two-way clustering on ratings whose groups are known. This page
 # simulates the same ratings and compares our results with the thesis, table by table and figure by

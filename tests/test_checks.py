@@ -5,6 +5,7 @@ arguments.
 import dataclasses
 import inspect
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -139,8 +140,9 @@ def numeric_options():
         if engine.tuned is not None:
             found[f"{name} grid"] = lambda v, e=engine: pop_grid(e, {e.tuned.option: [v]})
     found["bayes tau of horseshoe"] = lambda v: ENGINES["bayes"](prior="horseshoe", tau=v)
-    found["shooter lambda_"] = lambda v: bbl.api.shooter._check_penalties(v, 3)
-    found["shooter penalties"] = lambda v: bbl.api.shooter._check_penalties([v, v], 2)
+    shooter = partial(bbl.shooter, "y ~ x + z", data, order=2, verbose=0)
+    found["shooter lambda_"] = lambda v: shooter(lambda_=v)
+    found["shooter penalties"] = lambda v: shooter(lambda_=[v, v])
     found["level"] = lambda v: bbl.checks.share("level", v)
     found["unbounded"] = lambda v: bbl.checks.real("h0", v)
     found["smooth"] = lambda v: bbl.networks.bnc("nb", "y ~ .", data, v)

@@ -8,8 +8,16 @@ import pytest
 
 import bbl
 from bbl.capabilities import WITH_ZEROS
-from bbl.errors import BBLTypeError, DataError, FormulaError, LevelError, OptionError
+from bbl.errors import (
+    BBLTypeError,
+    DataError,
+    FormulaError,
+    LevelError,
+    ModelFileError,
+    OptionError,
+)
 from bbl.stats.metrics import log_probabilities
+from bbl.storage import read_model, write_model
 
 TITANIC = bbl.datasets.load_titanic()
 CREW_CHILDREN = pd.DataFrame({"Class": ["Crew"], "Age": ["Child"]})
@@ -215,12 +223,15 @@ def test_a_file_keeps_them(tmp_path):
         ("zeros_possible", lambda possible: np.repeat(possible, 3, axis=0)),
     ],
 )
-def test_a_file_with_other_zeros_is_refused(name, change):
-    meta, arrays = fit()._pack(False)
-    model = type(fit())
-    assert model._unpack(meta, dict(arrays)).estimate.parameters.layout.support is not None
-    with pytest.raises(ValueError, match="zeros"):
-        model._unpack(meta, arrays | {name: change(arrays[name])})
+def test_a_file_with_other_zeros_is_refused(name, change, tmp_path):
+    model = fit()
+    model.save(tmp_path / "model.bbl")
+    assert bbl.load(tmp_path / "model.bbl").estimate.parameters.layout.support is not None
+    meta, arrays = read_model(tmp_path / "model.bbl", model.kind)
+    changed = arrays | {name: np.ascontiguousarray(change(arrays[name]))}
+    write_model(tmp_path / "changed.bbl", meta, changed, model.kind)
+    with pytest.raises(ModelFileError, match="zeros"):
+        bbl.load(tmp_path / "changed.bbl")
 
 
 def test_steps_tests_cross_validation_and_bootstraps_know_them():

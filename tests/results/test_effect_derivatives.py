@@ -135,7 +135,7 @@ def enumerated_covariance(rows, layout, theta):
 def covariance(model):
     """Covariance of what `shifted` shifts; given shares have none."""
     estimate, engine, has_fixed_shares = model.estimate, model.engine, model.priors is not None
-    rows, layout = model._rows(), estimate.parameters.layout
+    rows, layout = model.training, estimate.parameters.layout
     if engine.joint:
         return score_covariance(rows, estimate, engine, has_fixed_shares).blocks[0]
     blocks = []

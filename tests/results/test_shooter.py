@@ -8,6 +8,7 @@ import pytest
 import bbl
 from bbl.errors import ModelFileError
 from bbl.results.shooter.shooter import ShooterResults
+from bbl.storage import read_model, write_model
 
 matplotlib.use("Agg")
 
@@ -159,10 +160,10 @@ def test_a_saved_model_is_the_same_to_the_last_bit(fit, titanic, tmp_path, store
         lambda meta, arrays: meta.pop("penalty"),
     ],
 )
-def test_a_file_that_holds_something_else_is_refused(fit, tmp_path, change, monkeypatch):
-    meta, arrays = fit._pack(False)
-    change(meta, arrays)
-    monkeypatch.setattr(ShooterResults, "_pack", lambda self, store: (meta, arrays))
+def test_a_file_that_holds_something_else_is_refused(fit, tmp_path, change):
     fit.save(tmp_path / "fit.bbl")
-    with pytest.raises(ModelFileError):
-        bbl.load(tmp_path / "fit.bbl")
+    meta, arrays = read_model(tmp_path / "fit.bbl", fit.kind)
+    change(meta, arrays)
+    write_model(tmp_path / "changed.bbl", meta, arrays, fit.kind)
+    with pytest.raises(ModelFileError, match="is not a model of this package"):
+        bbl.load(tmp_path / "changed.bbl")

@@ -56,8 +56,8 @@ plt.show()
 # ## Choosing the coupling weight (Figure 6)
 #
 # `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000
-# images and some 600 pixels the sample covariance alone is far too noisy; at 0 there are no
-# interactions. There is a clear optimum in between.
+# images and some 600 pixels the sample covariance alone is far too noisy; at 0 all interactions
+# vanish. There is a clear optimum in between.
 
 # %%
 cv = bbl.crossVal(

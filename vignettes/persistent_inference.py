@@ -202,7 +202,7 @@ class Ising:
 # (PL) with L1 is chosen by cross-validation; minimum probability flow (`method="mpf"`) and
 # persistent contrastive divergence (`method="pcd"`) use the same penalty, as the paper's PCD does.
 # The fifth, decimation (Decelle & Ricci-Tersenghi 2014), is a short loop: `mlestimate` accepts a
-# mask of the interacting pairs, from which the loop removes a tenth at a time. Decimation selects
+# mask of the interacting pairs, and the loop removes a tenth of them at a time. Decimation selects
 # the number of couplings that maximises the tilted pseudo-likelihood, which subtracts the straight
 # line between no couplings and all couplings.
 
@@ -303,8 +303,8 @@ plt.show()
 # remaining couplings are almost unpenalised; with 300 rows it drops the wrong ones. On the
 # ferromagnet all couplings are equal and weak, and the L1 estimates and these 2,500 iterations of
 # PVI have about the same error. The global scale converges last: with 1,000 rows or more, the
-# default of 20,000 iterations reduces the error of PVI below that of L1, as the guide to posteriors
-# shows.
+# default of 20,000 iterations makes the error of PVI smaller than with L1, as the guide to
+# posteriors shows.
 #
 # The parts of the method can be changed one at a time: the centred approximation, no prior (eq. 10
 # of the paper), and fixed scales instead of scales averaged over (eq. 12).

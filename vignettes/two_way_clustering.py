@@ -18,7 +18,7 @@
 # similar. This page chooses the number of groups, plots the blocks, predicts missing ratings, and
 # then analyses expression data in the same way.
 #
-# The methods are those of chapters 1 and 2 of Li (2014), an Iowa State University thesis, with its
+# The methods are from chapters 1 and 2 of Li (2014), an Iowa State University thesis, with its
 # errors corrected; the page on theory lists the corrections.
 
 # %%

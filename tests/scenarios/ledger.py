@@ -72,7 +72,7 @@ def section() -> str:
     lines += [
         f"| Following the advice in an error message works. | {advice:,} |",
         "",
-        "Exceptions, in which a law does not hold:",
+        "Exceptions:",
         "",
     ]
     for each in EXCEPTIONS:

@@ -150,14 +150,14 @@ def copy_in() -> None:
         ("accuracy", "Accuracy"),
         ("coverage", "Coverage"),
         ("annealing", "AIS"),
-        ("recovery", "Couplings found again"),
+        ("recovery", "Recovery of couplings"),
         ("posterior", "Coverage of posteriors"),
         ("digits", "Class scores as features of digits"),
     ):
         if not (results / f"{name}.md").exists():
             text = (
-                f"# {title}\n\nNo results are stored in this copy of the source; the folder "
-                "benchmarks makes them.\n"
+                f"# {title}\n\nThis copy of the source does not contain results; the code in "
+                "benchmarks produces them.\n"
             )
             (results / f"{name}.md").write_text(text, encoding="utf-8")
 

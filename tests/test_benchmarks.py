@@ -706,7 +706,7 @@ def test_study_of_efficiency_compares_both_methods_and_their_limits(monkeypatch)
     lines = "\n".join(efficiency.summarise(frame))
     assert (
         "| all pairs of 6 | medium |" in lines
-        and "largest for very strong ones on the star of 9" in lines
+        and "lowest for very strong ones on the star of 9" in lines
     )
 
 

@@ -71,19 +71,19 @@ def page(frame: pd.DataFrame) -> list[str]:
     return [
         "# Tables of noise",
         "",
-        f"Excess of the log-loss over the entropy, in expectation over {NEW_ROWS:,} new rows, "
-        f"with {ROWS} rows of {PREDICTORS} predictors that say nothing of the group. Whoever "
-        "learns how frequent the groups are from n rows loses about (K - 1) / 2n by it. In "
-        "brackets: standard error. `python -m benchmarks.accuracy.noise`",
+        f"Expected log-loss on {NEW_ROWS:,} new rows minus the entropy, for {ROWS} rows of "
+        f"{PREDICTORS} predictors that are not informative about the group. Estimating the class "
+        "proportions from n rows alone increases the log-loss by about (K - 1) / 2n. In brackets:"
+        " standard error. `python -m benchmarks.accuracy.noise`",
         "",
         *table(
             [
                 "groups",
                 "tables",
                 "auto",
-                "shares of the groups",
+                "class proportions",
                 "(K - 1) / 2n",
-                "no predictor named",
+                "no predictor selected",
             ],
             rows,
         ),

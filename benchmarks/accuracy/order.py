@@ -105,13 +105,13 @@ def page(frame: pd.DataFrame) -> list[str]:
     return [
         "# Levels in order",
         "",
-        "Log-loss on rows that a fit has not seen, mean of five folds, of tables with columns of "
-        f"ratings, ages and amounts in classes (at most {MAX_ROWS:,} rows of each). Columns of "
-        "three or more numbers are declared to be in order, or nothing is; in marketing some of "
-        "these number nominal classes. `auto` has all pairs; with a declared order its "
-        "conditional members have the cumulative coding. `logistic` is conditional likelihood "
-        "without interactions, `ridge` by cross-validation, calibrated, on rows without new "
-        "levels. That `auto` takes the cumulative coding was decided on all of these but "
+        "Out-of-fold log-loss, averaged over five folds, for tables with columns of ratings, ages"
+        f" and binned amounts (at most {MAX_ROWS:,} rows each). Either all columns with three or "
+        "more numbers are declared to be ordered, or none; in marketing, some of these are codes "
+        "of nominal classes. `auto` includes all pairs; with a declared order, its conditional "
+        "members use the cumulative coding. `logistic` is conditional likelihood without "
+        "interactions, calibrated, with `ridge` chosen by cross-validation, on rows without new "
+        "levels. The cumulative coding for `auto` was chosen on all of these tables except "
         "bfi_gender, fair and marketing. `python -m benchmarks.accuracy.order`",
         "",
         *table(["", *FITS], rows),

@@ -136,12 +136,13 @@ def tables(frame: pd.DataFrame) -> list[str]:
     for method in ("bbl pseudo", "bbl mf"):
         kinds = {k: (method, k, "none") for k in LOG_Z if len(_select(frame, method, k))}
         out += [
-            f"## Log-loss of `{method}` by ln Z, not calibrated",
+            f"## Log-loss of `{method}` by `log_z`, without calibration",
             "",
             *_by_data(frame, "log_loss", kinds),
         ]
     out += [
-        "## Better : worse, number of data sets (beyond two standard errors) [where clearly worse]",
+        "## Number of data sets with better : worse results (by more than two standard errors) "
+        "[clearly worse on]",
         "",
     ]
     rows = [
@@ -151,7 +152,8 @@ def tables(frame: pd.DataFrame) -> list[str]:
     out += table(["", "log-loss", "accuracy"], rows)
     for c in ("none", "temperature"):
         out += [
-            f"## Log-loss and accuracy of `pseudo` by the penalty of the fields, calibrate {c}",
+            "## Log-loss and accuracy of `pseudo` by the penalty of the fields, with "
+            f'`calibrate="{c}"`',
             "",
         ]
         for metric in ("log_loss", "accuracy"):
@@ -223,7 +225,7 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
     for name in names if OPTIONAL in parts else ():
         if parts[OPTIONAL].loc[[name], "log_loss"].isna().any():
             parts[OPTIONAL].loc[[name]] = np.nan
-    out = ['## `method="auto"` against the field', ""]
+    out = ['## `method="auto"` compared with other methods', ""]
     mean_loss = found[AUTO].loc[names, "log_loss"].astype(float).groupby("data").mean().mean()
     text = (
         f"{len(names)} data sets, {len(common)} splits that all of these methods have run on. Over "

@@ -161,25 +161,25 @@ def page(frame: pd.DataFrame) -> list[str]:
     found = losses(frame)
     drawn = found["true network"].notna()
     lines = [
-        "# Tables that `auto` was not made on",
+        "# Tables that were not used to develop `auto`",
         "",
-        "Log-loss on rows that a method has not seen; smaller is better. That `auto` has members "
-        "of relevant predictors, of Markov blankets and of boosting, the constants of boosting, "
-        "and how weights are drawn to equality, was decided on these tables; all of its other "
-        "settings on others. Real tables: five stratified folds, dealt twice up to 3,000 rows. "
-        "Drawn tables: 300 or 3,000 rows of a Bayesian network (asia, sachs, child, alarm, "
-        "hailfinder, win95pts), 5,000 new rows; excess is the log-loss less that of the true "
-        "network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 (logistic: "
-        "ridge on dummies, C by cross-validation; forest of 500 trees with two rows and more in a "
-        "leaf; histogram boosting), CatBoost 1.2.10 (at most 500 iterations, ended by 15 % of the "
-        "training rows; on marketing it did not end within 60 s), EBM of interpret-core 0.7.8 at "
-        "its defaults, bbl's TAN and AODE with a pseudocount of 1. Missing values are a level. "
-        "Means of excess are over the problems that a method has run on. `python -m "
-        "benchmarks.accuracy.tables`",
+        "Log-loss on held-out rows; smaller is better. The members of `auto` with relevant "
+        "predictors, Markov blankets and boosting, the constants of boosting, and the pull of "
+        "weights towards equality were chosen on these tables; all other settings were chosen on "
+        "other data. Real tables: five stratified folds, assigned twice for up to 3,000 rows. "
+        "Simulated tables: 300 or 3,000 rows from a Bayesian network (asia, sachs, child, alarm, "
+        "hailfinder, win95pts), and 5,000 new rows; the excess is the log-loss minus the log-loss"
+        " of the true network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 "
+        "(logistic: ridge on dummies, C by cross-validation; forest of 500 trees with at least "
+        "two rows per leaf; histogram boosting), CatBoost 1.2.10 (at most 500 iterations, with "
+        "early stopping on 15 % of the training rows; on marketing it did not finish within 60 "
+        "s), EBM of interpret-core 0.7.8 with defaults, and bbl's TAN and AODE with a pseudocount"
+        " of 1. Missing values are a level. The mean excess of a method is over the problems on "
+        "which it was run. `python -m benchmarks.accuracy.tables`",
         "",
     ]
     names = [OURS, *PEERS]
-    for title, part in (("Real tables", found[~drawn]), ("Drawn tables", found[drawn])):
+    for title, part in (("Real tables", found[~drawn]), ("Simulated tables", found[drawn])):
         rows = [[name, *(number(v) for v in values)] for name, *values in part[names].itertuples()]
         whole = part[names].dropna()
         rows.append(["average rank", *(f"{v:.2f}" for v in whole.rank(axis=1).mean())])
@@ -194,10 +194,10 @@ def page(frame: pd.DataFrame) -> list[str]:
     seconds = frame.groupby("set")["seconds"].mean()
     error = np.mean([calibration_error(splits) for _, splits in frame.groupby("set")])
     lines += [
-        f"`auto` takes {seconds.median():.1f} s of CPU a fit (median of the problems; at most "
-        f"{seconds.max():.1f} s, {seconds.idxmax()}), on a machine that other work shared. "
-        f"Expected calibration error in {BINS} bins, over the pooled splits of a problem, mean of "
-        f"the problems: {error:.3f}.",
+        f"A fit of `auto` takes {seconds.median():.1f} s of CPU time (median over problems; at "
+        f"most {seconds.max():.1f} s, {seconds.idxmax()}) on a shared machine. The expected "
+        f"calibration error in {BINS} bins, for the pooled splits of a problem and averaged over "
+        f"problems, is {error:.3f}.",
         "",
         *boosting_lines(frame, found, drawn),
     ]
@@ -210,25 +210,24 @@ def boosting_lines(frame: pd.DataFrame, found: pd.DataFrame, drawn: pd.Series) -
     """
     alone = frame.groupby("set")[["boosting", "boosting_seconds"]].mean()
     means = []
-    for title, part in (("real", found[~drawn]), ("drawn", found[drawn])):
+    for title, part in (("real", found[~drawn]), ("simulated", found[drawn])):
         whole = part[[OURS, *PEERS]].dropna()
         others = ", ".join(
             f"{name} {number(whole[name].mean())}" for name in ("EBM", "logistic", "CatBoost")
         )
         means.append(
-            f"{number(alone.loc[whole.index, 'boosting'].mean())} on the {len(whole)} {title} ones "
-            f"({others})"
+            f"{number(alone.loc[whole.index, 'boosting'].mean())} on the {len(whole)} {title} "
+            f"tables ({others})"
         )
     seconds = alone["boosting_seconds"]
     return [
         f'`method="boosting"` alone has a mean log-loss of {" and ".join(means)}, in '
-        f"{seconds.min():.2f} to "
-        f"{seconds.max():.2f} s of CPU a fit with its predictions."
+        f"{seconds.min():.2f} to {seconds.max():.2f} s of CPU time per fit, including predictions."
     ]
 
 
 def plot(frame: pd.DataFrame, path: Path) -> None:
-    """Draw the log-loss of each method less that of `auto`, a line for each problem."""
+    """Draw the differences in log-loss between each method and `auto`, one line per problem."""
     import matplotlib.pyplot as plt
 
     found = losses(frame)
@@ -247,7 +246,7 @@ def plot(frame: pd.DataFrame, path: Path) -> None:
         )
     ax.axvline(0.0, color="0.5", lw=1)
     ax.set_yticks(range(len(order)), [name.removeprefix("net_") for name in order], fontsize=8)
-    ax.set_xlabel("log-loss less that of method='auto' (right of 0: worse; cut at 0.2)")
+    ax.set_xlabel("log-loss minus log-loss of method='auto' (right of 0: worse; truncated at 0.2)")
     ax.legend(loc="lower right", fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)

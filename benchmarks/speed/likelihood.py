@@ -178,17 +178,17 @@ def page(frame: pd.DataFrame) -> list[str]:
     return [
         "# Speed of exact likelihood",
         "",
-        "Fits of log-linear models from codes to the maximum, without a penalty. CPU seconds of "
-        "one core, the fastest of several runs, on a machine that other work shared. statsmodels "
-        "fits the same model as a Poisson regression of the number of rows in each state (`GLM`, "
-        "its matrix made beforehand and not counted), up to 32,768 states; R's `loglin` (R 4.2.2, "
-        "C code) scales the table to its margins until they are met to 1e-6 rows and gives fitted "
-        "counts alone: no coefficients, no information, no test whether the maximum exists. No "
-        "table can hold the states of the tree and the lattice. Gradient: norm of observed less "
-        "fitted margins, as shares of the rows. Titanic: 2,201 rows in 24 cells, all terms of "
-        "three of four predictors; lattice: 10,000 rows of 8 x 25 binary predictors, neighbours "
-        "interact; tree: 10,000 rows of 200 predictors with 4 levels. `python -m "
-        "benchmarks.speed.likelihood`",
+        "The table shows the time to fit log-linear models without a penalty, from codes to the "
+        "maximum: CPU seconds on one core of a shared machine, the fastest of several runs. "
+        "statsmodels fits the same model as a Poisson regression of the number of rows in each "
+        "state (`GLM`, excluding the time to build its design matrix), for up to 32,768 states. "
+        "R's `loglin` (R 4.2.2, C code) scales the table until its margins agree within 1e-6 "
+        "rows, and returns only fitted counts: no coefficients or information matrix, and no "
+        "check that the maximum exists. The tree and the lattice have too many states for a "
+        "table. Gradient: norm of the differences between observed and fitted margins, as "
+        "proportions of the rows. Titanic: 2,201 rows in 24 cells, all three-way terms of four "
+        "predictors; lattice: 10,000 rows of 8 x 25 binary predictors, neighbours interact; tree:"
+        " 10,000 rows of 200 predictors with 4 levels. `python -m benchmarks.speed.likelihood`",
         "",
         *table(
             ["problem", "method", "parameters", "gradient", "CPU s", "times bbl", "target, s"],

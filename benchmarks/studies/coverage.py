@@ -192,11 +192,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     return [
         "# Coverage of intervals and level of tests",
         "",
-        "Random models with fields N(0, 0.5^2), half of the pairs without interaction, a new model "
-        "for every sample; fitted with lambda 0 (`python -m benchmarks.coverage`). Coverage is "
-        "that of the 95% intervals of `fit.inference().table()`, rejection that of `tests()` over "
-        "pairs whose couplings are truly zero; ± is the Monte-Carlo standard error over samples. "
-        "Parameters and pairs without an interval or a test are not counted."
+        "Samples are drawn from random models, a new one for each sample, with fields N(0, 0.5^2)"
+        " and interactions in half of the pairs, and fitted with lambda 0 (`python -m "
+        "benchmarks.coverage`). The table shows the coverage of the 95% intervals from "
+        "`fit.inference().table()`, and the rejection rate of `tests()` for pairs whose true "
+        "couplings are zero; ± is the Monte-Carlo standard error over samples. Parameters and "
+        "pairs without an interval or a test are not counted."
         + (f" {lost} samples could not be fitted." if lost else ""),
         "",
         *table(head, rows),

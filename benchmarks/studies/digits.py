@@ -98,18 +98,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Class scores as features of digits",
         "",
-        (
-            "USPS digits, 7,291 rows of 256 grey values between -1 and 1 to train, 2,007 to test. "
-            "Scores of training rows"
-        ),
-        "are out-of-fold (5 folds) unless it says in-sample. The thesis has "
-        f"{100 * THESIS['scores']:.1f} % for a random forest on 10",
-        "un-normalised scores of a full machine with 10 hidden units, and "
-        f"{100 * THESIS['pixels']:.1f} % for one on the grey values.",
-        (
-            "Mean field sees pixels as black or white, and its scores are normalised by ln Z "
-            "unless it says not."
-        ),
+        "USPS digits: 7,291 training and 2,007 test images of 256 grey values between -1 and 1. "
+        "Scores of training images are out-of-fold (5 folds) unless marked as in-sample. The "
+        f"thesis reports {100 * THESIS['scores']:.1f} % accuracy for a random forest on 10 "
+        "unnormalised scores of a full machine with 10 hidden units, and "
+        f"{100 * THESIS['pixels']:.1f} % for a forest on the grey values. Mean field uses black "
+        "and white pixels, and its scores are normalised by ln Z unless marked otherwise.",
         "",
     ]
     rows = [

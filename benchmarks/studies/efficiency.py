@@ -1,4 +1,4 @@
-"""What pseudo-likelihood loses against exact likelihood: ``python -m
+"""Efficiency of pseudo-likelihood relative to exact likelihood: ``python -m
 benchmarks.studies.efficiency``.
 """
 
@@ -180,26 +180,24 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     worst = limits.loc[limits["efficiency"].idxmin()]
     sizes = ", ".join(f"{v:g} {k}" for k, v in STRENGTHS.items())
     return [
-        "# What pseudo-likelihood loses against the exact maximum",
+        "# Efficiency of pseudo-likelihood relative to exact likelihood",
         "",
-        "With many rows and weak or medium couplings pseudo-likelihood loses at most "
-        f"{1 - usual:.0%} of the rows: its "
-        f'couplings vary as those of the exact maximum (`method="ml"`) would with {usual:.0%} of '
-        "them. The loss grows "
-        f"with the strength of couplings and is largest for {worst.strength} ones on the "
-        f"{worst.graph}, where "
-        f"{worst.efficiency:.0%} of the rows would do.",
+        "With many rows and weak or medium couplings, the efficiency of pseudo-likelihood is at "
+        f"least {usual:.0%}: its couplings have the same variance as with exact likelihood "
+        f'(`method="ml"`) and {usual:.0%} of the rows. Efficiency decreases with the strength of '
+        f"the couplings, and is lowest for {worst.strength} ones on the {worst.graph} "
+        f"({worst.efficiency:.0%}).",
         "",
-        "Mean squared error of the couplings of the exact maximum over that of "
-        f"pseudo-likelihood, {int(frame['replicates'].max())} samples each, ± a bootstrap "
-        "standard error. Binary predictors, both levels of each equally probable; couplings of "
-        f"one size ({sizes}; half of that for all pairs of 6) and random signs, in the reference "
-        "gauge, where a coupling is the logarithm of an odds ratio. No penalty. Samples in which "
-        "either method has no finite optimum are left out; the number that is kept is in "
-        "brackets, and the cell is empty where fewer than half are. The last two columns are "
-        "computed from all states, by the Fisher information and the sandwich formula: for all "
-        "couplings together, and for the one that loses most. `python -m "
-        "benchmarks.studies.efficiency`",
+        "The table shows the mean squared error of the couplings with exact likelihood divided by"
+        f" the mean squared error with pseudo-likelihood, from {int(frame['replicates'].max())} "
+        "samples each, ± a bootstrap standard error. Predictors are binary with equally probable "
+        f"levels; couplings have the same size ({sizes}; half of that for all pairs of 6) and "
+        "random signs, in the reference gauge, where a coupling is the logarithm of an odds "
+        "ratio. There is no penalty. Samples without a finite optimum for either method are "
+        "omitted; the number of remaining samples is in brackets, and the cell is empty if fewer "
+        "than half remain. The last two columns are computed from all states, by the Fisher "
+        "information and the sandwich formula, for all couplings together and for the coupling "
+        "with the lowest efficiency. `python -m benchmarks.studies.efficiency`",
         "",
         *table(head, lines),
     ]

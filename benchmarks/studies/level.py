@@ -168,11 +168,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "## Level",
         "",
-        "Independent binary predictors, all with the same margin, n rows in each of two groups, "
-        "nominal 5 %. A test that is withheld counts as no rejection; 'of those made' leaves it "
-        "out. Two predictors are fitted at penalties 0, 1e-5 and 1e-3, four at 1e-3. 'family' is "
-        "the chance that Holm's adjustment over the six pairs of four predictors rejects any. The "
-        "worst cell over n, margins and penalties, with its Monte-Carlo error:",
+        "Independent binary predictors with equal margins, n rows in each of two groups, nominal "
+        "level 5 %. If a test is not available, this counts as no rejection; 'of those made' "
+        "excludes these cases. Models of two predictors are fitted with penalties 0, 1e-5 and "
+        "1e-3, models of four with 1e-3. 'family' is the probability of any rejection after "
+        "Holm's adjustment over the six pairs of four predictors. The worst case over n, margins "
+        "and penalties, with its Monte-Carlo error:",
         "",
         *table(
             ["", "m", "n", "margin", "penalty", "rejected %", "of those made %"],
@@ -183,8 +184,9 @@ def summarise(frame: pd.DataFrame) -> list[str]:
             ],
         ),
         "",
-        "Every cell, largest over penalties (rejected %), and Fisher's test, the log-linear "
-        "likelihood-ratio test and the Wald test of the penalised estimate on the same data:",
+        "All cases, with the maximum over penalties (rejected %), compared with Fisher's test, "
+        "the log-linear likelihood-ratio test and the Wald test of the penalised estimate on the "
+        "same data:",
         "",
     ]
     rows = []
@@ -229,8 +231,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     power = frame[frame["what"] == "power"]
     tests = ["bbl", "penalised Wald", "Fisher", "log-linear"]
     text = (
-        "Two predictors with a coupling of min(3, 3 / (sqrt(n) q (1 - q))), q the margin, at "
-        "penalty 1e-3; rejected %."
+        "Two predictors with a coupling of min(3, 3 / (sqrt(n) q (1 - q))), where q is the "
+        "margin, with penalty 1e-3; rejected %."
     )
     found = []
     for (n, q), part in power.groupby(["n", "margin"], sort=False):

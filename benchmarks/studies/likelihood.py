@@ -210,18 +210,19 @@ def summarise(frame: pd.DataFrame, level: pd.DataFrame) -> list[str]:
     return [
         "# Exact likelihood: intervals and tests",
         "",
-        "Tables of random models of all pairs, of which the first two predictors do not interact; "
-        "a new model for every table (`python -m benchmarks.studies.likelihood`). ± is the "
-        "Monte-Carlo standard error.",
+        "Each table is drawn from a new random model with interactions of all pairs except the "
+        "first two predictors (`python -m benchmarks.studies.likelihood`). ± is the Monte-Carlo "
+        "standard error.",
         "",
-        "Coverage of the 95% intervals of `fit.inference().table()`, by kind of interval; the "
-        "last column is the share of parameters that have none, for want of rows.",
+        "Coverage of the 95% intervals from `fit.inference().table()`, by type of interval; the "
+        "last column is the proportion of parameters without an interval, because there are too "
+        "few rows.",
         "",
         *table(["", "parameters", "Wald", "exact", "none"], intervals),
-        "Level of `bbl.anova` with and without the interaction at 0.05: the rows that the "
-        "smallest cell is expected to hold, on average; how many tables had which test; and what "
-        "the tests rejected. The last column is what a chi-square distribution of the likelihood "
-        "ratio would have rejected of the tables in which `anova` does not trust it.",
+        "Level of `bbl.anova` at 0.05, for models with and without the interaction: the average "
+        "of the smallest expected count, the number of tables with each type of test, and "
+        "rejection rates. The last column is the rejection rate of the chi-square distribution of"
+        " the likelihood ratio for the tables in which `anova` does not use it.",
         "",
         *table(
             [
@@ -242,8 +243,9 @@ def _level_text(row) -> str:
     rate = row.rejected / row.tested
     spread = np.sqrt(rate * (1.0 - rate) / row.tested)
     return (
-        f"The likelihood ratio of {row.setting}, again with {row.tables:,} tables: {row.tested:,} "
-        f"have it, and {100 * rate:.2f} ± {100 * spread:.2f}% of them are rejected."
+        f"The likelihood ratio test for {row.setting}, repeated with {row.tables:,} tables: it is "
+        f"available for {row.tested:,}, and rejects {100 * rate:.2f} ± {100 * spread:.2f}% of "
+        "them."
     )
 
 

@@ -223,13 +223,13 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "## Differences from the pooled fit",
         "",
-        "Groups of fixed sizes, and `compare_pooled`, which `of=\"pooled\"` shows. 'alike': all "
-        "groups have one distribution; 'differences': every parameter of every group is off by "
-        "N(0, 0.5^2). The truth of a difference is that of groups in these proportions. Rejected "
-        "are shares of the p-values that are given, over all groups and levels of a cell; "
-        "coverage is that of the limits that are given. Exact tests of few rows hold more than "
-        "they say. p below .05 and 0 inside the limits, or the reverse: "
-        f"{int(frame['disagree'].sum())} samples.",
+        "Comparisons with the pooled fit (`of=\"pooled\"`) for groups of fixed sizes. 'alike': all "
+        "groups have the same distribution; 'differences': every parameter of every group is "
+        "shifted by N(0, 0.5^2). The true difference is computed for groups in these proportions."
+        " Rejection rates are relative to the available p-values, over all groups and levels of a"
+        " case; coverage is relative to the available intervals. Exact tests with few rows are "
+        "conservative. Samples in which p is below .05 but the interval contains 0, or the "
+        f"reverse: {int(frame['disagree'].sum())} samples.",
         "",
     ]
     shares = frame[frame["what"] != "power"].groupby(["what", "cell", "kind"], sort=False)
@@ -260,8 +260,9 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     power = frame[(frame["what"] == "power") & (frame["kind"] == "fields")]
     sums = power.groupby("cell", sort=False)[["made", "rejected_5", "wald_of_shift"]].sum()
     lines += [
-        "Power in dense groups of equal size, of which the first has other odds: rejected at .05 "
-        "(%), and by the shift over its standard error, which looks at no other group:",
+        "Power for large groups of equal size, the first of which has different odds: rejected at"
+        " .05 (%), compared with a test that divides the shift by its standard error and does not"
+        " use the other groups:",
         "",
     ]
     found = [

@@ -103,32 +103,15 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Coverage of posteriors",
         "",
-        (
-            f"Models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn "
-            "from the normal prior"
-        ),
-        (
-            f"of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) in "
-            "central 95 % and 80 %"
-        ),
-        (
-            "intervals, in %, with their standard errors over models, and the test of uniform "
-            "ranks of the truth among the"
-        ),
-        (
-            f"draws (simulation-based calibration: the smallest of {size} chi-squared p-values, "
-            "times their number)."
-        ),
-        (
-            '*exact* to *pseudo, not adjusted* are samplers of `method="bayes"`; `method="pvi"` '
-            "takes "
-            "parameters for"
-        ),
-        (
-            "independent, with the prior that models are drawn from, or with its own, whose "
-            "intervals are about values"
-        ),
-        "that it draws to zero.",
+        f"Models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs are drawn "
+        f"from the normal prior with tau {TAU}, and n rows from each model. The table shows the "
+        "proportion of parameters (reference gauge) in central 95 % and 80 % intervals, in %, "
+        "with standard errors over models, and a test that the ranks of the true values among the "
+        f"draws are uniform (simulation-based calibration: the smallest of {size} chi-squared "
+        "p-values, multiplied by their number). *exact* to *pseudo, not adjusted* are samplers of "
+        '`method="bayes"`. `method="pvi"` assumes independent parameters; it uses either the '
+        "prior from which models are drawn, or its default prior, whose intervals are centred at "
+        "values that are shrunk to zero.",
         "",
     ]
     head = [

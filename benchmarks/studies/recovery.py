@@ -1,4 +1,4 @@
-"""Couplings found again by persistent variational inference: ``python -m
+"""Recovery of couplings by persistent variational inference: ``python -m
 benchmarks.studies.recovery``.
 """
 
@@ -40,11 +40,11 @@ OTHERS = ("ising_glass_sep_s1", "potts_mixed_s0", "protein_authors", "protein_ow
 NOTE = """\
 `PersistentVI()` with its defaults (protein: 5,000 iterations of 10 sweeps, 40 chains, one draw) on
 data with known couplings; CPU seconds of one thread on a shared machine. *Error* is the root mean
-square over all pairs, in spin coding (Potts: over all cells in the zero-sum gauge). *Ratio* is to
-node-wise L1 logistic regression with 5-fold cross-validation on the same rows (Potts: group L1;
-protein: -log pseudo-likelihood of the test rows to that of group L1). *Precision* is that of as
-many pairs as there are. *Covered* is the share of 95 % intervals with the truth in them: of all
-pairs, and of those that are there."""
+square error over all pairs, in spin coding (Potts: over all cells in the zero-sum gauge). *Ratio*
+is the error relative to node-wise L1 logistic regression with 5-fold cross-validation on the same
+rows (Potts: group L1; protein: the ratio of the -log pseudo-likelihoods of the test rows).
+*Precision* is the proportion of true pairs among the strongest pairs, as many as there are true
+ones. *Covered* is the coverage of 95 % intervals, for all pairs and for the true pairs."""
 
 
 def stored(name: str):
@@ -130,7 +130,7 @@ def nlpl(fit, L: np.ndarray, codes: np.ndarray) -> float:
 
 
 def baseline(name: str, n: int) -> float:
-    """Return the error of node-wise L1 with cross-validation (or what takes its place) on the same
+    """Return the error of node-wise L1 with cross-validation (or its equivalent) on the same
     rows.
     """
     known = json.loads(Path(shared_file(*FOLDER, "baselines.json")).read_text())[name]
@@ -185,7 +185,7 @@ def run(name: str, n: int, iterations: int) -> Iterator[dict]:
 
 def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the Markdown page."""
-    lines = ["# Couplings found again", "", *NOTE.splitlines(), ""]
+    lines = ["# Recovery of couplings", "", *NOTE.splitlines(), ""]
     heads = [
         "",
         "rows",

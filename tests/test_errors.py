@@ -71,7 +71,7 @@ def test_hints_of_common_first_steps():
     data = titanic()
     fit = bbl.bbl("Survived ~ Sex * Age", data, "Freq", verbose=0)
     rows = pd.DataFrame({"y": list("aabb") * 100, "Freq": range(400), "x": list("uvwxv") * 80})
-    with pytest.raises(errors.DataError, match="give weights='Freq'"):
+    with pytest.raises(errors.DataError, match="pass weights='Freq'"):
         bbl.bbl("y ~ .", rows, verbose=0)
     bbl.bbl("y ~ .", rows, weights="Freq", verbose=0)
     with pytest.raises(errors.FormulaError) as caught:

@@ -1,10 +1,4 @@
-"""Cut columns of numbers into intervals (`bin`), and merge rare levels into one (`lump`).
-
-A `Frame` is a table: `columns` are the names, ``column(name)`` returns a pandas Series, `index` are
-the row labels. A `Column` has `codes` (n,) of the rows into its distinct `values`, the `kinds` of
-these values ("number", "string", ...), and ``missing()``, a mask (n,) of missing values or None.
-*Cuts* are the boundaries between intervals.
-"""
+"""Cut numeric columns into intervals (`bin`), and merge rare levels into one (`lump`)."""
 
 from __future__ import annotations
 
@@ -40,47 +34,47 @@ def bin(  # noqa: A001  # the word of the field
     response: Hashable = None,
     weights: Weights | None = None,
 ) -> pd.DataFrame:
-    """Return a table with columns of numbers cut into intervals.
+    """Cut numeric columns of a table into intervals.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        The columns to cut; by default all columns of numbers with more than `bins` distinct values,
+        The columns to cut; by default all numeric columns with more than `bins` distinct values,
         except the response and the column of `weights`.
     bins : int, default 5
-        Greatest number of intervals. With ``method="mdl"`` it only selects the default `columns`.
+        Maximum number of intervals. With ``method="mdl"`` it only selects the default `columns`.
     method : {"quantile", "width", "mdl"}, default "quantile"
         "quantile": intervals with about equal numbers of rows. "width": intervals of equal width.
-        "mdl": the method of Fayyad & Irani (1993), which cuts where that saves more in the
-        description of the groups of `response` than the cut costs; it may make no cut.
+        "mdl": the method of Fayyad & Irani (1993), which makes a cut if it shortens the description
+        of the groups of `response` by more than the cut itself costs. It may make no cuts.
     response : name of a column, optional
-        The groups for ``"mdl"``.
+        The column with the groups, required by ``"mdl"``.
     weights : column name or array of length n, optional
-        Frequencies, or any positive weights; the weights of the later fit, so that their column is
-        not binned.
+        Frequencies, or any positive weights. Pass the weights that will be used in the fit: their
+        column is not binned.
 
     Returns
     -------
     DataFrame
-        The same table with ordered categories of intervals; the first starts at minus infinity, the
-        last ends at infinity. Missing values stay missing. A column without cuts stays as it is, or
-        becomes one interval if `columns` names it.
+        The same table, with intervals as ordered categories; the first starts at minus infinity and
+        the last ends at infinity. Missing values stay missing. A column without cuts is unchanged,
+        or becomes a single interval if it is listed in `columns`.
 
     Raises
     ------
     DataError, OptionError
-        If a column is absent, holds no numbers, or holds the weights.
+        If a column is absent, is not numeric, or contains the weights.
 
     Warns
     -----
     DataWarning
-        If ``"mdl"`` makes no cut in a column.
+        If ``"mdl"`` makes no cuts in a column.
 
     Notes
     -----
-    A model fitted to intervals, or to columns of `pandas.cut`, accepts numbers in new data:
-    `predict` puts them into the intervals of the training data, also after `bbl.load`.
+    Models fitted to intervals, also those from `pandas.cut`, accept numbers in new data: `predict`
+    assigns them to the intervals of the training data, also after `bbl.load`.
 
     References
     ----------
@@ -112,23 +106,22 @@ def bin(  # noqa: A001  # the word of the field
             )
         column = factorise(response, frame.column(response), missing="keep")
         unknown = column.missing()
-        # -1: group unknown
+        # -1: unknown group
         y = column.codes if unknown is None else np.where(unknown, -1, column.codes)
     column_names = _check_column_names(columns, frame, weights_name)
     series_by_name = {name: frame.column(name) for name in frame.columns}
     problems = ColumnProblems()
-    uncut = []  # columns in which "mdl" made no cut
+    uncut = []  # columns without cuts by "mdl"
     for name in frame.columns if column_names is None else column_names:
         numbers = to_numbers(frame.column(name))
-        # column_names None: columns choose themselves, those of numbers with more than max_bins
-        # distinct ones
+        # by default (None), cut all numeric columns with more than max_bins distinct values
         if numbers is None:
             if column_names is not None:
                 with problems.of_column():
                     refuse_text(name, frame.column(name))
             continue
         is_number = ~np.isnan(numbers) & (row_weights > 0)
-        # weights in an array may also be a column, which is not for binning either
+        # Weights passed as an array may also be a column, which should not be binned either.
         is_weights = name == weights_name or (
             weights is not None and np.array_equal(numbers, row_weights)
         )
@@ -151,7 +144,7 @@ def bin(  # noqa: A001  # the word of the field
     problems.refuse()
     if uncut:
         shown = ", ".join(map(repr, uncut[:5])) + f", and {len(uncut) - 5} more" * (len(uncut) > 5)
-        outcome = "are unchanged" if column_names is None else "have one interval each"
+        outcome = "are unchanged" if column_names is None else "have a single interval each"
         warnings.warn(
             DataWarning(
                 f"method='mdl' found no cut in {shown}, because no single cut separates the groups "
@@ -166,8 +159,8 @@ def bin(  # noqa: A001  # the word of the field
 
 
 def refuse_text(name: Hashable, series: pd.Series) -> NoReturn:
-    """Raise the error of a column to bin that contains values that are not numbers."""
-    # by their text, as lists cannot be hashed
+    """Raise the error for a column to bin that contains non-numeric values."""
+    # keyed by text because lists cannot be hashed
     cell_by_text = {repr(cell): cell for cell in series.dropna() if not _is_number(cell)}
     cells = list(cell_by_text)
     if not cells:
@@ -194,32 +187,33 @@ def lump(
     response: Hashable = None,
     weights: Weights | None = None,
 ) -> pd.DataFrame:
-    """Return a table with the rare levels of each column merged into the level ``"(rare)"``.
+    """Merge the rare levels of each column into the level ``"(rare)"``.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        The columns to change; by default all of strings, categories and booleans, except response
-        and weights.
+        The columns to change; by default all columns of strings, categories or booleans, except
+        the response and the weights.
     min_count : int, default 10
-        Levels whose sum of weights is smaller are rare.
+        Levels with a smaller sum of weights are rare.
     response : name of a column, optional
-        A column that is not changed by default.
+        A column that is not changed unless it is listed in `columns`.
     weights : column name or array of length n, optional
         Frequencies, or any positive weights.
 
     Returns
     -------
     DataFrame
-        The same table. Columns with rare levels are categories, with ``"(rare)"`` as the last; all
-        other columns are unchanged, as are booleans with one rare level, as there are no further
-        booleans. Missing values stay missing.
+        The same table. Columns with rare levels become categories, with ``"(rare)"`` as the last;
+        all other columns are unchanged, including boolean columns with only one rare level.
+        Missing values stay missing.
 
     Notes
     -----
-    A model fitted to such a column treats unknown levels of new data as ``"(rare)"`` instead of
-    raising an error; with ``missing="level"`` also missing values, if the training rows had none.
+    Models fitted to such a column treat unknown levels in new data as ``"(rare)"`` instead of
+    raising an error. With ``missing="level"``, they also do so for missing values if the training
+    data had none.
 
     Examples
     --------
@@ -235,7 +229,7 @@ def lump(
     series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         series = frame.column(name)
-        # column_names None: all columns but the response, the weights and those of numbers
+        # by default (None), all columns except the response, the weights and numeric columns
         if column_names is None and (
             name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)
         ):
@@ -244,7 +238,7 @@ def lump(
             column = factorise(name, series, missing="keep")
         except BBLTypeError:
             if column_names is None:
-                continue  # dates and nested values, which are refused where they are used
+                continue  # dates and nested values; they are refused by the fit
             raise
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue  # numbers, in a column of Python objects or of categories
@@ -252,31 +246,30 @@ def lump(
             column.codes, weights=row_weights, minlength=len(column.values)
         )
         is_level = np.array([kind != "missing" for kind in column.kinds])
-        # values "(rare)" that the column has already join the others
+        # existing "(rare)" values join the rare levels
         is_rare = is_level & (
             (weight_of_value < min_count)
             | np.array([value == RARE_LEVEL for value in column.values])
         )
-        n_rare = int((is_rare & (weight_of_value > 0)).sum())  # that occur
-        # one rare level alone is renamed too, but not that of a column of booleans
+        n_rare = int((is_rare & (weight_of_value > 0)).sum())  # counts only levels that occur
+        # a single rare level is also renamed, except in a boolean column
         if n_rare > 1 or (n_rare == 1 and set(column.kinds) - {"missing"} != {"bool"}):
             series_by_name[name] = _merge_rare(series, column, is_rare)
     return _make_table(series_by_name, frame)
 
 
 def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
-    """Return a column with ``"(rare)"`` in place of its rare values, as categories.
+    """Return a column as categories, with its rare values replaced by ``"(rare)"``.
 
-    `column` has the codes and the distinct values of `series`; `is_rare` marks the rare ones of
-    these values.
+    `column` has the codes and the distinct values of `series`; `is_rare` marks the rare values.
     """
     common_positions = [
         k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"
     ]
     if not column.declared:
-        # else in the declared order
+        # otherwise keep the declared order
         common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))
-    new_code = np.full(len(column.values), -1)  # of each value; -1 for missing
+    new_code = np.full(len(column.values), -1)  # for each value; -1 if missing
     new_code[common_positions] = np.arange(len(common_positions))
     new_code[is_rare] = len(common_positions)
     levels = pd.Index([*(column.values[k] for k in common_positions), RARE_LEVEL], dtype=object)
@@ -288,8 +281,7 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
 
 def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFrame:
     """Return a DataFrame of columns by name, with the column names and row labels of `frame`."""
-    # tuples stay names, not levels of a MultiIndex; names that are all numbers get the dtype of
-    # numbers back
+    # tuples stay names (no MultiIndex), and names that are all numbers get a numeric dtype again
     names = pd.Index(frame.columns, dtype=object, tupleize_cols=False).infer_objects()
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
@@ -297,9 +289,7 @@ def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFram
 def _check_column_names(
     columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights_name: Hashable
 ) -> list | None:
-    """Return the names in `columns` as a list, None if it is None; refuse unknown names, and
-    `weights_name`.
-    """
+    """Return `columns` as a list of names, or None; refuse unknown names and `weights_name`."""
     if columns is None:
         return None
     names = (
@@ -333,8 +323,9 @@ def _is_number(cell: object) -> bool:
 
 
 def to_numbers(series: pd.Series) -> np.ndarray | None:
-    """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse
-    infinite numbers.
+    """Return a numeric column as floats (n,), nan where missing; None for columns of other types.
+
+    Infinite numbers are refused.
     """
     if pd.api.types.infer_dtype(series, skipna=True) == "decimal":
         series = pd.Series(
@@ -360,10 +351,10 @@ def to_numbers(series: pd.Series) -> np.ndarray | None:
 def find_cuts(
     x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None
 ) -> np.ndarray:
-    """Return the rising cuts of the numbers `x` (n,) by a `method` of `bin`.
+    """Return the increasing cuts of the numbers `x` (n,) by a `method` of `bin`.
 
-    `weights` (n,) are those of the numbers; `bins` is the greatest number of intervals, which "mdl"
-    ignores; `y` (n,) are the groups for "mdl", else None.
+    `weights` (n,) are the weights of the numbers. `bins` is the maximum number of intervals, which
+    "mdl" ignores. `y` (n,) has the groups for "mdl", and is None for other methods.
     """
     if not len(x):
         return np.empty(0)
@@ -373,9 +364,7 @@ def find_cuts(
 
 
 def _cut_into_intervals(numbers: np.ndarray, cuts: np.ndarray) -> pd.Categorical:
-    """Return the interval between `cuts` (rising) of each of the `numbers` (n,); missing where they
-    are nan.
-    """
+    """Return the interval between increasing `cuts` that contains each number; missing for nan."""
     breaks = np.concatenate([[-np.inf], cuts, [np.inf]])
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="left"))
     return pd.Categorical.from_codes(codes, pd.IntervalIndex.from_breaks(breaks), ordered=True)

@@ -1,16 +1,8 @@
-"""Read the columns of a table as factors and codes; refuse columns to which no model can be fitted.
+"""Read table columns as factors and level codes, and refuse columns that cannot be modelled.
 
-A `Frame` is a table of n rows. A `Column` has `codes` (n,) of the rows into its distinct values,
-and ``missing()``, a mask (n,) or None. A `Factor` has the name, the `levels` and their `kinds` of a
-column; ``encode(column)`` returns the codes (n,) of a column as numbers of levels, and a mask of
-values that are no level; with `skip_missing`, missing values have the code 0 and are not in the
-mask. `FormulaTerms` has the names `response` (or None), `predictors` and `columns` (both), and the
-terms `interactions` of two or more predictors, of which `order` is the largest number of predictors
-in a term.
-
-Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in
-`xlevels`, `keep` the positions of the used rows, `missing` the option "raise", "drop", "level" or
-"marginal", and `declared` tells whether declared levels count that do not occur.
+Shared arguments: `levels_by_name` maps column names to the factors given in `xlevels`; `keep` has
+the positions of the used rows; `missing` is "raise", "drop", "level" or "marginal"; `declared` is
+whether declared levels are kept even if they do not occur.
 """
 
 from __future__ import annotations
@@ -57,18 +49,16 @@ __all__ = [
     "select_rows",
 ]
 
-# up to so many distinct values, a column is no identifier, however few the rows
+# columns with up to this many distinct values are never treated as identifiers
 MAX_UNQUESTIONED_LEVELS = 20
-MANY_LEVELS = 100  # columns of more levels give a warning if their levels are rare
-RARE_BELOW = 6  # observations of a level, on average over the levels, below which levels are rare
-# response of a formula without one: all rows are one group
+MANY_LEVELS = 100  # columns with more levels than this give a warning if the levels are rare
+RARE_BELOW = 6  # levels are rare if they have fewer observations than this on average
+# response of a formula without one: all rows belong to one group
 NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
 
 def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
-    """Return the factors of the columns whose levels the user lists in `xlevels`; refuse columns
-    not in the formula.
-    """
+    """Return the factors of the columns listed in `xlevels`; refuse columns not in the formula."""
     if xlevels is None:
         return {}
     if not isinstance(xlevels, Mapping):
@@ -91,7 +81,7 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
 
 
 def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
-    """Return which rows have a missing value in one of the columns `names`, shape (n,)."""
+    """Return a mask (n,) of the rows with a missing value in any of the columns `names`."""
     has_missing = np.zeros(frame.n, dtype=bool)
     for name in names:
         is_missing = frame_column(frame, name).missing()
@@ -101,9 +91,7 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
 
 
 def refuse_missing_newdata(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values; for models that were fitted to
-    refuse them.
-    """
+    """Raise a DataError if a column of new data has missing values (for ``missing="raise"``)."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
@@ -114,8 +102,8 @@ def refuse_missing_newdata(column: Column) -> None:
             argument="newdata",
             hint=(
                 "Predict only the other rows, or fit with missing='marginal', which averages "
-                "over missing predictors in predict and leaves a fit to complete rows "
-                "unchanged."
+                "over missing predictors in predict and does not change a fit to complete "
+                "rows."
             ),
         )
 
@@ -125,7 +113,7 @@ def select_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the used rows, and of the rows dropped for missing values.
 
-    Used rows have positive weights `counts` (n,) and, with ``missing="drop"``, no missing value.
+    Used rows have positive `counts` (n,) and, with ``missing="drop"``, no missing values.
     """
     keep = np.flatnonzero(counts > 0)
     if missing != "drop":
@@ -137,7 +125,7 @@ def select_rows(
 
 
 def count_missing(frame: Frame, names: Iterable[Hashable], keep: np.ndarray) -> dict:
-    """Return the number of missing values of each of the columns `names` in the rows `keep`."""
+    """Return the number of missing values in the rows `keep`, by column name."""
     return {
         name: factorise(name, frame.column(name).iloc[keep], missing="keep").n_missing
         for name in names
@@ -145,10 +133,10 @@ def count_missing(frame: Frame, names: Iterable[Hashable], keep: np.ndarray) -> 
 
 
 def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> str:
-    """Return a sentence about missing values in several columns, after one about a single column.
+    """Return a sentence about missing values in several columns, to append to an error message.
 
-    `counts` are the missing values of each column in `n` rows, of which `n_complete` have none;
-    without two such columns there is nothing to add.
+    `counts` has the number of missing values of each column; `n_complete` of the `n` rows are
+    complete. The text is empty unless at least two columns have missing values.
     """
     if sum(count > 0 for count in counts.values()) < 2:
         return ""
@@ -160,9 +148,9 @@ def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> st
 
 
 def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
-    """Raise the error of ``missing="drop"`` where it drops all `n` rows.
+    """Raise an error because ``missing="drop"`` drops all `n` rows.
 
-    `counts` are the missing values of each column.
+    `counts` has the number of missing values of each column.
     """
     most = max(counts, key=lambda name: counts[name])
     raise DataError(
@@ -180,10 +168,10 @@ def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
 def mark_rows(
     mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None
 ) -> np.ndarray | None:
-    """Mark `rows`, a mask (n,), in column `i` of `mask`, in place; return it, or a new one.
+    """Add `rows`, a mask (n,), to column `i` of `mask` in place, and return `mask`.
 
-    A `mask` of None stands for one of the given shape (n, m) without marks; `rows` of None change
-    nothing.
+    If `mask` is None, a new one of the given shape (n, m) is created. If `rows` is None, nothing
+    changes.
     """
     if rows is not None:
         mask = np.zeros(shape, dtype=bool) if mask is None else mask
@@ -204,15 +192,14 @@ def read_column(
     n_observed: np.ndarray | None = None,
     numbers_advice: str = "",
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, and its codes and marks of missing values (or None) at the rows
-    `keep`.
+    """Return a column's factor, and for the rows `keep` its codes and missing-value mask (or None).
 
-    `n_observed` says how many rows each of the rows `keep` counts as; by default one. Other
-    arguments after `keep` are as in `column_factor`.
+    `n_observed` is the number of observations that each of the rows `keep` represents (default: 1).
+    The other arguments after `keep` are as in `column_factor`.
     """
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing="keep")
-    # sets `order_problem`, if the declared order of its values is unknown
+    # sets `order_problem` if the declared order of the values is unknown
     column = with_order(frame, column)
     factor = column_factor(
         column,
@@ -243,16 +230,15 @@ def column_factor(
     rows: np.ndarray | None = None,
     numbers_advice: str = "",
 ) -> Factor:
-    """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that
-    occur.
+    """Return a column's factor, with the levels listed in `xlevels` or else those that occur.
 
-    Columns of numbers that are amounts rather than levels are refused; `rows` and `numbers_advice`
+    Numeric columns that hold amounts rather than levels are refused; `rows` and `numbers_advice`
     are as in `check_discrete`.
 
-    With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the
-    response may have missing values. `sums_out` says whether the error of missing values may advise
-    ``missing="marginal"``; `tell_missing` returns what it says about all columns, see
-    `describe_missing`.
+    With `declared`, declared levels are kept even if they do not occur, and the response may have
+    missing values if ``missing="marginal"``. `sums_out` is whether the error about missing values
+    may suggest ``missing="marginal"``; `tell_missing` returns a sentence about missing values in
+    all columns (see `describe_missing`).
     """
     name = column.name
     count = column.n_missing
@@ -262,7 +248,7 @@ def column_factor(
     if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
             f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, but the "
-            f"response must be known.",
+            f"response must not be missing.",
             column=name,
             hint=Hint(
                 f"Drop these rows: data.dropna(subset=[{column.name!r}]); or missing='drop' "
@@ -272,12 +258,11 @@ def column_factor(
             ),
         )
     if name in levels_by_name:
-        # ordered if the column is, as in R
+        # ordered if the column is ordered, as in R
         factor = replace(levels_by_name[name], ordered=column.ordered)
     else:
         check_discrete(column, rows, numbers_advice)
-        # order_problem: why the declared order is unknown; ordered columns, the response and
-        # declared levels need it
+        # The declared order matters for ordered columns, the response and declared levels.
         if column.order_problem and (column.ordered or is_response or declared):
             problem, _, remedy = column.order_problem.partition(". ")
             raise DataError(
@@ -288,7 +273,7 @@ def column_factor(
                     command_line=f"{remedy}.",
                 ),
             )
-        # unused: declared levels that do not occur are levels, too
+        # unused: whether declared levels that do not occur are kept
         factor = Factor.collect(column, unused=declared)
     if not factor.levels:
         raise DataError(
@@ -309,8 +294,7 @@ def read_response(
     missing: str,
     n_observed: np.ndarray | None = None,
 ) -> tuple[Factor, np.ndarray]:
-    """Return the response's factor, and its codes at the rows `keep` as intp; -1 where it is
-    missing.
+    """Return the response's factor, and its codes (intp) in the rows `keep`; -1 where missing.
 
     `n_observed` is as in `read_column`.
     """
@@ -326,8 +310,8 @@ def read_response(
         is_response=True,
         n_observed=n_observed,
     )
-    # missing responses, here of code 0, are allowed only with `declared`, which allows groups
-    # without rows too
+    # Missing responses have code 0 here. They are allowed only with `declared`, which also allows
+    # groups without rows.
     check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
     if is_missing is not None:
@@ -338,9 +322,7 @@ def read_response(
 def count_levels(
     frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None
 ) -> list[int]:
-    """Return the number of levels of each column in `names`, at least 2; unusable columns are not
-    refused here.
-    """
+    """Return the number of levels (at least 2) of each column in `names`, without checking them."""
     counts = []
     for name in names:
         listed_levels = xlevels.get(name) if isinstance(xlevels, Mapping) else None
@@ -350,23 +332,23 @@ def count_levels(
                 n_levels = len(listed_levels)
             else:
                 n_levels = (series.iloc[keep] if len(keep) < frame.n else series).nunique()
-        except (TypeError, NotImplementedError):  # values that cannot be levels are refused later
+        except (TypeError, NotImplementedError):  # invalid levels are refused later
             n_levels = 2
         counts.append(max(2, n_levels))  # a constant predictor gets a second level
     return counts
 
 
 def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
-    """Refuse a response of one group, or with a group without rows, unless `declared`.
+    """Refuse a response with a single group or, unless `declared`, with an empty group.
 
-    `counts` (K,) are the numbers of rows of each group.
+    `counts` (K,) are the numbers of rows in each group.
     """
     if len(response.levels) < 2:
         raise DataError(
-            f"the response {response.name!r} has only one level, {response.levels[0]!r}, so there "
-            f"are no groups to compare.",
+            f"the response {response.name!r} has only one level, {response.levels[0]!r}; at least "
+            f"two groups are needed.",
             column=response.name,
-            hint="Give data with at least two groups.",
+            hint="Use data with at least two groups.",
         )
     empty = np.flatnonzero(counts == 0)
     if len(empty) and not declared:
@@ -379,20 +361,19 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
 
 
 def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
-    """Refuse terms of three or more predictors that would not fit into memory, before they are
-    listed.
+    """Refuse terms of order three or higher that would not fit into memory, before listing them.
 
-    `factors` are those of the m predictors; there are K groups.
+    `factors` are the predictors' factors; K is the number of groups.
     """
     if terms.order > 2:
         # of orders 2, 3, ...
         term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
         n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
-        # 8 bytes for each number: five lists of the terms of order k, k numbers each; and three
+        # 8 bytes per number: five lists of the terms of order k, with k numbers each, and three
         # lists with each term under each of its k predictors
         term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))
-        # and for each coupling, rounded up: 16 bytes for its value in K groups and once more, 12
-        # for the position at each of its predictors
+        # For each coupling, rounded up: 16 bytes for each of K groups and once more, and 12 for
+        # its position at each of its predictors.
         check_memory(
             term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
             (
@@ -404,7 +385,7 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
 
 
 def check_variable(factors: list[Factor]) -> None:
-    """Refuse predictors with one level."""
+    """Refuse predictors with a single level."""
     constant = [f.name for f in factors if len(f.levels) < 2]
     if constant:
         shown = ", ".join(map(repr, constant[:5])) + (
@@ -423,16 +404,16 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems) -> None:
-    """Add identifiers with undeclared levels to `problems`; warn of many rare levels.
+    """Add identifier-like columns with undeclared levels to `problems`; warn of many rare levels.
 
     `n_rows` is the number of rows, where a row of frequency k counts as k rows.
     """
-    rare = []  # texts for the warning, one for each predictor of many rare levels
-    numeric = []  # names of those whose levels are numbers
+    rare = []  # texts for the warning, one for each predictor with many rare levels
+    numeric = []  # names of such predictors with numeric levels
     for factor in factors:
         L = len(factor.levels)
         name = factor.name
-        # an identifier has fewer than two observations of a level, on average
+        # an identifier has fewer than two observations per level on average
         if L > MAX_UNQUESTIONED_LEVELS and n_rows < 2 * L and not factor.declared:
             with problems.of_column():
                 refuse_identifier(name, L, n_rows, set(factor.kinds) == {"number"})

@@ -1,8 +1,4 @@
-"""Check class shares (priors) and the costs of wrong decisions, and put them into the order of the
-K groups.
-
-The response is a `Factor`, whose `levels` are the names of the groups.
-"""
+"""Check priors and misclassification costs, and arrange them in the order of the K groups."""
 
 from __future__ import annotations
 
@@ -30,32 +26,32 @@ __all__ = [
 Priors = Mapping[Any, float] | pd.Series | ArrayLike | None  # argument of `check_priors`
 # argument of `check_costs`
 Costs = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | ArrayLike | None
-SUM_TOLERANCE = 1e-6  # of a sum of shares to 1
+SUM_TOLERANCE = 1e-6  # on the sum of the priors, which must be 1
 
 
 class Decisions(TypedDict, total=False):
-    """Keywords of predictions: class shares, and costs of wrong decisions."""
+    """Keywords of predictions: priors, and costs of wrong decisions."""
 
     priors: Priors
     costs: Costs
 
 
 class DrawnDecisions(Decisions, total=False):
-    """Keywords of predictions by models that may have draws from a posterior."""
+    """Keywords of predictions by models that may have posterior draws."""
 
     draws: Literal["all", "mean"]
 
 
 def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
-    """Return class shares as an array, in the order of the groups.
+    """Return prior class proportions as an array, in the order of the groups.
 
     Parameters
     ----------
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``
-        Shares that sum to one; an array has the order of the groups, and is refused unless users
-        know the order of groups (`Factor.has_known_order`).
+        Proportions that sum to one. An array has the order of the groups, and is refused if that
+        order was neither declared nor evident (`Factor.has_known_order`).
     response : Factor
-        The response, whose K levels are the groups.
+        The response with K groups as levels.
 
     Returns
     -------
@@ -64,8 +60,8 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a share, shares do not sum to one, or names are needed and
-        absent.
+        If a group is unknown or has no proportion, proportions do not sum to one, or names are
+        required.
 
     Examples
     --------
@@ -88,14 +84,15 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
         raise OptionError(
             f"priors sum to {total:.6g}, not 1.",
             argument="priors",
-            hint="Give class proportions that sum to 1.",
+            hint="Use class proportions that sum to 1.",
         )
     return shares / total
 
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
-    """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but
-    of any sum.
+    """Return one number for each group (K,), not all zero.
+
+    `values` are as in `check_priors`, but may have any sum.
     """
     # `values_of_user` is shown in messages
     values_of_user = values
@@ -121,11 +118,11 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        Cost of predicting a group (column) where another one (row) is true; in a mapping ``{true:
-        {predicted: cost}}``, absent costs are 0. An array is refused unless users know the order of
-        groups (`Factor.has_known_order`).
+        Cost of predicting one group (column) if another (row) is true; in a mapping ``{true:
+        {predicted: cost}}``, absent costs are 0. An array is refused if the order of the groups was
+        neither declared nor evident (`Factor.has_known_order`).
     response : Factor
-        The response, whose K levels are the groups.
+        The response with K groups as levels.
 
     Returns
     -------
@@ -134,8 +131,8 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a cost, costs are negative or no numbers, or names are needed
-        and absent.
+        If a group is unknown or has no cost, costs are negative or not numbers, or names are
+        required.
 
     Examples
     --------
@@ -172,9 +169,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
 
 
 def _check_order(argument: str, values: Any, response: Factor, placeholder: str) -> None:
-    """Refuse numbers without names for groups whose order was not declared.
+    """Refuse numbers without names for groups if their order was not declared.
 
-    `placeholder` stands for the value of a group in the advice.
+    `placeholder` represents the value of a group in the hint.
     """
     # a single number is refused by `_check_numbers`
     if response.has_known_order or np.ndim(values) == 0:
@@ -192,8 +189,8 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
-    """Refuse `given_names` that are no `groups` or occur twice; if `complete`, also names that
-    leave out a group.
+    """Refuse `given_names` that are not `groups` or occur twice, or if `complete`, are not all
+    groups.
     """
     group_names = ", ".join(map(repr, groups))
     for name in given_names:
@@ -201,7 +198,7 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
             raise OptionError(
                 f"{argument} contains {name!r}, which is not a group.",
                 argument=argument,
-                hint=f"{near_match(name, groups)}Name groups among {group_names}.",
+                hint=f"{near_match(name, groups)}Choose from {group_names}.",
             )
     absent_groups = [g for g in groups if g not in given_names] if complete else []
     if absent_groups or len(set(given_names)) < len(given_names):
@@ -220,10 +217,10 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
 def _check_numbers(
     argument: str, values: Priors | Costs, shape: tuple, groups: tuple
 ) -> np.ndarray:
-    """Return `values` as a float array of `shape`; refuse other shapes, and negative, infinite or
-    missing numbers.
+    """Return `values` as a float array of the given shape, () for a single number.
 
-    `shape` is () for a single number; `groups` are named in messages.
+    Other shapes, and negative, infinite or missing numbers are refused. `groups` are named in
+    messages.
     """
     wanted = " x ".join(map(str, shape)) or "one"
     try:

@@ -1,6 +1,4 @@
-"""`Design`: formula, response and predictors of a fit with their levels; encodes training data and
-new data alike.
-"""
+"""`Design`: the formula, response and predictors of a fit; encodes training data and new data."""
 
 from __future__ import annotations
 
@@ -54,56 +52,54 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
-# advice in the error of an unknown group of new data
+# hint in the error about an unknown group in new data
 GROUP_REMEDY = "Refit with them, or leave those rows out."
 MISSING = get_args(MissingPolicy)
-# rows from which a column of unknown levels alone gives a warning
+# fewest rows for which a column with only unknown levels gives a warning
 MIN_UNKNOWN_ROWS = 10
-# all pairs of more predictors are checked (`check_pairs`) before they are listed
+# with more predictors than this, `check_pairs` is called before all pairs are listed
 MAX_UNCHECKED = 1000
 
 
 @dataclass(frozen=True)
 class EncodingRules:
-    """Rules by which a formula and a table are accepted, set by the engine or learner that is to be
-    fitted.
+    """Which formulas and tables the engine or learner to be fitted accepts.
 
     Attributes
     ----------
     declared : bool
-        Whether all declared levels of categories count, in their order, also if they do not occur.
-        Then a predictor may have one level, there may be no predictors, and with
-        ``missing="marginal"`` the response may be missing (code -1).
+        Whether all declared levels of categories are kept, in their order, even if they do not
+        occur. Then predictors may have a single level, there may be no predictors, and the response
+        may be missing (code -1) if ``missing="marginal"``.
     order : int or None
-        Highest order of a term that the engine takes (`Engine.order`); None for any order.
+        Highest order of a term that the engine supports (`Engine.order`); None for any order.
     order_reason : str
-        Why the engine takes no higher order (`Engine.order_reason`).
+        Why the engine supports no higher order (`Engine.order_reason`).
     whole_weights : bool
-        Whether weights have to be whole numbers (`Engine.weights`).
+        Whether weights must be integers (`Engine.weights`).
     one_sided : bool
-        Whether the formula may be without a response; then all rows are of group 0.
+        Whether the formula may omit the response; all rows then belong to group 0.
     sums_out : bool
-        Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
+        Whether the error about missing values may suggest ``missing="marginal"``
+        (`Engine.refusals`).
     marks : object
-        A value that may be the name of a column that marks rows, which ``.`` leaves out; None for
-        no column.
+        A value that may name a column that marks rows; ``.`` excludes it. None for no column.
     check_pairs : callable or None
-        ``check_pairs(n, K, n_levels)`` is called with the numbers of rows, groups and levels of
-        each predictor before all pairs of over 1,000 predictors are listed; it raises an error if
-        they are too many.
+        ``check_pairs(n, K, n_levels)``, called before all pairs of over 1,000 predictors are listed
+        with the number of rows, the number of groups, and the number of levels of each predictor.
+        It raises an error if there are too many pairs.
     aside : tuple of column names
-        Columns that the formula's ``.`` leaves out, but that it may name: those of a sampling
-        design.
+        Columns of a sampling design: ``.`` excludes them, but the formula may name them.
     empty : bool
-        Whether a formula with a response may be without predictors: ``"y ~ 1"``.
+        Whether a formula with a response may have no predictors (``"y ~ 1"``).
     sampled : bool
-        Whether weights are those of a sampling design, so that they never count rows.
+        Whether the weights belong to a sampling design, so that they never count rows.
     numeric : bool or tuple of column names
-        Predictors that are numbers, not categories: all, none, or those named.
+        Which predictors are numbers rather than categories: all, none, or the named ones.
     standardise : bool
         Whether numbers are centred and divided by their standard deviation.
     numbers_advice : str
-        A sentence of advice, besides the usual one, where a column of numbers is no factor.
+        An additional hint in the error about a numeric column that cannot be a factor.
     """
 
     declared: bool = False
@@ -140,20 +136,20 @@ class Design:
     terms : FormulaTerms
         The parsed formula.
     response : Factor
-        The response and its groups; without a response, the factor without a name whose only level
-        is ``"all"``.
+        The response and its groups. Without a response, an unnamed factor with the single level
+        ``"all"``.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
         The treatment of missing values in training data and new data, see `from_data`.
     incomplete : int
-        Number of training rows with missing values, repeated by their counts: dropped
-        (``missing="drop"``) or used rows.
+        Number of training rows with missing values, multiplied by their counts: the dropped rows
+        with ``missing="drop"``, otherwise used rows.
     declared : bool
         As in `EncodingRules`.
     weights : column name, optional
-        The column of the weights of the training rows; new data with such a column are weighted by
-        it. None if the weights were an array, or all rows alike.
+        The column with the weights of the training rows; new data are weighted by the column of
+        this name if they have one. None if the weights were an array or equal.
     """
 
     terms: FormulaTerms
@@ -181,8 +177,8 @@ class Design:
 
     @cached_property
     def n_ordered(self) -> np.ndarray:
-        """Number of ordered levels of each predictor (m,), without that of missing values; 0 if it
-        has no order.
+        """Number of ordered levels of each predictor, shape (m,), not counting ``"(missing)"``; 0
+        for unordered predictors.
         """
         return np.array(
             [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors],
@@ -191,16 +187,16 @@ class Design:
 
     @cached_property
     def is_number(self) -> np.ndarray:
-        """Which predictors are numbers, not categories, shape (m,)."""
+        """Which predictors are numbers rather than categories, shape (m,)."""
         return np.array([isinstance(f, NumberFactor) for f in self.predictors], dtype=bool)
 
     @cached_property
     def code_dtype(self) -> np.dtype:
-        """Type of the codes of rows: of integers, or float64 if a predictor is a number."""
+        """Data type of the codes: an integer type, or float64 if any predictor is a number."""
         return np.dtype(np.float64) if self.is_number.any() else code_dtype(self.n_levels)
 
     def level_codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return codes (n, m) as integers, with 0 for every number."""
+        """Return codes (n, m) as integers, with 0 for numeric predictors."""
         if not self.is_number.any():
             return codes
         return np.where(self.is_number, 0.0, codes).astype(code_dtype(self.n_levels))
@@ -227,7 +223,7 @@ class Design:
         missing: str = "raise",
         rules: EncodingRules | None = None,
     ) -> EncodedTable:
-        """Read a formula against data, collect the levels, and encode the rows.
+        """Parse a formula, collect the levels from the data, and encode the rows.
 
         Parameters
         ----------
@@ -235,21 +231,21 @@ class Design:
             See `bbl.design.formula.parse`.
         data : DataFrame (pandas, polars), pyarrow Table or dict of columns
         weights : column name or array_like of shape (n,), optional
-            Frequencies. The formula's ``.`` leaves their column out. An array goes by position; a
-            pandas Series must have the index of `data`. Rows of weight 0 are dropped before levels
-            are collected.
+            Frequencies. The formula's ``.`` excludes their column. An array is matched by position;
+            a pandas Series must have the same index as `data`. Rows with weight 0 are dropped
+            before levels are collected.
         xlevels : dict of column name to list of levels, optional
-            All levels of a predictor, in order, whether they occur or not. For the response only
-            the order.
+            All levels of a predictor, in order, including levels that do not occur. For the
+            response, only the order.
         novarOk : bool, default False
             Whether predictors with one level are allowed. They get a second level ``"(other)"``
             that never occurs.
         missing : {"raise", "drop", "level", "marginal"}, default "raise"
-            Missing values raise an error, their rows are dropped before levels are collected, they
-            are a last level ``"(missing)"`` of their predictor, or they are marked in
-            ``sample.missing``. The response must not be missing, unless rows are dropped.
+            "raise" raises an error for missing values; "drop" drops their rows before levels are
+            collected; "level" makes them the last level, ``"(missing)"``, of their predictor;
+            "marginal" marks them in ``sample.missing``. Only "drop" allows a missing response.
         rules : EncodingRules, optional
-            Rules of the engine or learner.
+            The requirements of the engine or learner.
 
         Returns
         -------
@@ -258,9 +254,9 @@ class Design:
         Raises
         ------
         FormulaError, DataError, LevelError, BBLTypeError
-            The error names the column or argument, and the remedy.
+            If the formula, a column or an argument is invalid.
         BBLError
-            If terms of three or more predictors have more parameters than there is memory for.
+            If terms of three or more predictors have more parameters than fit into memory.
 
         Warns
         -----
@@ -279,9 +275,9 @@ class Design:
         declared = rules.declared
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
-        flag("declared", declared)  # refuses anything but True and False
+        flag("declared", declared)
         weights_name, counts = named_weights(weights, frame, rules.whole_weights)  # counts: (n,)
-        # columns that the formula's "." leaves out, and what they hold
+        # columns that the formula's "." excludes, with a description of their contents
         exclude = {} if weights_name is None else {weights_name: "the weights"}
         if rules.marks is not None and frame.has(rules.marks):
             exclude |= {rules.marks: "the marks of structural zeros"}
@@ -296,7 +292,7 @@ class Design:
             aside=rules.aside,
         )
         if not terms.predictors and terms.response is None and not declared:
-            # nothing is left to model: raises the error
+            # no columns are left, so this raises the error
             parse(formula, frame.columns, exclude, one_sided=True)
         m = len(terms.predictors)
         # interactions.count(2): number of pairs in the formula
@@ -306,19 +302,19 @@ class Design:
             and terms.interactions.count(2) == m * (m - 1) // 2
         ):
             used = np.flatnonzero(counts > 0)
-            # the response first, if there is one
+            # the response, if any, comes first
             n_levels = count_levels(frame, terms.columns, used, xlevels)
             rules.check_pairs(
                 len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:])
             )
-        # positions of used rows, and of those that missing="drop" drops
+        # positions of the used rows, and of the rows dropped by missing="drop"
         keep, dropped = select_rows(frame, terms, counts, missing)
         index = frame.index
         n_dropped = counts[dropped]
         if len(keep) < frame.n:
             counts = counts[keep]
             index = index[keep]
-        # numbers of rows that each row counts as in messages; real-valued weights count none
+        # number of observations per row, for messages; real-valued weights are not counts
         n_observed = counts
         if rules.sampled or not are_whole(counts):
             n_observed = np.ones(len(counts))
@@ -326,24 +322,24 @@ class Design:
             counts = as_rows(counts)
         incomplete = round(float(n_dropped.sum()))
         levels_by_name = read_xlevels(xlevels, terms)
-        problems = ColumnProblems()  # of all columns, so that one error names them all
+        problems = ColumnProblems()  # collected, so that one error names all columns
         with problems.of_column():
             response, y = read_response(
                 frame, terms, keep, levels_by_name, declared, missing, n_observed
             )
 
-        told = False
+        described = False
 
         def tell_missing() -> str:
-            """Return a sentence about missing values in all predictors, at the first call."""
-            nonlocal told
-            if told:
+            """Return a sentence about missing values in all predictors, at the first call only."""
+            nonlocal described
+            if described:
                 return ""
-            told = True
+            described = True
             try:
                 n_incomplete = int(missing_rows(frame, terms.predictors)[keep].sum())
                 n_missing = count_missing(frame, terms.predictors, keep)
-            except (DataError, BBLTypeError):  # of another column, which has its own problem
+            except (DataError, BBLTypeError):  # another column's problem, reported for itself
                 return ""
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
@@ -356,9 +352,9 @@ class Design:
                     value=name,
                     hint=f"{near_match(name, terms.predictors)}Name predictors of the formula.",
                 )
-        # wider if a column needs it
+        # widened below if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
-        # is_missing: marks (n, m); None without any, as always under "raise", "drop"
+        # is_missing: mask (n, m), or None if nothing is missing, as always with "raise" and "drop"
         factors = []
         is_missing = None
         for i, name in enumerate(terms.predictors):
@@ -393,20 +389,18 @@ class Design:
             check_levels(factors, float(n_observed.sum()), problems)
         problems.refuse()
         check_size(terms, factors, len(response.levels))
-        # under "level" or "marginal": the number of used rows with missing predictors
+        # with "level" or "marginal": the number of used rows with missing predictors
         if is_missing is not None:
             incomplete = round(float(n_observed[is_missing.any(axis=1)].sum()))
-        # to two levels or more
+        # padded: with at least two levels
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared, weights_name)
-        # "level": codes tell
+        # with "level", the codes contain the missing values
         sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
         return EncodedTable(design, sample, index, keep)
 
     def groups(self, frame: Frame) -> np.ndarray:
-        """Return the group of each row of the training data as codes, shape (n,); 0 where it is
-        missing or unknown.
-        """
+        """Return the group code of each training row, shape (n,); 0 if it is missing or unknown."""
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
         column = frame_column(frame, self.response.name)
@@ -415,8 +409,7 @@ class Design:
     def encode(
         self, newdata: object, unseen: str = "raise", missing: str | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Encode the predictors of new data by column name; other columns, and the response, are
-        not read.
+        """Encode the predictors of new data, matched by column name; ignore other columns.
 
         Parameters
         ----------
@@ -424,26 +417,26 @@ class Design:
         unseen : {"raise", "ignore"}, default "raise"
             Whether an unknown level is an error or is treated as missing.
         missing : {"raise", "drop", "level", "marginal"}, optional
-            As in `from_data`; by default the `missing` of the fit.
+            As in `from_data`; by default the value used in the fit.
 
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
-            Level codes; 0 where `missing` is True. With numeric predictors float64, see
-            `NumberFactor`.
+            Level codes; 0 where `missing` is True. The type is float64 if there are numeric
+            predictors, see `NumberFactor`.
         missing : ndarray of bool, shape (n, m), or None
-            Which values are unknown levels, or are missing without a level of their own; None if
+            Which values are unknown levels, or missing without a level for missing values; None if
             there are none.
 
         Raises
         ------
         DataError
-            If a column is absent, or has missing values (with ``missing="raise"``); names it.
+            If a column is absent, or has missing values and ``missing="raise"``.
         LevelError
-            If a level is unknown; names column and level. With ``missing="level"``, this includes
-            missing values of a predictor without missing training values.
+            If a level is unknown. With ``missing="level"``, this includes missing values of a
+            predictor without missing values in the training data.
         BBLTypeError
-            If `newdata` is no table.
+            If `newdata` is not a table.
         """
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
@@ -471,7 +464,7 @@ class Design:
                 )
                 if unseen == "ignore" and is_unseen is not None:
                     _warn_of_unknown(factor, column, is_unseen, frame.argument)
-                # marks of column i: unknown levels, and missing values that are no level
+                # mark unknown levels, and missing values that are not a level of their own
                 is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
                 is_missing = mark_rows(
                     is_missing, codes.shape, i, column.missing() if skip_missing else None
@@ -482,15 +475,14 @@ class Design:
     def weigh(
         self, frame: Frame, weights: Hashable | ArrayLike | None
     ) -> tuple[np.ndarray, Hashable | None]:
-        """Return the weights (n,) of the rows of new data, and the column of the fit's weights if
-        they are taken from there.
+        """Return the weights (n,) of new rows, and the fit's weights column if it supplied them.
 
-        `weights` is an array, or the name of a column. None stands for the column that has the
-        weights of the training data, if the new data have it too, and else for weights of 1.
+        `weights` is an array or a column name. If it is None, the column that contained the
+        weights of the training data is used if the new data have it; otherwise all weights are 1.
         """
         fit_column = self.weights
         if weights is not None or fit_column is None or not frame.has(fit_column):
-            # whole=False: they need not be whole numbers
+            # whole=False: they need not be integers
             return named_weights(weights, frame, whole=False)[1], None
         try:
             return named_weights(fit_column, frame, whole=False)[1], fit_column
@@ -507,18 +499,16 @@ class Design:
             ) from None
 
     def dropped(self, newdata: object) -> np.ndarray | None:
-        """Return which rows of new data have a missing predictor, shape (n,); None unless
-        ``missing="drop"``.
-        """
+        """Return which rows of new data would be dropped; None unless ``missing="drop"``."""
         if self.missing != "drop":
             return None
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: object) -> np.ndarray:
-        """Return the group of each row of new data as codes, shape (n,); an unknown group is a
-        LevelError.
+        """Return the group code of each new row, shape (n,); raise LevelError for unknown groups.
 
-        A missing group is -1 with declared levels and ``missing="marginal"``, else an error.
+        A missing group has code -1 with declared levels and ``missing="marginal"``; otherwise it is
+        an error.
         """
         frame = to_frame(data, "newdata")
         if not self.classes:
@@ -534,8 +524,8 @@ class Design:
         return y
 
     def known_groups(self, newdata: object) -> np.ndarray:
-        """Return the group of each row of new data as codes, shape (n,); -1 where the response is
-        missing or absent.
+        """Return the group code of each new row, shape (n,); -1 if the response is missing or
+        absent.
         """
         frame = to_frame(newdata, "newdata")
         if not self.classes:
@@ -553,7 +543,7 @@ class Design:
         """Return the design as plain lists, strings and numbers, ready for JSON.
 
         Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals,
-        bytes) are stored, and come back, as text; they still match the same values in new data.
+        bytes) are stored and restored as text; they still match the same values in new data.
         """
         return {
             "formula": self.terms.text,
@@ -569,8 +559,9 @@ class Design:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> Design:
-        """Return the design that `to_dict` stored, or raise a DataError; the formula stays text and
-        is not parsed.
+        """Restore a design from `to_dict`; raise DataError if it is invalid.
+
+        The formula is kept as text and not parsed.
         """
         try:
             declared = flag("declared", stored.get("declared", False))
@@ -579,21 +570,20 @@ class Design:
                 if stored["response"] == "none"
                 else factor_from_dict(stored["response"])
             )
-            # a predictor has at least two levels (2 - False), with declared levels at least one (2
-            # - True)
+            # a predictor has at least two levels, or one with declared levels (2 - True)
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(
                 stored["formula"], response.name, names, terms_from_dict(stored, len(names))
             )
-            # files of early versions have neither
+            # absent from files of early versions
             missing = stored.get("missing", "raise")
             incomplete = stored.get("incomplete", 0)
             weights = name_from_list(stored["weights"]) if "weights" in stored else None
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("its treatment of missing values is invalid")
-            # names differ, that of the response (None without one) too
+            # all names, including the response's (or None), must differ
             if (
                 not isinstance(terms.text, str)
                 or not (names or declared or response.name is not None)
@@ -623,23 +613,27 @@ def _read_number(
     levels_by_name: Mapping[Hashable, Factor],
     missing: str,
 ) -> tuple[NumberFactor, np.ndarray, None]:
-    """Return the factor of a numeric column, and its codes at the rows `keep`.
+    """Return the factor of a numeric column, and its codes in the rows `keep`.
 
-    `counts` are the weights of these rows, `levels_by_name` the levels that the user listed, which
-    must not be of a number; `missing` is as in `Design.from_data`.
+    `counts` are the weights of these rows; `levels_by_name` has the levels that the user listed,
+    which must not include this column; `missing` is as in `Design.from_data`.
     """
     if name in levels_by_name:
         raise OptionError(
-            f"xlevels lists levels of {name!r}, which is numeric.",
+            f"xlevels lists levels for {name!r}, which is numeric.",
             argument="xlevels",
-            hint=f"Leave {name!r} out of xlevels or of numeric.",
+            hint=f"Remove {name!r} from xlevels or from numeric.",
         )
     values = read_numbers(name, frame.column(name))[keep]
     n_missing = int(np.isnan(values).sum())
     if n_missing:
         raise DataError(
             f"column {name!r} has {n_missing} missing value{'s' * (n_missing > 1)}"
-            + (", and a numeric predictor has no level for them." if missing == "level" else "."),
+            + (
+                ", and numeric predictors cannot have a level for them."
+                if missing == "level"
+                else "."
+            ),
             column=name,
             argument="missing" if missing == "level" else None,
             hint="Drop the rows (missing='drop'), or fill in the values.",
@@ -649,8 +643,9 @@ def _read_number(
 
 
 def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argument: str) -> None:
-    """Warn of a column of the table `argument` of which no value is a level; `is_unseen` (n,) marks
-    its unknown values.
+    """Warn if all values of a column are unknown levels.
+
+    `is_unseen` (n,) marks the unknown values; `argument` is the name of the table in the warning.
     """
     is_missing = column.missing()
     n_known = column.n - int(is_unseen.sum())
@@ -659,7 +654,7 @@ def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argu
     used = np.flatnonzero(column.used())
     values = [column.values[k] for k in used]
     remedy = factor.type_remedy([column.kinds[k] for k in used], values, argument)
-    # a few rows may well have rare values; those of another type are never known
+    # In a few rows, rare values are plausible; values of another type are always a mistake.
     if not remedy and column.n < MIN_UNKNOWN_ROWS:
         return
     shown = ", ".join(repr(v) for v in values if v is not None)[:60]
@@ -667,7 +662,7 @@ def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argu
     warnings.warn(
         DataWarning(
             f"column {factor.name!r} of {argument} has only unknown levels: {shown}; the model "
-            f"was fitted with {known}. All rows are predicted without it.",
+            f"was fitted with {known}. Predictions ignore this column.",
             hint=remedy or "Check that it is the same column as in the training data.",
             column=factor.name,
         ),

@@ -1,13 +1,13 @@
 """Expand the right side of a formula into predictors and terms by formulaic's operators.
 
-formulaic evaluates the syntax tree, and its definitions of ``. + : * / %in% ^`` make the terms.
-Four things are done here instead:
+formulaic evaluates the syntax tree with its own operators ``. + : * / %in% ^``, except that here
 
-- ``-`` drops a predictor with all of its terms; formulaic's drops equal terms only.
-- ``+`` adds to its left side in place; formulaic copies it, and a sum of n terms takes n^2 steps.
-- ``.`` and ``^`` of many columns are kept as a `Cube`, without a list of their terms: formulaic
-  makes an object for each of the n^k products, which takes seconds for 2,000 columns and ``.^2``.
-- The number of products is checked before formulaic makes them.
+- ``-`` drops a predictor with all of its terms; in formulaic it drops equal terms only.
+- ``+`` adds to its left side in place; formulaic copies it, so that a sum of n terms takes n^2
+  steps.
+- ``.`` and ``^`` of many columns are stored as a `Cube`, without listing their terms: formulaic
+  creates an object for each of the n^k products, which takes seconds for ``.^2`` and 2,000 columns.
+- The number of products is checked before formulaic creates them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from bbl.design.interactions import Cube, Interactions
 
 __all__ = ["Expansion"]
 
-ALL_COLUMNS = "all columns"  # in the context of operators
-MAX_LISTED = 150  # products that formulaic may list although a cube could stand for them: .3 ms
-PRODUCT_COST = 20  # terms of a list of pairs that take as long as formulaic's product of two
+ALL_COLUMNS = "all columns"  # key in the context of operators
+MAX_LISTED = 150  # products that formulaic may list although a cube could represent them (0.3 ms)
+PRODUCT_COST = 20  # one product by formulaic takes as long as this many terms in a list of pairs
 
 
 def _numbers(term: Term) -> list[int]:
-    """Return the numbers of a term's columns; the literal 1 of the intercept has none."""
+    """Return the column numbers of a term; empty for the intercept, the literal 1."""
     return [
         number_of(f.expr) for f in term.factors if f.eval_method is not Factor.EvalMethod.LITERAL
     ]
@@ -42,18 +42,18 @@ def _numbers(term: Term) -> list[int]:
 
 @dataclass(eq=False)
 class TermSet:
-    """Terms of one or more predictors: a list, and all terms of a cube but the removed ones.
+    """Terms of one or more predictors: a list, plus all terms of a cube except removed ones.
 
     Attributes
     ----------
     terms : dict
         The listed terms, none of them in the cube; a dict keeps their order.
     columns : set of int
-        Columns of the cube: all terms of up to `order` of them are in the set.
+        Columns of the cube: all terms of up to `order` of these columns are in the set.
     removed : set of Term
         Terms in the cube that are not in the set.
     used : set of int
-        Columns of listed terms. They remain predictors if all their terms are dropped again.
+        Columns of listed terms. They remain predictors even if all their terms are dropped.
     """
 
     terms: dict[Term, None] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class TermSet:
         return sum(math.comb(len(self.columns), k) for k in range(1, self.order + 1))
 
     def cube_has(self, numbers: list[int]) -> bool:
-        """Return whether the term of the columns `numbers` is in the cube."""
+        """Return whether the cube contains the term of the columns `numbers`."""
         return len(numbers) <= self.order and self.columns.issuperset(numbers)
 
     def __contains__(self, term: Term) -> bool:
@@ -82,7 +82,7 @@ class TermSet:
         return term in self.terms
 
     def insert(self, terms: Iterable[Term]) -> TermSet:
-        """Add terms, without the intercept; return this set."""
+        """Add terms, except the intercept, and return this set."""
         for term in terms:
             numbers = _numbers(term)
             if self.cube_has(numbers):  # the intercept has no columns and is in every cube
@@ -103,26 +103,26 @@ class TermSet:
         return None
 
     def predictors(self) -> np.ndarray:
-        """Return the increasing numbers of all columns, those of terms dropped again too."""
+        """Return the increasing numbers of all columns, including columns of dropped terms."""
         listed = (number for term in self.terms for number in _numbers(term))
         return np.array(sorted(self.columns.union(self.used, listed)), dtype=np.intp)
 
     def interactions(self) -> Interactions:
-        """Return the terms of two and more columns, by their numbers."""
+        """Return the terms of two or more columns, as column numbers."""
         columns = np.array(sorted(self.columns), dtype=np.intp)
         cube = Cube(columns, self.order) if self.order > 1 else Cube()
         return Interactions(cube, _sort_by_order(self.terms), _sort_by_order(self.removed))
 
 
 class Expansion(DefaultOperatorResolver):
-    """formulaic's operators for one formula, evaluated as the module's docstring says.
+    """formulaic's operators for one formula, with the changes listed in the module's docstring.
 
     Parameters
     ----------
     spend : callable
-        ``spend(n)`` is called before n terms are made; it raises an error if they are too many.
+        ``spend(n)`` is called before n terms are created; it raises an error if that is too many.
     refuse_intercept : callable
-        Called where the intercept is multiplied; raises an error.
+        Called if the intercept is multiplied; raises an error.
     """
 
     def __init__(self, spend: Callable[[int], None], refuse_intercept: Callable[[], Any]):
@@ -132,7 +132,7 @@ class Expansion(DefaultOperatorResolver):
 
     @property
     def operators(self) -> list[Operator]:
-        """formulaic's operators; those with a rule of this class evaluate to a `TermSet`."""
+        """formulaic's operators; those that this class redefines evaluate to a `TermSet`."""
         operators = super().operators
         rules: dict[tuple[str, int], Any] = {
             ("+", 2): self._add,
@@ -148,13 +148,11 @@ class Expansion(DefaultOperatorResolver):
         return operators
 
     def expand(self, tree: ASTNode | Token, all_columns: Sequence[int]) -> TermSet:
-        """Return the terms of a syntax tree whose names are keys; ``.`` stands for the columns
-        numbered `all_columns`.
-        """
+        """Return the terms of a syntax tree with keys as names; ``.`` means `all_columns`."""
         return _as_set(tree.to_terms(context={ALL_COLUMNS: all_columns}))
 
     def _add(self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any):
-        """Return ``left + right``; the side with the larger cube takes the terms of the other."""
+        """Return ``left + right``: add the terms of one side to the side with the larger cube."""
         large = _as_set(left)
         small = _as_set(right)
         if large.n_cube_terms() < small.n_cube_terms():
@@ -196,14 +194,14 @@ class Expansion(DefaultOperatorResolver):
             return TermSet(columns={*numbers})
         names = {
             "__formulaic_variables_available__": map(key_of, numbers),
-            "__formulaic_variables_used_lhs__": (),  # `numbers` are without the response
+            "__formulaic_variables_used_lhs__": (),  # `numbers` does not include the response
         }
         return formulaic(context=names)
 
     def _multiply(
         self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any
     ):
-        """Return ``left : right``, or with another operator whose terms are such products."""
+        """Return ``left : right``, or the terms of another operator that makes such products."""
         self._check_factor(left)
         self._check_factor(right)
         n_products = _count(left) * _count(right)
@@ -227,7 +225,7 @@ class Expansion(DefaultOperatorResolver):
             return _with_used(formulaic(self._list(base), power), base)
         if cube := _as_set(base).as_cube():
             return _with_used(self._make_cube(cube.columns, cube.order * exponent), base)
-        # one factor after the other: repeated products are dropped in between
+        # one factor at a time, dropping repeated products in between
         multiply = self.operator_table[":"][0].to_terms
         result = base
         for _ in range(exponent - 1):
@@ -248,7 +246,7 @@ class Expansion(DefaultOperatorResolver):
         return TermSet({}, {*columns}, max(min(order, len(columns)), 1))
 
     def _list(self, value: TermSet | OrderedSet) -> OrderedSet:
-        """Return all terms, those of a cube too, as formulaic's operators take them."""
+        """Return all terms, including the cube's, in the form that formulaic's operators accept."""
         if not isinstance(value, TermSet):
             return value
         self.spend(value.n_cube_terms())
@@ -259,24 +257,24 @@ class Expansion(DefaultOperatorResolver):
 
 
 def _as_set(value: TermSet | OrderedSet) -> TermSet:
-    """Return a value of formulaic's evaluation as a set that can be changed."""
+    """Convert a value of formulaic's evaluation to a `TermSet` that can be changed."""
     return value if isinstance(value, TermSet) else TermSet().insert(value)
 
 
 def _count(value: TermSet | OrderedSet) -> int:
-    """Return the number of terms; `len` has no room for that of a large cube."""
+    """Return the number of terms; for a large cube it is too large for `len`."""
     return value.count() if isinstance(value, TermSet) else len(value)
 
 
 def _highest_order(value: TermSet | OrderedSet) -> int:
-    """Return the most columns of a term."""
+    """Return the largest number of columns in a term."""
     terms = value.terms if isinstance(value, TermSet) else value
     order = value.order if isinstance(value, TermSet) else 1
     return max(order, max((len(term.factors) for term in terms), default=1))
 
 
 def _with_used(terms: TermSet | OrderedSet, *operands: TermSet | OrderedSet) -> Any:
-    """Return the `terms` made of some operands, whose predictors remain."""
+    """Return `terms`, and keep all predictors of the operands they were made from."""
     used = set().union(*(value.used for value in operands if isinstance(value, TermSet)))
     if not used:
         return terms
@@ -286,7 +284,7 @@ def _with_used(terms: TermSet | OrderedSet, *operands: TermSet | OrderedSet) -> 
 
 
 def _sort_by_order(terms: Iterable[Term]) -> dict[int, np.ndarray]:
-    """Return terms as arrays (T, k) of increasing column numbers, for each order k above 1."""
+    """Return terms as an array (T, k) of increasing column numbers for each order k > 1."""
     rows: dict[int, list[list[int]]] = {}
     for term in terms:
         numbers = _numbers(term)

@@ -1,10 +1,6 @@
-"""`Factor`: the levels of a categorical column, and the coding of values as numbers of levels.
-Columns of amounts and of identifiers are refused.
+"""`Factor`: the levels of a categorical column, and the coding of values as level numbers.
 
-A `Column` has `codes` (n,) of the rows into its distinct `values`, and the `kinds` of these values,
-see `Factor`; missing values are its last value. `used()` marks the values that occur, `n` is the
-number of rows, `declared` and `ordered` are as in `Factor`. A `Counted` is the same with counts of
-the values in place of codes.
+Also refuses columns that look continuous or like identifiers.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ UNSEEN_REMEDY = Hint(
 
 @dataclass(frozen=True)
 class Factor:
-    """The name and the L levels of a column; codes values as level numbers.
+    """The name and the L levels of a column, with methods that code values as level numbers.
 
     Attributes
     ----------
@@ -56,10 +52,9 @@ class Factor:
         Kind of each level: "bool", "number", "string", "other", or "missing" for the level of
         missing values.
     ordered : bool
-        Whether the column declared its levels to be in order.
+        Whether the column declares its levels to be ordered.
     declared : bool
-        Whether the levels were listed: by the column, as its categories, or by the user, in
-        `xlevels`.
+        Whether the levels were listed, as the categories of the column or in `xlevels`.
     """
 
     name: Hashable
@@ -78,30 +73,23 @@ class Factor:
 
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
-        """The `Ends` and the code of each level, if the levels are intervals of numbers; else
-        empty.
-        """
+        """The `Ends` and code of each level if the levels are numeric intervals, else empty."""
         return interval_codes(self.levels, self.kinds)
 
     @property
     def has_known_order(self) -> bool:
-        """Whether users can know the order of the levels: they declared it, or levels are numbers
-        or booleans.
-        """
+        """Whether the order of the levels is declared, or evident for numbers and booleans."""
         has_natural_order = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
         return self.declared or self.ordered or has_natural_order
 
     @property
     def binned(self) -> bool:
-        """Whether the levels are intervals of numbers, so that numbers are coded by their
-        interval.
-        """
+        """Whether the levels are numeric intervals, so that numbers are coded by interval."""
         return bool(self._intervals)
 
     @classmethod
     def collect(cls, column: Column | Counted, *, unused: bool = False) -> Factor:
-        """Return the factor of the levels that occur in a column, without the level of missing
-        values.
+        """Return the factor of the levels that occur in a column, without missing values.
 
         Declared levels keep their order, unless it is unknown (`Column.order_problem`). Other
         levels are sorted: numbers by value, strings by code point, and booleans before numbers
@@ -111,14 +99,14 @@ class Factor:
         ----------
         column : Column or Counted
         unused : bool, default False
-            Whether declared levels that do not occur are levels, too.
+            Whether to keep declared levels that do not occur.
 
         Raises
         ------
         LevelError
-            If the column holds a boolean and its number, or another value and its text.
+            If the column contains a boolean and its number, or another value and its text.
         """
-        # of the values that become levels: all, or those that occur
+        # positions of the values that become levels: all, or the ones that occur
         positions = (
             np.arange(len(column.values))
             if unused and column.declared
@@ -137,13 +125,13 @@ class Factor:
 
     @classmethod
     def from_list(cls, name: Hashable, levels: Iterable[Hashable]) -> Factor:
-        """Return the factor of the levels that the user lists, in their order.
+        """Return the factor with the listed levels, in the same order.
 
         Raises
         ------
         BBLTypeError, LevelError
-            If `levels` is no sequence, has a missing value or a level twice, or a boolean and its
-            number, or another value and its text.
+            If `levels` is not a sequence, or contains a missing value, a duplicate, a boolean and
+            its number, or another value and its text.
         """
         if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
             raise BBLTypeError(
@@ -167,29 +155,29 @@ class Factor:
             tuple(kind for kind, _ in typed_levels),
             declared=True,
         )
-        if len(factor._codes) < len(typed_levels):  # equal levels have one key
+        if len(factor._codes) < len(typed_levels):  # equal levels share a key
             raise LevelError(
                 f"xlevels[{name!r}] contains a duplicate level: {values!r}.",
                 column=name,
                 argument="xlevels",
-                hint="Name each level only once.",
+                hint="List each level only once.",
             )
         _check_distinguishable(name, typed_levels, "xlevels")
         return factor
 
     def padded(self) -> Factor:
-        """Return the factor; with a single level it gets a second one, ``"(other)"``, which never
-        occurs.
+        """Return the factor; add a second level ``"(other)"``, which never occurs, to a single
+        level.
         """
         return self._extended("other", "string") if len(self.levels) == 1 else self
 
     def with_missing(self) -> Factor:
-        """Return the factor with a last level ``"(missing)"``, which stands for missing values."""
+        """Return the factor with an additional last level ``"(missing)"`` for missing values."""
         return self._extended("missing", "missing")
 
     def _extended(self, word: str, kind: str) -> Factor:
-        """Return the factor with one more level of a `kind`: ``"(word)"``, or if that is a level
-        ``"(word 2)"``, ...
+        """Return the factor with an additional level of a `kind`: ``"(word)"``, or if that exists,
+        ``"(word 2)"`` and so on.
         """
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
         label = next(label for label in labels if label not in self.levels)
@@ -210,26 +198,26 @@ class Factor:
         column : Column
             The distinct values and their positions in the rows, as from `factorise`.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a value that is not a level is an error, or is coded 0 and marked in
+            Whether a value that is not a level raises an error, or is coded 0 and marked in
             `is_unseen`.
         argument : str, default "data"
-            Name of the argument that holds the column, for messages.
+            Name of the argument that contains the column, for messages.
         skip_missing : bool, default False
-            Whether missing values are coded 0 and not marked in `is_unseen`; else they are values
-            like all others.
+            Whether missing values are coded 0 and not marked in `is_unseen`; otherwise they are
+            treated like other values.
         remedy : str, optional
-            Advice in the error of unseen values.
+            Hint in the error about unseen values.
 
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n,)
         is_unseen : ndarray of bool, shape (n,), or None
-            Rows whose value is not a level; None if there are none.
+            Which rows have a value that is not a level; None if there are none.
 
         Raises
         ------
         LevelError
-            If `unseen` is "raise" and a value is not a level; names column and levels.
+            If `unseen` is "raise" and a value is not a level.
         """
         code_of_value = np.array(
             [
@@ -238,11 +226,11 @@ class Factor:
             ],
             dtype=np.int64,
         )
-        value_is_unseen = code_of_value < 0  # of each distinct value
+        value_is_unseen = code_of_value < 0  # for each distinct value
         if skip_missing and "missing" in column.kinds:
             value_is_unseen[-1] = False  # missing values are the last value of a column
         if value_is_unseen.any():
-            value_is_unseen &= column.used()  # a value that does not occur does no harm
+            value_is_unseen &= column.used()  # ignore values that do not occur
         if value_is_unseen.any() and unseen == "raise":
             unseen_values = np.flatnonzero(value_is_unseen)
             self._raise_unseen(
@@ -251,23 +239,23 @@ class Factor:
                 argument,
                 remedy,
             )
-        # values are levels in order: no lookup
+        # the values are the levels, in the same order: no lookup is needed
         if np.array_equal(code_of_value, np.arange(len(code_of_value))):
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
-            # values that are no level (-1) are coded 0
+            # values that are not levels (-1) are coded 0
             codes = np.maximum(code_of_value, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, value_is_unseen[column.codes] if value_is_unseen.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value: that of its level, of its interval, or of the level
-        ``"(rare)"``; else -1.
+        """Return the code of a value's level or interval, else of the level ``"(rare)"``, else -1.
 
         With `skip_missing`, missing values do not become ``"(rare)"``.
         """
         code = self._codes.get(level_key(kind, value), -1)
         if code < 0 and kind in ("string", "other"):
-            # an interval or a date and its text: files keep the text alone. No factor has both
+            # Match intervals and dates by their text, because files only store the text. No factor
+            # contains both.
             code = self._codes.get(("other" if kind == "string" else "string", str(value)), -1)
         if code < 0 and kind in ("string", "other") and (ends := interval_ends(value)):
             code = next((a for other, a in self._intervals if other == ends), -1)
@@ -278,8 +266,9 @@ class Factor:
         return code
 
     def _raise_unseen(self, kinds: list[str], values: list, argument: str, remedy: str) -> NoReturn:
-        """Raise the error of `values` of some `kinds` that are no levels; `argument` and `remedy`
-        as in `encode`.
+        """Raise the error about `values` (of `kinds`) that are not levels.
+
+        `argument` and `remedy` are as in `encode`.
         """
         unseen = values
         values = ["missing values" if v is None else repr(v) for v in values]
@@ -291,7 +280,7 @@ class Factor:
         )
         if argument == "xlevels":
             raise LevelError(
-                f"column {self.name!r} has levels that xlevels does not list: {shown}.",
+                f"column {self.name!r} has levels that are not in xlevels: {shown}.",
                 hint=f"Add them to {shown_levels}.",
                 column=self.name,
                 argument=argument,
@@ -307,10 +296,10 @@ class Factor:
     def type_remedy(
         self, kinds: Sequence[str], values: Sequence[Any], argument: str
     ) -> Hint | None:
-        """Return advice about values whose type is not that of any level, such as the text ``"1"``
-        for the number 1; None if types agree.
+        """Return a hint if values and levels differ in type (the text ``"1"``, the number 1), or
+        None.
 
-        `kinds` and `values` are those of a column of the table `argument`.
+        `kinds` and `values` belong to a column of the table `argument`.
         """
         level_kinds = set(self.kinds) - {"missing"}
         value_kinds = set(kinds) - {"missing"}
@@ -331,8 +320,8 @@ class Factor:
         )
         value = next(v for v, kind in zip(values, kinds, strict=True) if kind != "missing")
         type_text = (
-            f"the model has levels such as {level!r} ({self._type_names(level_kinds)}), and the "
-            f"column has {value!r} ({self._type_names(value_kinds)})"
+            f"the model has levels such as {level!r} ({self._type_names(level_kinds)}), but the "
+            f"column contains {value!r} ({self._type_names(value_kinds)})"
         )
         start = "Use the same type as in the training data"
         return Hint(
@@ -342,23 +331,22 @@ class Factor:
 
     @staticmethod
     def _type_names(kinds: set[str]) -> str:
-        """Return the names of kinds of levels, for messages."""
+        """Return the names of level kinds, for messages."""
         names = {"bool": "boolean", "number": "number", "string": "text"}
         return " and ".join(sorted(names[kind] for kind in kinds))
 
 
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
-    """Refuse levels (kind, value) that look the same as labels: True beside 1, or an interval
-    beside its text.
+    """Refuse levels (kind, value) with equal labels: True and 1, or an interval and its text.
 
-    `argument` is "xlevels" if the user lists the levels there, for the message.
+    `argument` is "xlevels" if the levels are listed there; the message names it.
     """
     numbers = [value for kind, value in levels if kind == "number"]
     strings = {value for kind, value in levels if kind == "string"}
     for kind, value in levels:
-        twin = None  # the level that looks the same
+        twin = None  # the level with the same label
         if kind == "bool":
-            # True equals 1, and False 0
+            # True equals 1, and False equals 0
             twin = next((number for number in numbers if number == value), None)
         elif kind == "other" and str(value) in strings:  # shown by its text
             twin = str(value)
@@ -368,14 +356,12 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
                 f"{where} contains both {value!r} and {twin!r}, which are equal as labels.",
                 column=name,
                 argument=argument,
-                hint="Write them as different strings, or one of them as the other.",
+                hint="Replace one by the other, or convert them to different strings.",
             )
 
 
 def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return levels (kind, value) sorted by kind and then by value; by text if values of kind
-    "other" have no order.
-    """
+    """Return levels (kind, value) sorted by kind and value, or by text if values are unordered."""
     try:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
     except TypeError:
@@ -383,19 +369,19 @@ def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))
 
 
-# more distinct numbers, some of them fractional, are amounts rather than levels
+# with more distinct numbers than this, some of them fractional, a column looks continuous
 MAX_FRACTIONS = 12
-# more distinct integers are amounts if at least half of them have fewer than FEW_ROWS rows
+# with more distinct integers than this, it does if at least half have fewer than FEW_ROWS rows
 MAX_INTEGERS = 30
 FEW_ROWS = 6
-# names of columns that usually hold counts or weights
+# names of columns that usually contain counts or weights
 COUNT_NAMES = frozenset(
     ("count", "counts", "freq", "frequency", "n", "number", "weight", "weights", "wt")
 )
 
 
 def has_many_fractions(kinds: Sequence[str], values: Sequence[Any]) -> bool:
-    """Return whether a column has over 12 distinct numbers, some of them fractional."""
+    """Return whether a column has more than 12 distinct numbers, some of them fractional."""
     numbers = [v for v, kind in zip(values, kinds, strict=True) if kind == "number"]
     return len(numbers) > MAX_FRACTIONS and any(v != int(v) for v in numbers)
 
@@ -403,11 +389,11 @@ def has_many_fractions(kinds: Sequence[str], values: Sequence[Any]) -> bool:
 def check_discrete(
     column: Column | Counted, rows: np.ndarray | None = None, numbers_advice: str = ""
 ) -> None:
-    """Refuse a column of undeclared numbers that are amounts rather than levels.
+    """Refuse a column of undeclared numbers that looks continuous.
 
-    These are over 12 distinct numbers of which some are fractional, or over 30 distinct integers of
-    which at least half have fewer than 6 rows. `rows` (number of values,) has the number of rows of
-    each value, where a row of frequency k counts as k rows; by default that of the column.
+    It does with more than 12 distinct numbers, some of them fractional, or more than 30 distinct
+    integers if at least half of them have fewer than 6 rows. `rows` (number of values,) has the
+    number of rows of each value (default: from the column); a row of frequency k counts as k rows.
     `numbers_advice` is as in `EncodingRules`.
     """
     if column.declared:
@@ -427,9 +413,9 @@ def check_discrete(
 def _refuse_numbers(
     column: Column | Counted, values: list, n_rows: float, numbers_advice: str
 ) -> NoReturn:
-    """Raise the error of a column of amounts, whose distinct numbers are `values`."""
+    """Raise the error about a column that looks continuous; `values` are its distinct numbers."""
     name = column.name
-    # all integers, almost one for each row: an identifier as likely as an amount
+    # integers that differ in almost every row may also be an identifier
     is_identifier = bool(n_rows < 2 * len(values) and all(v == int(v) for v in values))
     what = "like an identifier or a quantity" if is_identifier else "continuous"
     remedy = _numbers_remedy(name, isinstance(column, Counted))
@@ -446,7 +432,7 @@ def _refuse_numbers(
 def refuse_identifier(
     name: Hashable, L: int, n_rows: float, are_numbers: bool = False, in_batches: bool = False
 ) -> NoReturn:
-    """Raise the error of a column with `L` distinct values in only `n_rows` observations."""
+    """Raise the error about a column with `L` distinct values in only `n_rows` observations."""
     remedy = Hint(
         "Group its values; if each value is a level, list them in xlevels.",
         command_line="Group its values.",
@@ -468,7 +454,7 @@ def refuse_identifier(
 
 
 def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
-    """Return advice about a column of amounts, which may be read in batches."""
+    """Return a hint for a column that looks continuous and may be read in batches."""
     if in_batches:
         return Hint(
             "Cut it into intervals with the same bounds in all batches, for example with "
@@ -485,11 +471,11 @@ def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
 
 
 def _leave_out(name: Hashable, remedy: Hint) -> Hint:
-    """Return advice to leave a column out, or else to follow `remedy`."""
-    # a table of counts without `weights=`: leaving the column out would ignore the counts
+    """Return a hint to leave a column out, or else to follow `remedy`."""
+    # in a table of counts without `weights=`, leaving the column out would ignore the counts
     is_count = str(name).lower().strip("._ ") in COUNT_NAMES
     start = (
-        f"If it contains counts, give weights={name!r}. Otherwise leave" if is_count else "Leave"
+        f"If it contains counts, pass weights={name!r}. Otherwise leave" if is_count else "Leave"
     )
     start += f" it out of the formula (- {as_term(name)}), or "
     other = remedy.command_line

@@ -1,8 +1,8 @@
 """Parse a formula into the response, the predictors and their interaction terms of any order.
 
-formulaic reads the text and expands its operators. No model matrix is built, and no part of a
-formula runs as code: the text is checked against a closed alphabet before formulaic sees it, names
-in backticks are replaced by aliases, and columns by their numbers.
+formulaic parses the text and expands its operators. No model matrix is built and no part of a
+formula is run as code: only characters of a fixed alphabet are passed on to formulaic, after names
+in backticks are replaced by aliases, and column names by numbers.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["FormulaTerms", "as_term", "check_formula", "parse", "write_formula"]
 
 MAX_LENGTH = 100_000  # characters of a formula
-# terms that evaluating a formula may make; for over 1,600 columns 2 x (columns + 1)^2
+# maximum number of terms created for a formula; 2 x (columns + 1)^2 if that is larger
 MAX_TERMS = 5_000_000
-# columns of Arrow and Parquet in which pandas keeps the row labels
+# columns in which pandas stores the row labels in Arrow and Parquet
 ROW_INDEX = re.compile(r"__index_level_\d+__")
-# a sign or space beside a letter, or a digit first
+# a sign or space next to a letter, or a leading digit
 NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")
 
 
@@ -65,7 +65,7 @@ class FormulaTerms:
 
     @property
     def columns(self) -> list[Hashable]:
-        """The columns that the formula uses: the response, if there is one, and the predictors."""
+        """The columns in the formula: the response, if any, and the predictors."""
         return [*([] if self.response is None else [self.response]), *self.predictors]
 
     @property
@@ -75,19 +75,19 @@ class FormulaTerms:
 
     @property
     def pairs(self) -> np.ndarray:
-        """The terms of order 2, shape (P, 2), read-only; in the R package, the upper triangle of
-        the matrix ``qJ``.
+        """The terms of order 2, shape (P, 2), read-only; the upper triangle of ``qJ`` in the R
+        package.
         """
         return self.interactions.list_terms(2)
 
     @property
     def complete(self) -> bool:
-        """Whether the terms are all pairs of the predictors, and no others."""
+        """Whether the terms are exactly all pairs of predictors."""
         return self.interactions.are_all_pairs(len(self.predictors))
 
     @property
     def order(self) -> int:
-        """The highest order of a term; 1 if predictors are independent."""
+        """The highest order of a term; 1 if there are no interactions."""
         return self.interactions.order
 
 
@@ -101,38 +101,39 @@ def parse(
     reason: str = "",
     aside: Collection[Hashable] = (),
 ) -> FormulaTerms:
-    """Read a formula.
+    """Parse a formula.
 
-    Grammar: one name, ``~``, then names and ``.`` (all columns but the response, `exclude` and the
-    row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k`` (or
-    ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name may stand in
-    backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
+    Grammar: one name, ``~``, then names and ``.`` (all columns except the response, `exclude` and
+    the row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k``
+    (or ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Column names may be put in
+    backticks, with any backticks in the name doubled. The intercept (``1``, ``0``, ``-1``) has no
+    effect.
 
     - ``a:b`` also adds ``a`` and ``b``, so that ``a/b`` and ``b %in% a`` are the same as ``a*b``;
       ``(a + b)/c`` adds ``a:b:c``.
-    - ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair
-      alone, inside parentheses too. A later term overrules an earlier one.
+    - ``- a`` drops ``a`` and its terms; ``- a:b`` drops only the pair, also inside parentheses.
+      Later terms override earlier ones.
     - Terms of more than `order` predictors are refused, as are function calls and arithmetic.
 
     Parameters
     ----------
     formula : str
     columns : sequence of hashable
-        Column names of the data. A name that is no string is found by its text if that is
+        Column names of the data. Names that are not strings are matched by their text if it is
         unambiguous.
     exclude : mapping of hashable to str, optional
-        Columns that ``.`` leaves out and that cannot be predictors, with what they hold: ``"the
-        weights"``.
+        Columns that ``.`` excludes and that cannot be predictors, with a description of their
+        contents, such as ``"the weights"``.
     order : int or None, default 2
-        The most predictors in a term that the engine takes (`Engine.order`); None for any number.
+        Highest order of a term that the engine supports (`Engine.order`); None for any order.
     empty : bool, default False
-        Whether the formula may be without predictors.
+        Whether the formula may have no predictors.
     one_sided : bool, default False
-        Whether the formula may be without a response: ``"~ a + b"``.
+        Whether the formula may omit the response: ``"~ a + b"``.
     reason : str, optional
-        Why the engine takes no terms of more predictors, for the error.
+        Why the engine supports no higher order, for the error.
     aside : collection of hashable, optional
-        Columns that ``.`` leaves out, but that may be named: those of a sampling design.
+        Columns of a sampling design: ``.`` excludes them, but the formula may name them.
 
     Returns
     -------
@@ -141,8 +142,8 @@ def parse(
     Raises
     ------
     FormulaError
-        If the formula is malformed, names no column, has a term of more than `order` predictors, or
-        leaves no predictors.
+        If the formula is malformed, names an unknown column, has a term of more than `order`
+        predictors, or has no predictors.
     BBLTypeError
         If the formula is not a string.
 
@@ -173,21 +174,17 @@ def parse(
 
 
 def check_formula(formula: object) -> None:
-    """Refuse a formula that is not a string: users may have passed data and formula in the wrong
-    order.
-    """
+    """Refuse a formula that is not a string, for example if data and formula are swapped."""
     if not isinstance(formula, str):
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.",
             argument="formula",
-            hint="Give the formula before the data.",
+            hint="Pass the formula before the data.",
         )
 
 
 def _unquoted_name(formula: str, columns: Iterable[Hashable]) -> str | None:
-    """Return the longest column name that needs backticks and is in the formula without them; None
-    if there is none.
-    """
+    """Return the longest column name that needs backticks but is written without them, or None."""
     unquoted_text = QUOTED.sub(" ", formula[:MAX_LENGTH])
     names = [str(c) for c in columns if NEEDS_BACKTICKS.search(str(c)) and str(c) in unquoted_text]
     return max(names, key=len, default=None)
@@ -203,21 +200,21 @@ def _parse(
     reason: str,
     aside: Collection[Hashable],
 ) -> FormulaTerms:
-    """Parse a formula as `parse` does, without its advice about backticks."""
+    """Parse a formula as `parse` does, but without its hint about backticks."""
     if len(formula) > MAX_LENGTH:
         fail(
             formula,
             f"it has {len(formula):,} characters",
-            hint=f"Write at most {MAX_LENGTH:,}, such as '.' for all columns",
+            hint=f"Write at most {MAX_LENGTH:,}, for example with '.' for all columns",
         )
     text, aliases = sanitise(formula)
     numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     import_parser()
-    from bbl.design.expansion import Expansion  # `import bbl` takes longer with formulaic
+    from bbl.design.expansion import Expansion  # imports formulaic, which is slow
 
     expansion = Expansion(numbered_columns.spend, numbered_columns.refuse_intercept)
     tokens, tree = syntax_tree(formula, text, expansion)
-    # two sides; one side is allowed where a formula may be without a response
+    # two sides; one is allowed if the response may be omitted
     if symbol_of(tree) != "~" or len(tree.args) not in ((1, 2) if one_sided else (2,)):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", hint=EXAMPLE)
     if len(tree.args) == 2:
@@ -242,15 +239,15 @@ def _parse(
 def write_formula(
     response: Hashable, predictors: Sequence[Hashable], terms: Collection[tuple[int, ...]]
 ) -> FormulaTerms:
-    """Write the formula of a model of all predictors.
+    """Return the formula of a model with the given terms.
 
     Parameters
     ----------
     response : column name; None for a formula without a response
     predictors : sequence of m column names
     terms : collection of tuples of int
-        Terms of two or more predictors, rising positions in `predictors`. A model that has all
-        parts of its terms is written by its largest terms.
+        Terms of two or more predictors, as increasing positions in `predictors`. For a model that
+        contains all parts of its terms, only the largest terms are written.
 
     Examples
     --------
@@ -258,9 +255,9 @@ def write_formula(
     'y ~ a*b + `c d`'
     """
     term_sets = {frozenset(term) for term in terms}
-    # what is left of a term without one of its predictors; smaller parts are parts of these
+    # all terms with one predictor removed; smaller parts are parts of these
     sub_terms = {part for term in term_sets for part in (term - {i} for i in term) if len(part) > 1}
-    # a*b*c implies all parts of the term, a:b:c only its predictors
+    # a*b*c implies all parts of the term, a:b:c only the predictors
     operator, written_sets = (
         ("*", term_sets - sub_terms) if sub_terms <= term_sets else (":", term_sets)
     )
@@ -283,32 +280,33 @@ def write_formula(
 
 
 def as_term(name: Hashable) -> str:
-    """Return a column name as formulas have it, in backticks unless it is a plain word."""
+    """Return a column name as written in a formula: in backticks unless it is a plain word."""
     text = str(name)
     return text if text.isidentifier() and ALIAS_PREFIX not in text else quoted(text)
 
 
 def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
-    """Return the response: the column that `left`, the tree on the left of the tilde, names."""
+    """Return the response, the column named by `left`, the tree to the left of the tilde."""
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
         fail(columns.formula, text, hint="Put an unusual name in backticks, as in `1`")
     response = columns.find(left.token)
-    # the name of a column may be None, which stands for "no response" elsewhere
+    # A column may be named None, but elsewhere None means "no response".
     if response is None:
         fail(columns.formula, "the response is a column without a name", hint="Rename it")
     if response in columns.exclude:
         fail(
             columns.formula,
             f"{response!r} contains {columns.exclude[response]} and cannot be the response",
-            hint="Name another column",
+            hint="Choose another column",
         )
     return response
 
 
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
-    """Raise the error of a term of more than `order` predictors; `reason` is why the engine takes
-    none, or empty.
+    """Raise the error about a term of more than `order` predictors.
+
+    `reason` is why the engine does not support it, or empty.
     """
     term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
     names = [as_term(terms.predictors[i]) for i in term][: order + 1]
@@ -327,8 +325,8 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
 class _Columns:
     """The columns of the data, numbered in order of appearance in the formula.
 
-    `aliases` has the names in backticks by the words that replace them; other arguments are those
-    of `parse`.
+    `aliases` maps the words that replace names in backticks to these names; the other arguments are
+    as in `parse`.
     """
 
     def __init__(
@@ -344,21 +342,21 @@ class _Columns:
         self.exclude = exclude
         self.aliases = aliases
         self.aside = aside
-        # a number and its text may both be names
+        # a number and its text may both be column names
         self.columns_by_text: dict[str, list[Hashable]] = {}
         for column in self.available:
             self.columns_by_text.setdefault(str(column), []).append(column)
-        self.width = len(self.available) + 1  # a number above all column numbers
+        self.width = len(self.available) + 1  # greater than all column numbers
         self.columns: list[Hashable] = []  # by number
         self.numbers: dict[Hashable, int] = {}  # by column
         self.response: Hashable = None
-        self.n_terms = 0  # by the evaluation of the formula so far
+        self.n_terms = 0  # created so far
 
     def find(self, word: str) -> Hashable:
-        """Return the column that a word of the syntax tree names; refuse a word that names none."""
+        """Return the column named by a word of the syntax tree; refuse words that name none."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
-        if len(matches) != 1:  # of several columns with this text, a string is meant
+        if len(matches) != 1:  # of several columns with this text, the string is meant
             matches = [column for column in matches if isinstance(column, str)]
         if not matches:
             shown = ", ".join(map(str, self.available[:10])) + (
@@ -382,7 +380,7 @@ class _Columns:
 
     @cached_property
     def dot_numbers(self) -> list[int]:
-        """Numbers of all columns that ``.`` stands for; new columns get theirs."""
+        """Numbers of all columns that ``.`` stands for; new columns are numbered."""
         left_out = {
             *self.exclude,
             *self.aside,
@@ -397,9 +395,10 @@ class _Columns:
         return [*map(self.number, columns)]
 
     def replace_names(self, tokens: Iterable[Token]) -> list[int]:
-        """Number the predictors in order of appearance, and replace their names by keys in the
-        tokens, which the syntax tree shares; return the numbers that ``.`` stands for, if it is
-        among the tokens.
+        """Number the predictors in order of appearance, and replace their names by keys.
+
+        The names are replaced in the tokens, which the syntax tree shares. Returns the numbers that
+        ``.`` stands for if it is among the tokens.
         """
         is_right = False
         all_columns: list[int] = []
@@ -415,11 +414,9 @@ class _Columns:
         return all_columns
 
     def spend(self, terms: int) -> None:
-        """Count `terms` more terms that are made; refuse a formula that makes too many, for memory
-        and time.
-        """
-        self.n_terms = min(self.n_terms + terms, 10**15)  # so that messages have no long numbers
-        # `.^2` makes about width^2, and passes at any width
+        """Count `terms` more terms, and refuse a formula that creates too many of them."""
+        self.n_terms = min(self.n_terms + terms, 10**15)  # keeps the number in the message short
+        # `.^2` creates about width^2 terms and is allowed at any width
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
             fail(
                 self.formula,
@@ -428,7 +425,7 @@ class _Columns:
             )
 
     def refuse_intercept(self) -> NoReturn:
-        """Raise the error of a product with the intercept."""
+        """Raise the error about a product with the intercept."""
         fail(
             self.formula,
             "1 is the intercept and cannot be multiplied",
@@ -436,12 +433,12 @@ class _Columns:
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
-        """Refuse formulas without predictors, or with a predictor that has another role."""
+        """Refuse formulas without predictors, or with a predictor that also has another role."""
         if not predictors and not empty:
             fail(
                 self.formula,
                 "no predictors are left",
-                hint="Name at least one column on the right of '~'",
+                hint="Name at least one column to the right of '~'",
             )
         if self.response is not None and self.response in predictors:
             fail(
@@ -453,4 +450,4 @@ class _Columns:
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
             problem = f"{column!r} contains {self.exclude[column]} and is also a predictor"
-            fail(self.formula, problem, hint="Drop it from one", column=column)
+            fail(self.formula, problem, hint="Use it for one of the two", column=column)

@@ -1,8 +1,4 @@
-"""`Frame`: a table of any kind (pandas, polars, pyarrow, dict) as named pandas columns.
-
-A pyarrow *dictionary* column stores codes into distinct values; these may be categories that pandas
-declared. narwhals gives data frames of many libraries the same methods.
-"""
+"""`Frame`: a table of any kind (pandas, polars, pyarrow, dict) as named pandas columns."""
 
 from __future__ import annotations
 
@@ -42,11 +38,15 @@ ORDER_LOST = (
 
 
 class DeclaredOrder(NamedTuple):
-    """The columns of an Arrow schema that were declared as categories."""
+    """The columns of an Arrow schema that were declared as categories.
+
+    A pyarrow *dictionary* column stores codes into distinct values; these may be categories that
+    pandas declared.
+    """
 
     categories: frozenset[str] = frozenset()  # declared by pandas, and stored as dictionaries
     ordered: frozenset[str] = frozenset()  # declared as ordered
-    # declared by pandas, but not stored as dictionaries, so without their order
+    # declared by pandas, but not stored as dictionaries, so their order is lost
     lost: frozenset[str] = frozenset()
 
 
@@ -57,19 +57,20 @@ class Frame:
     Attributes
     ----------
     columns : tuple
-        Column names, all different.
+        Column names, without duplicates.
     index : pandas.Index
-        Row labels; 0..n-1 for tables that have none.
+        Row labels; 0..n-1 for tables without row labels.
     get : callable
-        From the position of a column to a pandas Series.
+        ``get(k)`` returns column k as a pandas Series.
     argument : str
-        Name of the table's argument in messages.
+        Name of the argument in messages.
     arrow : pyarrow RecordBatch or Table, or None
         The same columns as Arrow arrays.
     declared : DeclaredOrder
-        The categories of `arrow`.
+        The columns of `arrow` that were declared as categories.
     has_index : bool
-        Whether `index` is that of a pandas DataFrame, which a pandas Series of weights must share.
+        Whether `index` comes from a pandas DataFrame, so that a Series of weights must have the
+        same index.
     """
 
     columns: tuple[Hashable, ...]
@@ -86,8 +87,8 @@ class Frame:
         return len(self.index)
 
     def order_problem(self, name: Hashable) -> str:
-        """Return why the declared order of a column's categories is unknown, and the remedy; empty
-        if it is known.
+        """Return why the declared order of a column's categories is unknown, with a remedy; empty
+        if the order is known.
         """
         if name in self.declared.lost:
             return ORDER_LOST
@@ -110,7 +111,7 @@ class Frame:
         return {name: k for k, name in enumerate(self.columns)}
 
     def has(self, name: object) -> TypeGuard[Hashable]:
-        """Return whether `name`, of any type, is the name of a column."""
+        """Return whether there is a column `name`, which may have any type."""
         try:
             return name in self._position
         except TypeError:  # not hashable
@@ -127,7 +128,7 @@ class Frame:
                 f"{self.argument} has no column {name!r}. Its columns are: {shown}.",
                 column=name,
                 argument=self.argument,
-                hint=f"{near}Name one of them.",
+                hint=f"{near}Choose one of them.",
             )
         return self.get(self._position[name])
 
@@ -148,10 +149,9 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     Raises
     ------
     BBLTypeError
-        If `data` is no table.
+        If `data` is not a table.
     DataError
-        If a column name occurs twice, or the columns of a dict differ in length or, as Series, in
-        their index.
+        If a column name is duplicated, or if the columns of a dict differ in length or index.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     """
     if isinstance(data, Frame):
         return data
-    has_index = isinstance(data, pd.DataFrame)  # asked before a dict becomes one
+    has_index = isinstance(data, pd.DataFrame)  # before a dict is converted
     if isinstance(data, Mapping):
         _check_aligned(data, argument)
         try:
@@ -169,7 +169,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             raise DataError(
                 f"{argument} is a dict that cannot be read as a table ({error}).",
                 argument=argument,
-                hint="Give lists of equal length.",
+                hint="Pass lists of equal length.",
             ) from None
     if isinstance(data, pd.DataFrame):
         frame = data
@@ -181,19 +181,19 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
         return Frame(column_names, frame.index, get, argument, has_index=has_index)
-    import narwhals.stable.v2 as nw  # here, as pandas DataFrames do without
+    import narwhals.stable.v2 as nw  # imported here because pandas DataFrames do not need it
 
     if is_pyarrow(data, "RecordBatch"):
         data = sys.modules["pyarrow"].Table.from_batches([data])
-    # pyarrow allows repeats, narwhals does not
+    # pyarrow allows duplicate names, narwhals does not
     _check_names(list(getattr(data, "column_names", ())), argument)
     try:
         table = nw.from_native(data, eager_only=True)
     except TypeError:
-        remedy = "Make one with pandas.DataFrame(...), and collect lazy frames first."
+        remedy = "Convert it with pandas.DataFrame(...), and collect lazy frames first."
         if isinstance(data, str | os.PathLike):
             remedy = "Read a file first, for example with pandas.read_csv(...)." + (
-                " Give the formula before the data." if argument == "data" else ""
+                " Pass the formula before the data." if argument == "data" else ""
             )
         type_name = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
         raise BBLTypeError(
@@ -218,7 +218,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
 
 
 def _check_names(names: list, argument: str) -> None:
-    """Refuse column names that occur twice."""
+    """Refuse duplicate column names."""
     if len(set(names)) < len(names):
         name, count = next((name, count) for name, count in Counter(names).items() if count > 1)
         raise DataError(
@@ -230,9 +230,7 @@ def _check_names(names: list, argument: str) -> None:
 
 
 def _check_aligned(data: Mapping, argument: str) -> None:
-    """Refuse a dict with Series whose row labels differ: their values would be matched by
-    position.
-    """
+    """Refuse a dict of Series with different indexes, which would be matched by position."""
     series = [(name, column) for name, column in data.items() if isinstance(column, pd.Series)]
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
@@ -249,17 +247,17 @@ def _check_aligned(data: Mapping, argument: str) -> None:
 
 
 def is_pyarrow(data: object, kind: str) -> bool:
-    """Return whether `data` is of pyarrow's class `kind`; pyarrow need not be installed."""
+    """Return whether `data` is an instance of pyarrow's class `kind`, without importing pyarrow."""
     return type(data).__module__.partition(".")[0] == "pyarrow" and type(data).__name__ == kind
 
 
 def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> DeclaredOrder:
-    """Return which columns of an Arrow schema were declared as categories: dictionaries, and pandas
-    metadata.
+    """Return which columns of an Arrow schema were declared as categories, from dictionary types
+    and pandas metadata.
 
-    `partition_keys` are columns whose values are the names of folders.
+    `partition_keys` are columns with values taken from folder names.
     """
-    # a dict for each column of the DataFrame
+    # one dict for each column of the DataFrame
     column_metadata = (schema.pandas_metadata or {}).get("columns", ())
     by_pandas = {  # categories by pandas: whether each column's are ordered
         column["field_name"]: bool((column["metadata"] or {}).get("ordered"))
@@ -278,10 +276,10 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
 
 
 def describe_difference(first: list, second: list, part_word: str) -> str:
-    """Return the message about a column whose categories are `first` in one part of the data and
+    """Return the message about a column with categories `first` in one part of the data and
     `second` in another.
 
-    `part_word` is the word for such parts, "chunks" or "batches".
+    `part_word` is the plural word for a part: "chunks" or "batches".
     """
     return (
         f"has categories that are not the same in all {part_word}: {first} and {second}. Declare "
@@ -297,24 +295,22 @@ def is_dictionary(type_: pa.DataType) -> bool:
 def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
-    A dictionary becomes a categorical Series only if it is ordered (as those of polars Enums are)
-    or `declared`: made of pandas categories. Any other one is mere storage, whose order is that in
-    which values appeared.
+    A dictionary becomes a categorical Series only if it is ordered (as for polars Enums) or if it
+    was made from pandas categories (`declared`). Any other dictionary is only a storage format,
+    with its values in order of appearance.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
     if str(arrow.type).startswith("decimal"):  # pandas would get objects
         try:
             return arrow.cast("int64" if arrow.type.scale == 0 else "float64").to_pandas()
-        except ValueError:  # too large an integer; pyarrow's ArrowInvalid is a ValueError
+        except ValueError:  # an integer is too large; pyarrow's ArrowInvalid is a ValueError
             return arrow.cast("float64").to_pandas()
     return arrow.to_pandas()
 
 
 def _plain_column(column: Any) -> Any:
-    """Return a column of a dict as an array for pandas; declared levels of polars and pyarrow
-    Series stay declared.
-    """
+    """Convert a column of a dict for pandas, keeping declared levels of polars and pyarrow."""
     if isinstance(column, pd.Series):
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
@@ -327,7 +323,7 @@ def _plain_column(column: Any) -> Any:
 
 
 def _to_pandas(series: nw.Series) -> pd.Series:
-    """Return a narwhals Series as a pandas Series; declared levels stay declared."""
+    """Convert a narwhals Series to a pandas Series, keeping declared levels."""
     import narwhals.stable.v2 as nw
 
     if isinstance(series.dtype, nw.Enum):
@@ -335,13 +331,13 @@ def _to_pandas(series: nw.Series) -> pd.Series:
             pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True)
         )
     if series.dtype.is_nested():
-        # Python objects, which are refused by the column's name where they would be used
+        # Python objects; they are refused, by column name, when they are used
         return pd.Series(series.to_list(), dtype=object)
     if series.dtype in (nw.Int128, nw.UInt128) and series.abs().max() in range(2**63):
         return pd.Series(series.cast(nw.Int64).to_numpy())
     if series.dtype in (nw.Decimal, nw.Int128, nw.UInt128):
         return pd.Series(series.cast(nw.Float64).to_numpy())
-    # polars orders categories by appearance: no declared order
+    # polars orders categories by appearance, so the order is not declared
     if series.dtype in (nw.String, nw.Categorical):
         try:
             return series.cast(nw.String).to_pandas()  # fast, but needs pyarrow

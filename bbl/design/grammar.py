@@ -1,8 +1,6 @@
-"""Turn a formula into formulaic's syntax tree; refuse code. An *alias* is a word that replaces a
-name in backticks.
+"""Turn a formula into formulaic's syntax tree; refuse code.
 
-A token of formulaic has a text `token`, and a ``kind.value``: "name", "value" (a number),
-"operator", "context" (a parenthesis) or "python" (code).
+An *alias* is a word that replaces a name in backticks.
 """
 
 from __future__ import annotations
@@ -36,9 +34,10 @@ __all__ = [
 ]
 
 MAX_DEPTH = 100  # of nested parentheses
-# a letter to formulaic; refused outside backticks, so that aliases are no names of users
+# formulaic reads this character as a letter; users cannot write it outside backticks, so that
+# aliases never coincide with their names
 ALIAS_PREFIX = "\ua66e"
-QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")  # a name in backticks; a backtick in it is doubled
+QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")  # a name in backticks, with its backticks doubled
 # C(a), factor(a)
 FACTOR_CALL = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS_PREFIX}][\w.]*)\s*\)")
 # C(a, Treatment("q")), relevel(a, ref="q"): a choice of the reference level
@@ -60,8 +59,8 @@ def quoted(name: object) -> str:
 
 
 def fail(formula: str, what: str, *, hint: str, column: Hashable = None) -> NoReturn:
-    """Raise a FormulaError of the problem `what` in `formula`, with its `hint`: both are
-    sentences without a stop.
+    """Raise a FormulaError about the problem `what` in `formula`; `what` and `hint` have no full
+    stop.
     """
     shown_formula = formula if len(formula) <= 200 else formula[:197] + "..."
     raise FormulaError(
@@ -74,8 +73,9 @@ def fail(formula: str, what: str, *, hint: str, column: Hashable = None) -> NoRe
 
 
 def sanitise(formula: str) -> tuple[str, dict[str, str]]:
-    """Return the formula with aliases for names in backticks, and a dict from aliases to names;
-    refuse code.
+    """Replace names in backticks by aliases, and refuse code.
+
+    Returns the formula and a dict from aliases to names.
     """
     aliases: dict[str, str] = {}
 
@@ -92,7 +92,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
     if levels_match := REFERENCE_CALL.search(formula):
         name = levels_match[1].strip("`")
         remedy = (
-            f"Name the column alone, and give its levels with the reference first: "
+            f"Write only the column name, and list its levels with the reference level first: "
             f"xlevels={{{name!r}: [...]}}"
         )
     if ALIAS_PREFIX in QUOTED.sub("", formula):
@@ -114,17 +114,16 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
             f"{text[: call_match.end()][-30:].strip()!r} looks like a function call",
             hint=remedy,
         )
-    # formulaic loses operators next to runs of signs: replace each run by one sign
+    # formulaic loses operators next to repeated signs, so replace each run by one sign
     return re.sub(
         r"[+-](?:\s*[+-])+", lambda sign_run: "-" if sign_run[0].count("-") % 2 else "+", text
     ), aliases
 
 
 class _LatePackage(ModuleType):
-    """A package whose ``__init__`` runs when something of it is used that is no module imported
-    so far.
+    """A package that runs its ``__init__`` only when an attribute other than a submodule is used.
 
-    The standard library's ``LazyLoader`` runs it at the import of a submodule.
+    The standard library's ``LazyLoader`` already runs it when a submodule is imported.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -140,8 +139,10 @@ _package_lock = threading.RLock()
 
 
 def import_parser() -> None:
-    """Import ``formulaic.parser`` without the rest of formulaic: its model matrices, which bbl does
-    not use, import most of scipy and take half of the first fit's time.
+    """Import ``formulaic.parser`` without the rest of formulaic.
+
+    formulaic's model matrices, which bbl does not use, import most of scipy and would take half the
+    time of the first fit.
     """
     with _package_lock:
         spec = None if "formulaic" in sys.modules else find_spec("formulaic")
@@ -153,7 +154,7 @@ def import_parser() -> None:
 
 
 def key_of(number: int) -> str:
-    """Return the name by which formulaic knows a column; the intercept is the literal 1."""
+    """Return formulaic's name for a column; the intercept is the literal 1."""
     return f"_{number}"
 
 
@@ -165,8 +166,9 @@ def number_of(key: str) -> int:
 def syntax_tree(
     formula: str, text: str, operators: OperatorResolver
 ) -> tuple[list[Token], ASTNode | Token]:
-    """Return formulaic's tokens and syntax tree of `text`, the sanitised `formula`; refuse what
-    formulaic misreads.
+    """Return formulaic's tokens and syntax tree of `text`, the sanitised `formula`.
+
+    Text that formulaic would misread is refused.
     """
     from formulaic.parser import DefaultFormulaParser
 
@@ -178,18 +180,19 @@ def syntax_tree(
     except FormulaError:
         raise
     except Exception as error:  # formulaic raises errors of many types
-        # the first line of its message, without the codes of colours
+        # the first line of the message, without colour codes
         reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split("\n")[0].rstrip(".")
         fail(formula, f"it cannot be read ({reason or type(error).__name__})", hint=EXAMPLE)
 
 
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
-    """Refuse tokens that formulaic accepts and formulas do not: missing operators, odd exponents,
-    deep nesting.
+    """Refuse tokens that only formulaic accepts: missing operators, odd exponents, deep nesting.
 
-    `previous` is "" where an operand may start: at first, and after an operator or "(". After a
-    power sign it is that sign, and an exponent must follow. Else an operand has ended, and an
-    operator must follow: `previous` is the operand, ")", or the word "exponent".
+    A token has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator",
+    "context" (a parenthesis) or "python" (code). `previous` is "" where an operand may start: at
+    the beginning, and after an operator or "(". After a power sign it is that sign, and an exponent
+    must follow. After an operand it is the operand, ")" or the word "exponent", and an operator
+    must follow.
     """
     depth = 0
     previous = ""
@@ -214,7 +217,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             fail(
                 formula,
                 f"{word!r} is not a name",
-                hint=f"Put a column of that name in backticks: `{word}`",
+                hint=f"Put a column with this name in backticks: `{word}`",
             )
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
             fail(formula, f"{word!r} has no meaning", hint=EXAMPLE)
@@ -227,7 +230,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             )
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word
-        # "(" or an operator; the last `else` is never taken: formulas have no tokens of other kinds
+        # "(" or an operator; there are no other kinds of tokens in formulas
         else:
             previous = "" if starts_operand or kind == "operator" else word
 

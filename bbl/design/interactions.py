@@ -1,9 +1,7 @@
 """Sets of interaction terms over numbered predictors.
 
-A *term* of order k is a set of k predictors, stored as a row of k increasing numbers; T terms of an
-order are an array (T, k). A *cube* is the set of all terms of order 2 to k of some predictors; its
-terms are not listed until they are needed: 784 predictors have 80 million terms of order 3.
-*Couplings* are the parameters of a term.
+T terms of order k are stored as an array (T, k) of increasing predictor numbers. A *cube*, the set
+of all terms of order 2 to k of some predictors, is listed only when needed.
 """
 
 from __future__ import annotations
@@ -22,11 +20,14 @@ from bbl.memory import check_memory
 __all__ = ["Cube", "Interactions", "term_keys"]
 
 NO_PREDICTORS = np.empty(0, dtype=np.intp)
-TermsByOrder = dict[int, np.ndarray]  # from order k to terms (T, k)
+TermsByOrder = dict[int, np.ndarray]  # maps order k to terms (T, k)
 
 
 class Cube(NamedTuple):
-    """All terms of order 2 to `order` of the predictors `columns` (increasing numbers)."""
+    """All terms of order 2 to `order` of the predictors `columns` (increasing numbers).
+
+    784 predictors have 80 million terms of order 3, so terms are not listed until they are needed.
+    """
 
     columns: np.ndarray = NO_PREDICTORS
     order: int = 1
@@ -50,21 +51,20 @@ class Cube(NamedTuple):
         if not self.count(order):
             return np.empty((0, order), dtype=np.intp)
         terms = np.arange(n)[:, None]
-        for _ in range(order - 1):  # extend every term by each number above its last one
+        for _ in range(order - 1):  # extend every term by each number greater than its last
             n_extensions = n - 1 - terms[:, -1]
             terms = np.repeat(terms, n_extensions, axis=0)
-            # 0, 1, ... within each term: position of the row less that of the term's first row
+            # 0, 1, ... within each term: position of the row minus position of its first row
             extension = np.arange(len(terms)) - np.repeat(
                 np.cumsum(n_extensions) - n_extensions, n_extensions
             )
             terms = np.column_stack([terms, terms[:, -1] + 1 + extension])
-        return self.columns[terms]  # from positions in `columns` to numbers of predictors
+        return self.columns[terms]  # convert positions in `columns` to predictor numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """The terms of a model: those of a cube, with `added` ones (outside of it) and without
-    `removed` ones (inside).
+    """The terms of a model: a cube, plus `added` terms (outside it), minus `removed` terms (in it).
 
     Terms are not listed until they are needed.
 
@@ -76,7 +76,7 @@ class Interactions:
     """
 
     cube: Cube
-    # from order k to distinct terms (T, k)
+    # maps order k to distinct terms (T, k)
     added: Mapping[int, np.ndarray] = field(default_factory=dict)
     removed: Mapping[int, np.ndarray] = field(default_factory=dict)  # likewise
 
@@ -91,24 +91,22 @@ class Interactions:
     @cached_property
     def order(self) -> int:
         """The highest order of a term; 1 if there are no terms."""
-        bound = max([self.cube.order, *self.added])  # no term has a higher order
+        bound = max([self.cube.order, *self.added])  # upper bound on the order
         return next((k for k in range(bound, 1, -1) if self.count(k)), 1)
 
     def are_all_pairs(self, m: int) -> bool:
-        """Return whether the terms are all pairs of `m` predictors, and no others."""
+        """Return whether the terms are exactly all pairs of `m` predictors."""
         return self.order <= 2 and self.count(2) == math.comb(m, 2)
 
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
-        """Return the number of couplings: the sum over terms of the product of (levels - 1) of
-        their predictors.
-        """
-        # the sum over all terms of order k of a cube is the elementary symmetric polynomial e_k of
-        # the numbers L_i - 1; with a further column i, e_k becomes e_k + e_(k-1) (L_i - 1)
+        """Return the number of couplings: the sum over terms of prod (L_i - 1) over predictors."""
+        # The sum over all terms of order k of a cube is the elementary symmetric polynomial e_k of
+        # the numbers L_i - 1. Adding a column i changes e_k to e_k + e_(k-1) (L_i - 1).
         n_free_levels = [int(L) - 1 for L in n_levels]
-        # polynomials[k]: of degree k, in the cube's columns so far
+        # polynomials[k]: e_k of the cube's columns so far
         polynomials = [1] + [0] * self.cube.order
         for i in self.cube.columns:
-            # falling, so that polynomials[k - 1] is still without column i
+            # decreasing k, so that polynomials[k - 1] does not yet include column i
             for k in range(self.cube.order, 0, -1):
                 polynomials[k] += polynomials[k - 1] * n_free_levels[i]
         total = sum(polynomials[2:])
@@ -120,10 +118,10 @@ class Interactions:
         return total
 
     def find_term(self, order: int) -> tuple[int, ...] | None:
-        """Return one term of the lowest order from `order` on; None if there is none."""
+        """Return a term of the lowest order that is at least `order`, or None."""
         for k in range(order, self.order + 1):
             removed = set(map(tuple, self.removed[k].tolist())) if k in self.removed else set()
-            if self.cube.count(k) > len(removed):  # a term of the cube is left
+            if self.cube.count(k) > len(removed):  # a term of the cube remains
                 return next(
                     term
                     for term in combinations(self.cube.columns.tolist(), k)
@@ -134,9 +132,7 @@ class Interactions:
         return None
 
     def renumbered(self, number: np.ndarray) -> Interactions:
-        """Return the same terms with predictor i called ``number[i]``; `number` must rise with
-        i.
-        """
+        """Return the same terms with predictor i renumbered as ``number[i]``, increasing in i."""
         added, removed = (
             {k: number[terms] for k, terms in terms_by_order.items()}
             for terms_by_order in (self.added, self.removed)
@@ -149,8 +145,9 @@ class Interactions:
         return {}
 
     def list_terms(self, order: int) -> np.ndarray:
-        """Return the terms of one order, shape (T, order), lexicographic, read-only; a BBLError if
-        memory is short.
+        """Return the terms of one order, shape (T, order), in lexicographic order and read-only.
+
+        Raises a BBLError if they do not fit into memory.
         """
         if order not in self._terms_by_order:
             n = self.count(order)
@@ -172,18 +169,15 @@ class Interactions:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Terms of order 2, 3, ..., one array (T, k) for each order; that of order 2 may be
-        empty.
-        """
+        """Terms of order 2, 3, ..., one array (T, k) per order; order 2 is always included."""
         return tuple(self.list_terms(k) for k in range(2, max(self.order, 2) + 1))
 
 
 def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
-    """Return integer keys (T,) of the terms of each array (T, k); keys compare as terms do
-    lexicographically.
+    """Return integer keys (T,) for the terms of each array (T, k), sorted like the terms.
 
-    A term's predictors i_1 < i_2 < ... < i_k are the digits of its key, ``sum_j i_j base^(k - j)``.
-    Where keys would overflow, ranks replace them.
+    A term's predictors i_1 < i_2 < ... < i_k are the digits of its key, ``sum_j i_j base^(k - j)``;
+    keys that would overflow are replaced by ranks.
     """
     terms = np.concatenate(arrays)
     base = int(terms.max(initial=0)) + 1

@@ -1,6 +1,4 @@
-"""Read levels that are intervals of numbers, such as ``(0.5, 1.25]``, and find the interval of a
-number.
-"""
+"""Parse levels that are intervals, such as ``(0.5, 1.25]``, and find the interval of a number."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
 class Ends(NamedTuple):
-    """Lower and upper end of an interval, and whether each belongs to it."""
+    """Lower and upper end of an interval, and whether each end is included."""
 
     low: float
     high: float
@@ -34,7 +32,7 @@ class Ends(NamedTuple):
 
 
 def interval_ends(level: object) -> Ends | None:
-    """Return the ends of a pandas Interval of numbers, or of its text; None for other levels.
+    """Return the ends of a numeric pandas Interval, or of its text; None for other levels.
 
     Examples
     --------
@@ -53,10 +51,10 @@ def interval_ends(level: object) -> Ends | None:
 
 
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
-    """Return (ends, code) of each level by rising lower end; [] unless all levels are intervals.
+    """Return (ends, code) of each level, sorted by lower end; [] unless all levels are intervals.
 
-    Levels of missing values and `RARE_LEVEL` may stand beside the intervals. `kinds` has the kind
-    of each level; an interval, or its text that was stored, has the kind "other".
+    The levels for missing and rare values (`RARE_LEVEL`) are ignored. `kinds` has the kind of each
+    level; intervals, and their stored texts, have the kind "other".
     """
     candidates = [
         (level, kind, code)

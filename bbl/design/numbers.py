@@ -1,4 +1,4 @@
-"""`NumberFactor`: a predictor that is a number, not a category; reading and checking its values."""
+"""`NumberFactor`: a numeric predictor, and the reading and checking of its values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["NumberFactor", "read_numbers"]
 
 @dataclass(frozen=True)
 class NumberFactor(Factor):
-    """A numeric predictor, whose codes are ``(x - center) / scale`` as float64.
+    """A numeric predictor with codes ``(x - center) / scale`` in float64.
 
-    The two levels label the codes 0 and 1 in tables of weights. A column with a single value has
+    Its two levels label the codes 0 and 1 in tables of weights. A column with a single value has
     one level.
 
     Attributes
@@ -30,7 +30,7 @@ class NumberFactor(Factor):
     center, scale : float
         0 and 1, or the weighted mean and standard deviation of the training values.
     mean : float
-        Weighted mean of the training codes, which stands for unknown values.
+        Weighted mean of the training codes, used for unknown values.
     """
 
     center: float = 0.0
@@ -44,7 +44,7 @@ class NumberFactor(Factor):
         """Return the factor of training `values` (n,) with `weights` (n,)."""
         is_constant = bool((values == values[:1]).all())
         total = weights.sum()
-        # the deviations from the first value are small if the mean is large
+        # subtracting the first value preserves precision if the mean is large
         mean = float(values[0] + weights @ (values - values[0]) / total) if len(values) else 0.0
         center = 0.0
         scale = 1.0
@@ -63,16 +63,16 @@ class NumberFactor(Factor):
         )
 
     def padded(self) -> NumberFactor:
-        """Return the factor: a number needs no second level."""
+        """Return the factor unchanged; numbers do not need a second level."""
         return self
 
     def to_codes(self, values: np.ndarray) -> np.ndarray:
-        """Return the codes (n,) of values (n,); nan where they are missing."""
+        """Return the codes (n,) of values (n,); nan for missing values."""
         return (values - self.center) / self.scale if self.scale != 1.0 else values - self.center
 
 
 def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> np.ndarray:
-    """Return a column of finite numbers as float64, shape (n,); nan where a value is missing.
+    """Return a column of finite numbers as float64, shape (n,); nan for missing values.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> n
             f"column {name!r} of {argument} has {count} infinite value{'s' * (count > 1)}.",
             column=name,
             argument=argument,
-            hint="Replace infinite values by finite numbers, or leave these rows out.",
+            hint="Replace them by finite numbers, or leave these rows out.",
         )
     return values
 

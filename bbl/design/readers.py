@@ -1,10 +1,4 @@
-"""Read FASTA files (`readFasta`), expand frequency tables (`freq2raw`), drop constant columns
-(`removeConst`).
-
-A `Frame` is a table of any kind: `columns` are the names, `n` is the number of rows, ``get(k)``
-returns column k as a Series, `index` are the row labels, and `has_index` says whether these are
-those of a pandas DataFrame.
-"""
+"""Read FASTA files, expand frequency tables, and drop constant columns."""
 
 from __future__ import annotations
 
@@ -33,7 +27,7 @@ __all__ = ["freq2raw", "readFasta", "removeConst"]
 # IUPAC's letters for more than one base, or more than one amino acid
 AMBIGUOUS_BASES = "NRYSWKMBDHV"
 AMBIGUOUS_AMINO_ACIDS = "XBZJ"
-SHARE_OF_BASES = 0.9  # of A, C, G, T, U and N in nucleotide sequences, at least
+SHARE_OF_BASES = 0.9  # minimum share of A, C, G, T, U and N in nucleotide sequences
 
 
 @check_keywords  # unknown keywords are errors
@@ -47,45 +41,45 @@ def readFasta(
 ) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
-    The lines of a record are joined. The first sequence that is not empty sets the length m: longer
-    sequences are cut to m characters, shorter and empty sequences are skipped. Letters become
-    capitals, all gaps become ``"-"``, and unknown letters become missing values; a warning says
-    where this changed anything.
+    The lines of a record are joined. The first non-empty sequence sets the length m: longer
+    sequences are cut to m characters, and shorter or empty sequences are skipped. Letters are
+    converted to upper case, all gaps to ``"-"``, and unknown letters to missing values. A warning
+    reports these changes.
 
     Parameters
     ----------
     file : str, path, or open file
-        Text in UTF-8. Each record is a line ``>name`` and the lines of its sequence.
+        Text in UTF-8. Each record is a line ``>name`` followed by the lines of its sequence.
     rownames : bool, default False
-        Whether the names of the records are the index of the result; else 0, 1, ...
+        Whether to use the names of the records as index; otherwise the index is 0, 1, ...
     fold_case : bool, default True
-        Whether lower-case letters become capitals. Otherwise ``a`` and ``A`` are different levels.
+        Whether to convert letters to upper case. Otherwise ``a`` and ``A`` are different levels.
     gaps : str, default ".-"
-        Characters that are gaps. They all become ``"-"``, a level of its own; ``""`` keeps them as
-        they are.
+        Characters for gaps. They are all converted to ``"-"``, a separate level; ``""`` converts
+        none.
     unknown : str, optional
-        Characters that stand for an unknown letter and become missing values (see `missing` of
-        `bbl`); ``""`` for none. By default ``"?"`` and IUPAC's ambiguous letters: N, R, Y, S, W, K,
-        M, B, D, H and V in nucleotide sequences (no other letters, and at least 90 % A, C, G, T, U
-        or N), and X, B, Z and J in all other sequences, as in proteins.
+        Characters for unknown letters, which become missing values (see `missing` of `bbl`); ``""``
+        for none. By default ``"?"`` and IUPAC's ambiguity codes: N, R, Y, S, W, K, M, B, D, H and V
+        in nucleotide sequences (no other letters, and at least 90 % A, C, G, T, U or N), and X, B,
+        Z and J in all other sequences, such as proteins.
 
     Returns
     -------
     DataFrame
-        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, missing where
+        One row per sequence; columns ``"1"``, ``"2"``, ... contain single characters, missing if
         the letter is unknown.
 
     Raises
     ------
     DataError
-        If the file is no FASTA file, or holds no sequence.
+        If the file is not a FASTA file, or contains no sequences.
     BBLTypeError
         If `file` is neither a path nor an open file.
 
     Warns
     -----
     DataWarning
-        If sequences were cut or skipped, or characters were replaced; says how many.
+        If sequences were cut or skipped, or characters were replaced; with their numbers.
 
     References
     ----------
@@ -105,7 +99,7 @@ def readFasta(
     if unknown is not None:
         _check_characters("unknown", unknown)
     names, sequences = _parse_records(_read_lines(file))
-    m = next((len(s) for s in sequences if s), 0)  # length of the first sequence that is not empty
+    m = next((len(s) for s in sequences if s), 0)  # length of the first non-empty sequence
     if not m:
         raise DataError(
             f"{_name_file(file)} contains no sequences.",
@@ -118,7 +112,7 @@ def readFasta(
         "empty and skipped": int((lengths == 0).sum()),
     }
     kept_records = np.flatnonzero(lengths >= m)
-    # in memory, a string of m characters is m strings of one
+    # in memory, a string of m characters is the same as m strings of one character
     letters = (
         np.array([sequences[k][:m] for k in kept_records], dtype=f"U{m}").view("U1").reshape(-1, m)
     )
@@ -143,11 +137,11 @@ def readFasta(
 
 
 def _check_characters(argument: str, characters: object) -> None:
-    """Refuse a value of `gaps` or `unknown` that is not text, or that holds spaces."""
+    """Refuse a value of `gaps` or `unknown` that is not text, or contains spaces."""
     if not isinstance(characters, str):
         raise BBLTypeError(
             f"{argument} must be text; got {type(characters).__name__}.",
-            hint=f'Give the characters in one text, such as {argument}="-".',
+            hint=f'Write the characters as one string, such as {argument}="-".',
             argument=argument,
             value=characters,
         )
@@ -161,9 +155,7 @@ def _check_characters(argument: str, characters: object) -> None:
 
 
 def _unknown_characters(count_by_character: dict[str, int]) -> str:
-    """Return the characters that stand for unknown or ambiguous letters, given how often each
-    character occurs.
-    """
+    """Return the characters for unknown or ambiguous letters, given the count of each character."""
     counts: dict[str, int] = {}
     for character, count in count_by_character.items():
         if character.isalpha():
@@ -178,8 +170,9 @@ def _unknown_characters(count_by_character: dict[str, int]) -> str:
 def _replace_characters(
     letters: np.ndarray, gaps: str, unknown: str | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return letters (n, m) with ``"-"`` for all `gaps` and None for `unknown` letters, and what
-    was replaced, in words.
+    """Replace `gaps` by ``"-"`` and `unknown` letters by None in letters (n, m).
+
+    Returns the letters and descriptions of the replacements.
     """
     characters, counts = np.unique(letters, return_counts=True)
     count_by_character = dict(zip(characters.tolist(), counts.tolist(), strict=True))
@@ -207,7 +200,7 @@ def _name_file(file: str | os.PathLike[str] | IO) -> str:
 
 
 def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
-    """Return the lines of a path or an open file; refuse files that are no text in UTF-8."""
+    """Return the lines of a path or an open file; refuse files that are not UTF-8 text."""
     content: Any
     try:
         if isinstance(file, str | os.PathLike):
@@ -227,16 +220,14 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
         ) from None
     if not isinstance(content, str) or "\0" in content:
         raise DataError(f"{_name_file(file)} is not text.", hint="Give a FASTA file, unpacked.")
-    # files opened as text keep the byte-order mark
+    # files opened as text still have a byte-order mark
     return content.removeprefix("\ufeff").splitlines()
 
 
 def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the names of all FASTA records, and their sequences with lines joined and spaces
-    removed.
-    """
+    """Return the names of all FASTA records, and their sequences without line breaks and spaces."""
     names: list[str] = []
-    sequence_lines: list[list[str]] = []  # of each record
+    sequence_lines: list[list[str]] = []  # for each record
     for line in lines:
         text = line.strip()
         if text.startswith(">"):
@@ -244,7 +235,7 @@ def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
             sequence_lines.append([])
         elif text and not sequence_lines:
             raise DataError(
-                f"the file starts with {text[:40]!r}, not with a line '>name'.",
+                f"the file starts with {text[:40]!r} instead of a line '>name'.",
                 hint="Give a FASTA file.",
             )
         elif text:
@@ -270,8 +261,8 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Whole numbers, 0 or more; a column of them is left out of the result. An array goes by
-        position; a pandas Series must have the index of `data`.
+        Non-negative integers; their column is not part of the result. An array is matched by
+        position; a pandas Series must have the same index as `data`.
 
     Returns
     -------
@@ -281,9 +272,9 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     Raises
     ------
     DataError, BBLTypeError
-        If the frequencies are no whole numbers, not one for each row, or have another index.
+        If the frequencies are not integers, or do not match the rows or the index of `data`.
     BBLError
-        If the result would not fit into memory; the error is a MemoryError too.
+        If the result would not fit into memory; the error is also a MemoryError.
 
     Examples
     --------
@@ -305,7 +296,7 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     check_memory(
         counts.sum() * (float(row_bytes) + 16.0),  # 16: index and positions
         f"A table of {counts.sum():.0f} rows",
-        "Keep the counts: every function takes them as weights.",
+        "Keep the counts: every function accepts them as weights.",
     )
     return table.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
@@ -323,12 +314,12 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The other columns; a DataFrame even if there is one or none.
+        The other columns; a DataFrame even if at most one column remains.
 
     Raises
     ------
     DataError
-        If `response` is no column.
+        If `response` is not a column.
 
     Examples
     --------
@@ -347,7 +338,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
 
 
 def _is_constant(series: pd.Series) -> bool:
-    """Return whether all rows have the same value; missing is a value."""
+    """Return whether all rows have the same value, where missing counts as a value."""
     try:
         codes = find_distinct(series)[0]  # (n,), equal for equal values; -1 for missing ones
     # lists and other nested values are compared by their text

@@ -1,11 +1,4 @@
-"""Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read
-against a table.
-
-A *stage* of sampling draws units: clusters, then units within them, and so on. `SamplingPlan` has
-the weights, strata and clusters of all N rows, as numbers from 0; it tells what is wrong with a
-design. Its `clusters`, and `population` (numbers of units, or None), have one array (N,) for each
-stage. A `Frame` is the table.
-"""
+"""Sampling designs of surveys: `survey` creates a `SurveyDesign`, which reads a table's columns."""
 
 from __future__ import annotations
 
@@ -26,14 +19,12 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["SurveyDesign", "survey"]
 
-N_BOOTSTRAP = 500  # replicates by default; Wolter (2007), section 5.3
+N_BOOTSTRAP = 500  # default number of replicates; Wolter (2007), section 5.3
 
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """How the N rows of a table were drawn, by names of columns; the attributes are arguments of
-    `bbl.survey`.
-    """
+    """The sampling design of the N rows of a table; attributes are arguments of `bbl.survey`."""
 
     weights: Hashable
     strata: tuple[Hashable, ...] = ()
@@ -59,22 +50,21 @@ class SurveyDesign:
         return (self.weights, *self.strata, *self.cluster, *self.fpc, *self.replicates, *domain)
 
     def read(self, frame: Frame) -> tuple[np.ndarray, SurveySample]:
-        """Return the weights (N,) of the rows of a table, 0 outside of the domain, and their
-        design.
+        """Return the weights (N,) of the rows of a table, 0 outside the domain, and their design.
 
         Raises
         ------
         DataError
-            If a column is absent or has missing values, weights are not positive, a cluster lies in
-            two strata, a stratum has one cluster, or populations differ within a stratum or are
-            smaller than their samples; names column, row or stratum.
+            If a column is absent or has missing values, weights are not positive, a cluster is in
+            two strata, a stratum has a single cluster, or population sizes differ within a stratum
+            or are smaller than the sample.
         """
         weights = self._read_positive(frame, self.weights, "weights")
         strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
         clusters: list[np.ndarray] = []
-        # outer_codes (N, k): equal names in rows with different codes are different clusters; (N,
-        # 0): no such codes. `nested` is about the first stage; names of later units always start
-        # anew in each outer cluster
+        # outer_codes (N, k): equal names in rows with different codes are different clusters.
+        # `nested` only concerns the first stage; names of later units are always nested within the
+        # outer cluster.
         outer_codes = strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
             stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
@@ -85,7 +75,7 @@ class SurveyDesign:
         population = (
             tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
         )
-        # without clusters each row is one
+        # without clusters, each row is its own cluster
         plan = SamplingPlan(
             weights,
             strata,
@@ -102,9 +92,7 @@ class SurveyDesign:
         return weights, SurveySample(plan, self._make_replicates(frame, plan, labels), rows)
 
     def _find(self, frame: Frame, name: Hashable) -> pd.Series:
-        """Return a column of the table; raise a DataError that also counts the absent columns of
-        the design.
-        """
+        """Return a column of the table, or raise a DataError with the number of absent columns."""
         if not frame.has(name):
             absent_names = [column for column in self.columns if not frame.has(column)]
             count_text = (
@@ -144,12 +132,11 @@ class SurveyDesign:
     def _read_codes(
         self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray
     ) -> tuple[np.ndarray, list[str]]:
-        """Number the distinct combinations of values of some columns and of the codes `outer` (N,
-        k).
+        """Number the distinct combinations of column values and of the codes `outer` (N, k).
 
-        `outer` are codes of strata or outer clusters (k = 0: none), so that equal values in two of
-        them differ. Returns the number of each row (N,), from 0, and a text for each number: its
-        values in the columns, with colons.
+        `outer` are codes of strata or outer clusters (k = 0: none); equal values within different
+        ones are numbered separately. Returns the number of each row (N,), from 0, and a label for
+        each number: its column values joined by colons.
         """
         code_columns = [*outer.T]
         for name in names:
@@ -168,7 +155,7 @@ class SurveyDesign:
         if not code_columns:  # no strata: all rows are one stratum
             return np.zeros(frame.n, dtype=np.intp), [""]
         combined_codes = code_columns[0].astype(np.int64)
-        for codes in code_columns[1:]:  # renumbered each time, so that products stay small
+        for codes in code_columns[1:]:  # renumber each time, so that products stay small
             combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[
                 0
             ]
@@ -181,9 +168,7 @@ class SurveyDesign:
         return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
-        """Raise a DataError if a cluster lies in two strata; arguments are their numbers (N,) by
-        row.
-        """
+        """Raise a DataError if a cluster is in two strata, given both numbers (N,) for each row."""
         pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
         repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
         if len(repeated_clusters):
@@ -200,19 +185,17 @@ class SurveyDesign:
                 f"and {labels[1]!r}, but clusters are nested within strata.",
                 column=self.cluster[0],
                 argument="nested",
-                hint="If cluster numbers start again in each stratum, give nested=True.",
+                hint="If cluster names are reused in different strata, pass nested=True.",
             )
 
     def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
-        """Raise a DataError about populations that do not fit the sample, or strata with one
-        cluster.
+        """Raise a DataError for inconsistent population sizes, or strata with a single cluster.
 
         `labels` are the names of the strata, by number.
         """
         uneven = plan.uneven_stage
         if uneven is not None:
-            # stage, and two rows of the same stratum (k = 0) or cluster of stage k - 1, from which
-            # stage k draws
+            # stage k, and two rows of the stratum (k = 0) or stage k - 1 cluster that it samples
             k, row, other = uneven
             place = (
                 f"cluster of {self.cluster[k - 1]!r}"
@@ -228,15 +211,15 @@ class SurveyDesign:
                 f"population.",
                 column=self.fpc[k],
                 argument="fpc",
-                hint=f"Give one number for all rows of a {place}.",
+                hint=f"Use the same number in all rows of a {place}.",
             )
         oversampled = plan.oversampled_stage
         if oversampled is not None:
             k, row = oversampled  # number of the stage, and a row
             population = plan.population[k][row]  # type: ignore[index]
             raise DataError(
-                f"column {self.fpc[k]!r} has the population {population:g} in row {row}, but "
-                "more units were drawn there.",
+                f"column {self.fpc[k]!r} has the population size {population:g} in row {row}, but "
+                "more units were sampled there.",
                 column=self.fpc[k],
                 argument="fpc",
                 hint=(
@@ -244,24 +227,23 @@ class SurveyDesign:
                     "cluster has in the population, not proportions or weights."
                 ),
             )
-        stage, numbers = plan.lonely_strata  # of strata in stage 0, of clusters in later stages
+        stage, numbers = plan.lonely_strata  # strata for stage 0, clusters for later stages
         if self.lonely == "error" and len(numbers) and not self.replicates:
             self._refuse_lonely(
                 stage, [labels[h] for h in numbers] if stage == 0 else numbers.tolist()
             )
 
     def _refuse_lonely(self, stage: int, sampled_once: list) -> None:
-        """Raise a DataError about strata, or clusters of a stage, from which one unit was drawn.
+        """Raise a DataError about strata, or clusters of a stage, with a single sampled unit.
 
-        If `stage` is 0, `sampled_once` has the texts of strata, else the numbers of clusters of
-        that stage.
+        `sampled_once` has the labels of strata if `stage` is 0, else cluster numbers of that stage.
         """
         noun = "cluster" if len(self.cluster) > stage else "row"
         if stage == 0 and not self.strata:
             remedy = (
-                "If rows were drawn one by one, leave out cluster."
+                "If rows were sampled individually, leave out cluster."
                 if self.cluster
-                else "Give more rows."
+                else "Add more rows."
             )
             raise DataError(
                 f"the design has one {noun}, so no variance can be estimated.",
@@ -269,8 +251,8 @@ class SurveyDesign:
                 hint=remedy,
             )
         choices = (
-            "'adjust' (the distance from the mean of all counts), 'average' (the variance of "
-            "others) or "
+            "'adjust' (deviation from the mean of all strata), 'average' (mean variance of other "
+            "strata) or "
         )
         is_one = len(sampled_once) == 1
         subject = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}"
@@ -278,7 +260,7 @@ class SurveyDesign:
         subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
-            # no choices: 'average' counts no variance in later stages
+            # no choices, because 'average' means no variance in later stages
             subject = f"{count} of column {self.cluster[stage - 1]!r}"
             plural = "clusters"
             choices = ""
@@ -287,13 +269,13 @@ class SurveyDesign:
             f"{subject} {predicate}, so no variance can be estimated from it.",
             argument="lonely",
             hint=Hint(
-                f"Merge with similar {plural}, or give lonely={choices}'remove' (no variance).",
+                f"Merge with similar {plural}, or pass lonely={choices}'remove' (no variance).",
                 command_line=f"Merge with similar {plural}.",
             ),
         )
 
     def _read_domain(self, frame: Frame) -> np.ndarray:
-        """Return which rows are in the domain, shape (N,)."""
+        """Return a mask (N,) of the rows in the domain."""
         column = self._find(frame, self.domain)
         if column.isna().any() or not column.isin([True, False]).all():
             raise DataError(
@@ -301,21 +283,20 @@ class SurveyDesign:
                 "values.",
                 column=self.domain,
                 argument="domain",
-                hint="Make one, such as data.assign(domain=data['age'] >= 18).",
+                hint="Create one, for example data.assign(domain=data['age'] >= 18).",
                 value=self.domain,
             )
         in_domain = column.to_numpy(dtype=bool)
         if not in_domain.any():
             raise DataError(
-                f"no row is True in the column {self.domain!r} of the domain.", argument="domain"
+                f"the domain column {self.domain!r} is False in every row.", argument="domain"
             )
         return in_domain
 
     def _make_replicates(
         self, frame: Frame, plan: SamplingPlan, labels: list[str]
     ) -> Replicates | None:
-        """Return the replicates whose columns are named, or that are made; None without a type of
-        replicates.
+        """Return the replicates, read from columns or created; None without a replicate type.
 
         `labels` are the names of the strata, by number.
         """
@@ -333,17 +314,16 @@ class SurveyDesign:
             ]
             scale = self.scale
             rscales = self.rscales
-            # factors of JKn depend on the strata of replicates; `survey` requires them
+            # factors of JKn depend on the strata of the replicates, so `survey` requires rscales
             if self.type != "JKn":
                 default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
                 scale = default_scale if scale is None else scale
                 rscales = tuple(default_rscales) if rscales is None else rscales
-            # None only for JKn in a design that was not made by `survey`
+            # None only for JKn in a design not created by `survey`
             rscales = (1.0,) * len(columns) if rscales is None else rscales
             scale = 1.0 if scale is None else scale
             return Replicates(np.column_stack(columns), scale, np.array(rscales), mse=self.mse)
-        # number of clusters that were drawn from each stratum; [1] are the positions of a row of
-        # each cluster
+        # number of clusters sampled from each stratum; [1] is the position of one row per cluster
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
             raise OptionError(
@@ -354,7 +334,7 @@ class SurveyDesign:
         if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
             h = int((n_drawn != 2).argmax())
             raise OptionError(
-                f"type={self.type!r} needs two clusters in each stratum, and {labels[h]!r} "
+                f"type={self.type!r} needs two clusters in each stratum, but {labels[h]!r} "
                 f"has {n_drawn[h]}.",
                 argument="type",
                 hint="Give type='JKn'.",
@@ -394,52 +374,51 @@ def survey(
     domain: Hashable = None,
     seed: int | np.random.Generator | None = 0,
 ) -> SurveyDesign:
-    """Describe how the rows of a table were drawn, for the argument `design` of `bbl` and
-    `crossVal`.
+    """Specify a sampling design, for the argument `design` of `bbl` and `crossVal`.
 
-    Estimates are those of real-valued weights. Standard errors, intervals and tests know that rows
-    of a cluster are alike, that strata are represented by design, and that a large share of a
-    finite population was seen.
+    Estimates are the same as with real-valued weights. Standard errors, intervals and tests account
+    for clusters, strata, and finite population corrections.
 
     Parameters
     ----------
     weights : column name
-        Sampling weights: positive, inversely proportional to the probability of being drawn.
-    strata : column name or list of them, optional
-        Strata from which clusters were drawn; those of several columns are their combinations.
-    cluster : column name or list of them, optional
-        Clusters (primary sampling units), then the units that were drawn within them, and so on; by
-        default each row was drawn by itself.
-    fpc : column name or list of them, optional
-        For each stage the number of units that the stratum or cluster has in the population.
-        Without, units count as drawn with replacement, and stages after the first add nothing. Not
-        for ``type="BRR"`` and ``"Fay"``.
+        Sampling weights: positive, inversely proportional to the selection probabilities.
+    strata : column name or list of column names, optional
+        Strata from which clusters were sampled. Several columns define strata by the combinations
+        of their values.
+    cluster : column name or list of column names, optional
+        Clusters (primary sampling units), followed by the units sampled within them at later
+        stages. By default each row is its own cluster.
+    fpc : column name or list of column names, optional
+        For each stage, the population size (number of units) of the stratum or cluster. Without
+        it, sampling is treated as with replacement, and stages after the first contribute no
+        variance. Not allowed with ``type="BRR"`` or ``"Fay"``.
     replicates : list of column names, or int, optional
-        Columns of replicate weights, times the sampling weights already; or the number of
-        replicates that ``type="bootstrap"`` draws (500). Columns do not tell which rows are a
-        cluster: folds are then single rows.
+        Columns of replicate weights, already multiplied by the sampling weights, or the number of
+        replicates to draw with ``type="bootstrap"`` (default: 500). With columns the clusters are
+        unknown, so that rows are assigned to folds individually.
     type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
-        The kind of replicates; without columns of `replicates` they are made. By default
+        The type of replicates; they are created unless `replicates` lists columns. By default
         covariances are linearised.
     scale, rscales : float and sequence of floats, optional
-        Factors of the squared deviations of all replicates and of each, by default those of their
-        type.
+        Factors of the squared deviations, for all replicates and for each one. The defaults depend
+        on `type`.
     mse : bool, default False
-        Whether deviations are from the estimate of the full sample, not from the mean of the
+        Whether deviations are taken from the full-sample estimate instead of the mean of the
         replicates.
     rho : float, default 0.0
-        Share of the weights that ``type="Fay"`` keeps in the smaller half, in 0..0.999.
+        Factor by which ``type="Fay"`` multiplies the weights of one half-sample, in 0..0.999.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
-        Variance of a stratum with one cluster: an error that names it; by its distance from the
-        mean of all; none; or the mean of the other strata. Where one unit of a later stage was
-        drawn, "average" counts no variance either.
+        Treatment of strata with a single cluster: raise an error; use the deviation from the mean
+        of all strata; contribute no variance; or use the mean variance of the other strata. If a
+        single unit was sampled at a later stage, "average" also contributes no variance.
     nested : bool, default True
-        Whether names of clusters start anew in each stratum. If False, a cluster in two strata is
-        an error.
+        Whether cluster names are nested within strata. If False, a cluster in two strata is an
+        error.
     domain : column name, optional
-        Column of True and False: only rows with True are analysed, with the design of all rows.
+        Column of True and False: only rows with True are analysed, using the design of all rows.
     seed : int, numpy.random.Generator or None, default 0
-        Of ``type="bootstrap"``.
+        Random seed for ``type="bootstrap"``.
 
     Returns
     -------
@@ -448,7 +427,7 @@ def survey(
     Raises
     ------
     OptionError
-        If arguments do not go together.
+        If arguments are incompatible.
 
     References
     ----------
@@ -471,9 +450,9 @@ def survey(
         replicates = None
         if type != "bootstrap":
             raise OptionError(
-                "A number of replicates is for type='bootstrap'.",
+                "A number of replicates is only for type='bootstrap'.",
                 argument="replicates",
-                hint="Give type='bootstrap', or name the columns of replicates.",
+                hint="Set type='bootstrap', or name the columns of replicates.",
             )
     columns["replicates"] = column_names("replicates", replicates)
     if type is not None:
@@ -491,7 +470,7 @@ def survey(
         scale=None if scale is None else real("scale", scale, 0.0, open_low=True),
         rscales=factors,
         mse=flag("mse", mse),
-        # below 1, as squared deviations are divided by (1 - rho)^2
+        # less than 1 because squared deviations are divided by (1 - rho)^2
         rho=real("rho", rho, 0.0, 0.999),
         lonely=choice("lonely", lonely, LONELY),
         nested=flag("nested", nested),
@@ -503,23 +482,23 @@ def survey(
 
 
 def _check_together(design: SurveyDesign) -> None:
-    """Raise an OptionError if arguments do not go together."""
+    """Raise an OptionError if arguments are incompatible."""
     n_stages = max(1, len(design.cluster))
     if design.fpc and len(design.fpc) != n_stages:
         raise OptionError(
             f"fpc names {len(design.fpc)} columns, but the design has {n_stages} stages.",
             argument="fpc",
-            hint="Give one for each, or leave fpc out.",
+            hint="Name one column for each stage, or leave fpc out.",
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(
             f"type={design.type!r} uses half of the clusters in each replicate, whatever the "
             f"sampling fraction.",
             argument="fpc",
-            hint="Leave fpc out, or give type='JKn' or 'bootstrap', which use it.",
+            hint="Leave fpc out, or use type='JKn' or 'bootstrap', which support it.",
             value=design.type,
         )
-    # without a type the error is another: `check_replicates` asks for it, below
+    # without a type, `check_replicates` raises another error below
     if (
         design.replicates
         and design.type is not None
@@ -528,7 +507,7 @@ def _check_together(design: SurveyDesign) -> None:
         raise OptionError(
             "Replicate weights already reflect the clusters and strata.",
             argument="replicates",
-            hint="Give replicates with weights, or strata, cluster and fpc.",
+            hint="Pass either replicates with weights, or strata, cluster and fpc.",
         )
     check_replicates(
         len(design.replicates), design.type, design.scale, design.rscales, design.mse, design.rho

@@ -1,4 +1,4 @@
-"""Arguments of `bbl.survey`: names of columns, and the refusal of what does not go together."""
+"""Check the arguments of `bbl.survey`: column names and combinations of options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_replicates", "column_name", "column_names"]
 
 
 def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
-    """Return `value`, a column name or a list of them, as a tuple; None gives the empty tuple."""
+    """Return `value`, a column name or a list of names, as a tuple; empty for None."""
     if value is None:
         return ()
     if isinstance(value, str | tuple | int | np.integer):  # a tuple is one name
@@ -32,7 +32,7 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
 
 
 def column_name(argument: str, value: object) -> Hashable:
-    """Return `value`, a column name or a list of one, as a column name."""
+    """Return `value`, a column name or a list with one name, as a column name."""
     names = column_names(argument, value)
     if len(names) != 1:
         raise BBLTypeError(
@@ -50,28 +50,28 @@ def check_replicates(
     mse: bool,
     rho: float,
 ) -> None:
-    """Raise an OptionError if arguments of replicates do not go together.
+    """Raise an OptionError if arguments about replicates are incompatible.
 
     `n_given` is the number of columns of replicate weights, `kind` the argument `type` of
-    `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``, where the
-    centre is the estimate of the full sample with `mse`, else the mean of the replicates. Fay's
-    replicates multiply the weights of one half by `rho`.
+    `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``. With `mse`, the
+    centre is the full-sample estimate, otherwise the mean of the replicates. Fay's replicates
+    multiply the weights of one half by `rho`.
     """
     if n_given and kind is None:
         raise OptionError(
-            "replicates need a type.",
+            "replicates requires type.",
             argument="type",
             hint=f"Give type= as one of {', '.join(map(repr, KINDS))}.",
         )
     if n_given and kind == "JKn" and rscales is None:
         raise OptionError(
-            "type='JKn' needs rscales.",
+            "type='JKn' requires rscales.",
             argument="rscales",
-            hint="Give (n - 1)/n of the n clusters in the stratum of each replicate as rscales.",
+            hint="Set rscales to (n - 1)/n for each replicate, with n clusters in its stratum.",
         )
     if rscales is not None and len(rscales) != n_given:
         raise OptionError(
-            f"rscales has {len(rscales)} numbers, and replicates names {n_given} columns.",
+            f"rscales has {len(rscales)} numbers, but replicates names {n_given} columns.",
             argument="rscales",
         )
     if rho and kind != "Fay":
@@ -80,15 +80,15 @@ def check_replicates(
         )
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(
-            "type='Fay' needs rho, the value used to make the replicate weights.",
+            "type='Fay' requires rho, the value used to make the replicate weights.",
             argument="rho",
-            hint="Give rho; without it give type='BRR'.",
+            hint="Pass rho, or use type='BRR' if there is none.",
         )
     if mse and kind is None:
         raise OptionError(
             "mse is for replicates, but this design has none: its covariances are linearised.",
             argument="mse",
-            hint="Leave mse out, or give a type of replicates, such as 'JKn'.",
+            hint="Leave mse out, or choose a type of replicates, such as type='JKn'.",
         )
     if scale is not None and not n_given:
         raise OptionError(

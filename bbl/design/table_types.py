@@ -1,4 +1,4 @@
-"""Types of the arguments that hold data: tables, data read in batches, weights and folds."""
+"""Types of data arguments: tables, data read in batches, weights and folds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InterchangeTable(Protocol):
 
 
 class ArrowStream(Protocol):
-    """A pyarrow Dataset reader, DuckDB relation or other data that Arrow reads batch by batch."""
+    """A pyarrow Dataset reader, DuckDB relation or other data that Arrow can read in batches."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object:
         """Return a capsule with a stream of the Arrow C interface."""
@@ -41,6 +41,6 @@ Batches: TypeAlias = (
     | Callable[[], Iterator[TableLike]]
     | ArrowStream
 )
-Weights: TypeAlias = str | ArrayLike  # the name of a column, or one number for each row
+Weights: TypeAlias = str | ArrayLike  # a column name, or one number for each row
 # positions of training and validation rows
 RowFolds: TypeAlias = Splitter | Iterable[tuple[ArrayLike, ArrayLike]]

@@ -1,10 +1,7 @@
 """Read two-way tables: the observed cells and the names of rows and columns.
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a
-*matrix* has all cells. A `Factor` has the names of the I rows, or of the J columns, as its levels;
-``encode(column)`` returns the codes of a `Column`, numbers of levels, and a mask of unknown names.
-``Factor.collect(column)`` makes it of the names in a column, ``column.missing()`` is a mask (n,) or
-None. What cells hold is one of `CELL_KINDS`, the argument `holds`.
+*matrix* has all cells.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entries", "TwoWay"]
 
-PRESENT = "(present)"  # name of the response of a formula without one
+PRESENT = "(present)"  # name of the response if the formula has none
 # numbers; ordered numbers; codes of categories; rated or not
 CELL_KINDS = ("numeric", "ordinal", "levels", "rated")
 
@@ -42,13 +39,12 @@ class Entries(NamedTuple):
     row: np.ndarray  # int, 0..I-1
     column: np.ndarray  # int, 0..J-1
     value: np.ndarray  # float; codes of categorical cells
-    weight: np.ndarray  # float; how often the value was observed in the cell
+    weight: np.ndarray  # float; number of times that the value was observed in the cell
 
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Names of the I rows, the J columns and the values of a two-way table; reads training data and
-    new data.
+    """Names of the I rows, J columns and values of a two-way table; reads training and new data.
 
     Attributes
     ----------
@@ -58,13 +54,13 @@ class TwoWay:
         How cells are read.
     """
 
-    formula: str | None  # None where the data are a matrix
+    formula: str | None  # None if the data are a matrix
     rows: Factor
     columns: Factor
     response: Hashable  # name of the values in the cells
     holds: str
-    levels: Factor | None = None  # of categorical cells, or of an ordered response
-    repeats: int = 0  # number of observations after the first one of each cell
+    levels: Factor | None = None  # levels of categorical cells, or of an ordered response
+    repeats: int = 0  # number of repeated observations of cells
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -75,12 +71,12 @@ class TwoWay:
     def from_data(
         cls, formula: str | None, data: object, weights: Hashable | ArrayLike | None, holds: str
     ) -> tuple[TwoWay, Entries]:
-        """Read a long table by its formula, or a matrix without one.
+        """Read a long table with a formula, or a matrix without one.
 
         Parameters
         ----------
         formula : str or None
-            ``"rating ~ user*movie"``, or ``"~ user*movie"`` where the data list the rated pairs.
+            ``"rating ~ user*movie"``, or ``"~ user*movie"`` if the data list the rated pairs.
         data : DataFrame (pandas, polars), pyarrow Table, dict of columns; or a matrix (no formula)
         weights : column name or array_like, or None
             One for each row of `data`.
@@ -91,12 +87,12 @@ class TwoWay:
         -------
         table : TwoWay
         entries : Entries
-            The observed cells; with "rated" those of the rated pairs, of value 1.
+            The observed cells; with "rated", only the rated pairs, with value 1.
 
         Raises
         ------
         FormulaError, DataError, BBLTypeError
-            Each names the column or argument, and what to do.
+            If the formula, a column or an argument is invalid.
         """
         if formula is None:
             return _read_matrix(data, weights, holds)
@@ -130,12 +126,11 @@ class TwoWay:
         return _check_table(formula, factors[0], factors[1], response, holds, levels, entries)
 
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
-        """Return row codes, column codes and values, (n,) each, of a long table of new data, and
-        the names of new rows.
+        """Return row codes, column codes and values (n,) of a new long table, and new row names.
 
-        Rows that are not in this table have the codes I, I + 1, ...; a column that is not in it is
-        a LevelError. Values are nan where missing, and None if no row is new or the new data lack
-        the column of the response.
+        Rows that are not in this table have the codes I, I + 1, ...; unknown columns raise a
+        LevelError. Missing values are nan. The values are None if there are no new rows, or no
+        response column.
         """
         frame = to_frame(newdata, "newdata")
         column_of_cell = _refuse_missing(
@@ -150,8 +145,7 @@ class TwoWay:
         row_codes = row_codes.astype(np.int64)
         new_rows = Factor(self.rows.name, (), ())
         if is_new is not None and is_new.any():
-            # distinct new names, in the order of their levels, are numbered after the rows of the
-            # table
+            # distinct new names are numbered after the rows of the table, in level order
             new_row_of_cell = newdata_factor.encode(row_of_cell)[0][is_new]
             new_levels, row_codes[is_new] = np.unique(new_row_of_cell, return_inverse=True)
             row_codes[is_new] += self.shape[0]
@@ -170,8 +164,9 @@ class TwoWay:
         return row_codes, column_codes, value, new_rows
 
     def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
-        """Return the observed cells of a matrix of new rows, and the row labels; columns may be in
-        another order.
+        """Return the observed cells of a matrix of new rows, and the row labels.
+
+        The columns may be in a different order.
         """
         values, index, columns, _ = _read_cells(newdata, self.holds, "newdata", self.levels)
         if list(columns) != list(self.columns.levels):
@@ -179,9 +174,9 @@ class TwoWay:
                 raise DataError(
                     f"newdata does not have the {self.shape[1]} columns of the table.",
                     argument="newdata",
-                    hint="Give all of them, with nan where missing.",
+                    hint="Include all of them, with nan for missing cells.",
                 )
-            # by text, as they are compared above: 1 and "1" are the same column
+            # matched by text, as above: 1 and "1" are the same column
             order = pd.Index(list(map(str, columns))).get_indexer(
                 pd.Index(list(map(str, self.columns.levels)))
             )
@@ -204,7 +199,7 @@ class TwoWay:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> TwoWay:
-        """Return the table that `to_dict` stored; raise a ValueError if `stored` is corrupt."""
+        """Restore a table from `to_dict`; raise a ValueError if `stored` is invalid."""
         if type(stored["holds"]) is not str or type(stored["repeats"]) is not int:
             raise ValueError("the table is malformed")
         if stored["holds"] not in CELL_KINDS or not (
@@ -226,9 +221,7 @@ class TwoWay:
 def _parse_names(
     formula: str, frame: Frame, weights_name: Hashable | None
 ) -> tuple[Hashable, Hashable, Hashable]:
-    """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a
-    formula gives.
-    """
+    """Return the names of the response (or `PRESENT`), the rows and the columns in a formula."""
     names = frame.columns
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     # `PRESENT` stands in for the response
@@ -247,13 +240,13 @@ def _parse_names(
 
 
 def _refuse_missing(column: Column) -> Column:
-    """Return the column of row names or column names; refuse missing values in it."""
+    """Return a column of row or column names; refuse missing values."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows "
-            f"do not belong to any cell.",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}; these rows do "
+            f"not belong to any cell.",
             column=column.name,
             hint=f"Drop them: data.dropna(subset=[{column.name!r}]).",
         )
@@ -263,12 +256,11 @@ def _refuse_missing(column: Column) -> Column:
 def _read_values(
     name: Hashable, series: pd.Series, holds: str, levels: Factor | None = None
 ) -> tuple[np.ndarray, Factor | None]:
-    """Return a column of cells as floats (n,), nan where missing, and the levels of categorical or
-    ordered cells.
+    """Return a column of cells as floats (n,), and the levels of categorical or ordered cells.
 
-    With ``holds="levels"`` floats are codes. The levels of ordered cells are numbers, or else are
-    counted 1, 2, ... `levels` are None for training data, which tell their own; for new data
-    `TwoWay.levels`, None for plain numbers.
+    Missing cells are nan. With ``holds="levels"`` the floats are codes. Ordered levels that are not
+    numbers are numbered 1, 2, ... `levels` is None for training data; for new data it is
+    `TwoWay.levels`, which is None for plain numbers.
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
@@ -291,8 +283,9 @@ def _read_values(
 
 
 def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
-    """Return a column of numbers as floats (n,), nan where missing; refuse other types, and
-    infinite numbers.
+    """Return a numeric column as floats (n,), nan where missing.
+
+    Other types and infinite numbers are refused.
     """
     is_numeric = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(
         series.dtype
@@ -311,8 +304,8 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
             f"column {name!r} is of type {series.dtype}, not numbers.",
             column=name,
             hint=(
-                "Turn it into numbers or an ordered category (in a matrix the same one in "
-                "all columns), or use metric='levels'."
+                "Convert it to numbers or an ordered category (the same for all columns of a "
+                "matrix), or use metric='levels'."
             ),
         )
     if np.isinf(values).any():
@@ -327,18 +320,17 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
 def _read_cells(
     data: object, holds: str, argument: str, levels: Factor | None = None
 ) -> tuple[np.ndarray, pd.Index, Sequence[Any], Factor | None]:
-    """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column
-    labels, and levels.
+    """Return the values (I, J), row labels, column labels and levels of a matrix or wide frame.
 
-    `holds` is one of `CELL_KINDS`. `levels` is None for training data, and for new data
-    `TwoWay.levels`; both there and in the result, None says that cells are plain numbers.
+    Missing values are nan. `holds` is one of `CELL_KINDS`. `levels` is None for training data, and
+    `TwoWay.levels` for new data; both there and in the result, None means plain numbers.
     """
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
         if array.ndim != 2:
             raise DataError(
                 f"{argument} has {array.ndim} dimension{'s' * (array.ndim != 1)}; without a "
-                "formula it is a matrix or a wide frame.",
+                "formula it must be a matrix or a wide frame.",
                 argument=argument,
             )
         # "biuf": booleans, integers and floats
@@ -382,8 +374,9 @@ def _read_cells(
 
 
 def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
-    """Return the factor of row or column labels; its levels are 0, 1, ... if labels repeat or
-    cannot be stored.
+    """Return the factor of row or column labels.
+
+    Its levels are 0, 1, ... if labels are repeated or cannot be stored.
     """
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
     if len(set(map(str, plain))) < len(plain) or not all(
@@ -398,8 +391,9 @@ def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
 
 
 def _list_cells(values: np.ndarray, counts: np.ndarray) -> Entries:
-    """Return the observed cells of a matrix (I, J), nan where missing; `counts` (I,) are the
-    weights of its rows.
+    """Return the observed cells of a matrix (I, J) with nan for missing cells.
+
+    `counts` (I,) are the row weights.
     """
     row, column = np.nonzero(~np.isnan(values))
     return Entries(row, column, values[row, column], counts[row])
@@ -412,15 +406,15 @@ def _read_matrix(
     values, index, columns, levels = _read_cells(data, holds, "data")
     if isinstance(weights, str):
         raise DataError(
-            f"weights={weights!r}: a matrix has no column of weights.",
+            f"weights={weights!r}: a matrix has no weights column.",
             argument="weights",
-            hint="Give an array, one for each row.",
+            hint="Pass an array with one weight for each row.",
             value=weights,
         )
     row_weights = check_weights(weights, len(values))
     is_kept = row_weights > 0
     row_title = index.name if isinstance(index.name, str) else "row"
-    # another one than that of the rows
+    # different from the title of the rows
     column_title = "column" if row_title != "column" else "columns"
     factors = (
         _make_label_factor(row_title, index[is_kept]),
@@ -440,8 +434,9 @@ def _check_table(
     levels: Factor | None,
     entries: Entries,
 ) -> tuple[TwoWay, Entries]:
-    """Return the table and its observed cells; refuse tables that cannot be clustered. Arguments as
-    in `TwoWay`.
+    """Return the table and its observed cells; refuse tables that cannot be clustered.
+
+    The arguments are as in `TwoWay`.
     """
     shape = len(rows.levels), len(columns.levels)
     if min(shape) < 2:
@@ -453,13 +448,13 @@ def _check_table(
     entries = Entries(*(array[is_observed] for array in entries))
     if holds == "rated":
         entries = _rated_pairs(response, entries, shape)
-    # observations less distinct cells (I * J numbers)
+    # number of observations minus number of distinct cells
     repeats = entries.weight.sum() - len(
         np.unique(entries.row * np.int64(shape[1]) + entries.column)
     )
     for factor, codes in ((rows, entries.row), (columns, entries.column)):
         unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
-        # a column that nobody rated may stay
+        # a column without ratings is allowed
         if len(unobserved) and (holds != "rated" or factor is rows):
             how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
             problem = "no rated item" if holds == "rated" else "no observed cell"
@@ -477,20 +472,21 @@ def _check_table(
             else f"the response {response!r} has only one level, so there are no groups to find.",
             column=response,
         )
-    # the weight of a row of a matrix repeats the row
+    # the weight of a matrix row repeats the row
     repeats = 0 if formula is None else round(float(repeats))
     return TwoWay(formula, rows, columns, response, holds, levels, repeats), entries
 
 
 def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
-    """Return the cells of value 1, once each and with weight 1; refuse values other than 0 and 1,
-    or both in a cell.
+    """Return the distinct cells with value 1, each with weight 1.
+
+    Values other than 0 and 1, and cells with both, are refused.
     """
     is_valid = np.isin(entries.value, (0.0, 1.0))
     if not is_valid.all():
         raise DataError(
             f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; "
-            "method='mcmc' is for 0 and 1, unrated and rated.",
+            "method='mcmc' needs 0 (unrated) and 1 (rated).",
             column=response,
             hint="Leave the response out ('~ user*movie') if all pairs in the data are rated.",
         )
@@ -502,7 +498,7 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
         raise DataError(
             f"the response {response!r} is both 0 and 1 for a pair.",
             column=response,
-            hint="Keep one of the rows.",
+            hint="Keep only one of these rows.",
         )
     if len(rated) in (0, shape[0] * shape[1]):
         problem = "no pair is rated" if not len(rated) else "all pairs are rated"

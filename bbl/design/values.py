@@ -1,11 +1,4 @@
-"""Read columns as codes into their distinct values; find missing values and refuse values that
-cannot be levels.
-
-Each value has a *kind*, one of `KINDS`. The categories of pandas and Arrow are *declared* values.
-An Arrow *dictionary* has codes (`indices`) into its distinct values (`dictionary`). A `Frame` is a
-table; its attribute `arrow` has the same columns as Arrow arrays, or is None, and `declared` (a
-`DeclaredOrder`) has the names of its columns of categories and of ordered ones.
-"""
+"""Read columns as codes into their distinct values, and refuse values that cannot be levels."""
 
 from __future__ import annotations
 
@@ -43,7 +36,7 @@ __all__ = [
 ]
 
 
-MAX_SHOWN = 5  # columns whose problems are told in full
+MAX_SHOWN = 5  # columns with problems reported in full
 
 
 class ColumnProblems:
@@ -70,14 +63,14 @@ class ColumnProblems:
 
     @contextmanager
     def of_column(self) -> Iterator[None]:
-        """Keep an error of the ``with`` block for `refuse`."""
+        """Collect an error raised in the ``with`` block, for `refuse`."""
         try:
             yield
         except (DataError, BBLTypeError) as error:
             self.errors.append(error)
 
     def refuse(self) -> None:
-        """Raise all errors as one, of the class of the first; a single one as it is."""
+        """Raise all errors as one, with the class of the first; raise a single error unchanged."""
         if not self.errors:
             return
         first = self.errors[0]
@@ -105,9 +98,9 @@ def _as_sentence(error: BBLError) -> str:
 
 
 def _join_hints(errors: list[BBLError]) -> Hint | None:
-    """Return the hint of each kind of problem, with the columns that it is for.
+    """Return one hint for each kind of problem, with the columns to which it applies.
 
-    Problems are of one kind if their hints differ in the name of the column alone.
+    Problems are of the same kind if their hints differ only in the column name.
     """
     errors_by_kind: dict[str, list[BBLError]] = {}
     for error in errors:
@@ -127,7 +120,7 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
             text = str(getattr(hint, words, hint))
             names = [repr(error.column) for error in alike]
             if any(mention in text for mention in _mentions(alike[0].column)):
-                same = f" The same for {_shorten(names[1:])}." if names[1:] else ""
+                same = f" Do the same for {_shorten(names[1:])}." if names[1:] else ""
                 texts.append(f"{text}{same}")
             elif len(errors_by_kind) > 1:
                 texts.append(f"{_shorten(names)}: {text}")
@@ -139,17 +132,17 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
 
 
 def _mentions(column: object) -> tuple[str, ...]:
-    """Return how a hint may name a column: as a value, in a formula or in an option."""
+    """Return the ways in which a hint may name a column: as a value, in a formula or an option."""
     return repr(column), f"- {column})", f"'{column}="
 
 
 def _shorten(names: list[str]) -> str:
-    """Return up to ten names, and how many more there are."""
+    """Join up to ten names, and state how many more there are."""
     return ", ".join(names[:10]) + f", and {len(names) - 10} more" * (len(names) > 10)
 
 
 KINDS = ("bool", "number", "string", "other", "missing")
-# levels only if they are declared categories
+# accepted as levels only if they are declared categories
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
 
@@ -163,11 +156,12 @@ class Column(NamedTuple):
     codes : ndarray of int, shape (n,)
         Positions in `values`.
     values : list
-        Distinct values as plain Python objects; missing values are None, the last one.
+        Distinct values as plain Python objects; missing values are represented by a last None.
     kinds : list of {"bool", "number", "string", "other", "missing"}
-        Kind of each of the values.
+        Kind of each value.
     declared, ordered : bool
-        Whether the values are declared categories, and whether these are declared to be in order.
+        Whether the values are declared categories (of pandas or Arrow), and whether the categories
+        are declared as ordered.
     order_problem : str
         Why the declared order is unknown (`Frame.order_problem`); empty if it is known.
     """
@@ -205,8 +199,9 @@ class Column(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct values of a column and their counts, without its rows; other attributes as in
-    `Column`.
+    """The distinct values of a column and their counts, without its rows.
+
+    The other attributes are as in `Column`.
     """
 
     name: Hashable
@@ -239,10 +234,9 @@ class Counted(NamedTuple):
 
 
 def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return the codes (n,) of a Series into its distinct values (-1 for missing), these values,
-    and its type.
+    """Return the codes (n,) of a Series (-1 for missing), its distinct values, and its categories.
 
-    The type is None if the Series is not categorical. Values that cannot be hashed raise a
+    The last is None if the Series is not categorical. Values that cannot be hashed raise a
     TypeError or NotImplementedError.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
@@ -253,7 +247,7 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(series.array.to_dense())
     if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
-        # True and 1 hash alike: code the booleans separately
+        # True and 1 have the same hash, so booleans are coded separately
         cells = series.to_numpy()
         is_bool = np.fromiter(
             (isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells)
@@ -268,13 +262,12 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
 
 
 def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
-    """Return a column as codes and distinct values; refuse dates, lists, complex and infinite
-    numbers.
+    """Return a column as codes and distinct values.
 
-    With ``missing="raise"`` missing values are refused, too; with "keep" they are the last value,
-    of kind "missing".
+    Dates, lists, complex and infinite numbers are refused. With ``missing="raise"``, missing values
+    are refused too; with "keep" they are the last value, of kind "missing".
     """
-    # "m", "M", "c": differences of times, times, complex numbers
+    # "m", "M", "c": time differences, times, complex numbers
     kind = getattr(series.dtype, "kind", "O")
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
         _refuse(name, f"type {series.dtype}")
@@ -282,15 +275,15 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         codes, values, dtype = find_distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values", nested=True)
-    # the last is for rows of code -1
+    # the last entry is for rows with code -1
     is_missing_value = np.array([is_missing(v) for v in values] + [True])
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
     n_missing = int(is_missing_row.sum())
     declared = dtype is not None
     if n_missing and missing == "raise":
         refuse_missing_training(name, n_missing)
-    # missing rows get the last code; a missing value among `values` stays, of kind "other", though
-    # no row has it any more: so the codes of the other values stay
+    # Missing rows get the last code. A missing value among `values` remains, with kind "other",
+    # although no row has it, so that the codes of the other values do not change.
     kind_value_pairs = [
         ("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values
     ]
@@ -305,11 +298,9 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
-    """Return a column of a table as codes and distinct values; missing values are the last
-    value.
-    """
-    # columns of a Table are in chunks, each with its own dictionary; an absent column is refused by
-    # `frame.column`
+    """Return a column of a table as codes and distinct values; missing values come last."""
+    # Columns of a Table are chunked, each chunk with its own dictionary. An absent column is
+    # refused by `frame.column`.
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
         column = _read_arrow_column(
             name, frame.arrow.column(name), declared=name in frame.declared.categories
@@ -320,10 +311,9 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
 
 
 def with_order(frame: Frame, column: Column) -> Column:
-    """Return a column of `frame` with its `order_problem` set, if its declared order is unknown."""
+    """Set the `order_problem` of a column of `frame` if its declared order is unknown."""
     problem = frame.order_problem(column.name)
-    # without the dictionaries, only the schema (`declared`) tells whether the categories are
-    # ordered
+    # without the dictionaries, only the schema (`declared`) shows whether categories are ordered
     return (
         column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered)
         if problem
@@ -353,24 +343,23 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
                 dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered
             )
         )
-    # its codes lead from dictionary entries to values
+    # its codes map dictionary entries to values
     column = factorise(name, dictionary_values, missing="keep")
-    arrow_codes = encoded.indices.cast("int64")  # of each row: its dictionary entry
+    arrow_codes = encoded.indices.cast("int64")  # the dictionary entry of each row
     if not arrow_codes.null_count:
         return column._replace(codes=column.codes[arrow_codes.to_numpy()])
     if "missing" not in column.kinds:
         column = column._replace(values=[*column.values, None], kinds=[*column.kinds, "missing"])
-    codes = np.append(column.codes, len(column.kinds) - 1)  # the last is that of nulls
+    codes = np.append(column.codes, len(column.kinds) - 1)  # the last code is for nulls
     return column._replace(codes=codes[arrow_codes.fill_null(len(dictionary_values)).to_numpy()])
 
 
 def refuse_missing_training(
     name: Hashable, count: int, sums_out: bool = True, also: str = ""
 ) -> None:
-    """Raise the error of `count` missing values in a column of training data with
-    ``missing="raise"``.
+    """Raise the error about `count` missing values in a training column with ``missing="raise"``.
 
-    `sums_out` is as in `missing_remedy`; `also` is a sentence about all columns.
+    `sums_out` is as in `missing_remedy`; `also` is an additional sentence about all columns.
     """
     raise DataError(
         f"column {name!r} has {count} missing value{'s' * (count > 1)}.{also}",
@@ -380,8 +369,9 @@ def refuse_missing_training(
 
 
 def missing_remedy(sums_out: bool) -> str:
-    """Return advice about missing values in training data; `sums_out` says whether the engine can
-    sum them out.
+    """Return a hint about missing values in training data.
+
+    `sums_out` is whether the engine can average over missing values.
     """
     if sums_out:
         return (
@@ -394,14 +384,15 @@ def missing_remedy(sums_out: bool) -> str:
 
 
 def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
-    """Raise the error of a column that contains `what`, which cannot be levels; `nested` says that
-    its values have parts.
+    """Raise the error about a column that contains `what`, which cannot be levels.
+
+    `nested` is whether its values have parts.
     """
     remedy = (
-        "Turn it into strings, numbers or categories; for dates, extract a part such as the month."
+        "Convert it to strings, numbers or categories; for dates, extract a part such as the month."
     )
     if nested:
-        remedy = "Put each part into a separate column, or turn the values into strings."
+        remedy = "Put each part into a separate column, or convert the values to strings."
     raise BBLTypeError(
         f"column {name!r} contains {what}, which cannot be levels.", column=name, hint=remedy
     ) from None
@@ -418,8 +409,9 @@ def is_missing(value: object) -> bool:
 
 
 def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, Any]:
-    """Return the kind and the plain Python object of a level of column `name`; refuse times unless
-    `declared`.
+    """Return the kind of a level of column `name` and its plain Python value.
+
+    Times are refused unless `declared`.
     """
     if isinstance(value, bool | np.bool_):
         return "bool", bool(value)
@@ -445,8 +437,8 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
 def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
     """Return a key that is equal for equal levels.
 
-    Levels of different kinds differ: ``1``, ``"1"`` and ``True``. Numbers are compared by value
-    (``1`` equals ``1.0``), values of kind "other" (intervals, bytes) by their text. All missing
-    values are equal.
+    Levels of different kinds (``1``, ``"1"``, ``True``) always differ. Numbers are compared by
+    value (``1`` equals ``1.0``), values of kind "other" (intervals, bytes) by their text. All
+    missing values are equal.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value

@@ -1,15 +1,8 @@
-"""Check weights of rows, given as a column name or an array: finite, not negative, and whole where
-they count rows. Convert real-valued weights to numbers of rows, whatever their scale.
+"""Check row weights, and scale real-valued weights to the effective number of rows.
 
-The rule for the whole package: whole numbers without a sampling design are counts, and a row of
-weight w is the same as w equal rows. All other weights, and those of a sampling design, are known
-up to a factor: where data are encoded they are divided by `weight_unit`, and then sum to the
-effective number of rows ``(sum w)^2 / sum w^2`` (Kish 1965). From there on every sum of weights is
-a number of rows.
-
-A `Frame` is a table: `n` is the number of rows, `columns` are the names, ``column(name)`` returns a
-Series, `index` are the row labels; `has_index` says that these are a pandas index, which a Series
-of weights must share. `argument` is the table's name in messages.
+Integer weights without a sampling design are counts: a row of weight w equals w identical rows. All
+other weights are only defined up to a factor. `weight_unit` scales them when data are encoded, so
+that they sum to the effective number of rows ``(sum w)^2 / sum w^2`` (Kish 1965).
 """
 
 from __future__ import annotations
@@ -40,20 +33,21 @@ __all__ = [
     "weight_unit",
 ]
 
-MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
-MIN_TOTAL = 1e-100  # of real-valued weights, whose squares are summed; the largest is the inverse
+MAX_TOTAL = 2.0**53  # sums of integer weights are exact in float64 up to here
+# smallest sum of real-valued weights, since their squares are summed; its inverse is the largest
+MIN_TOTAL = 1e-100
 
 
 def are_whole(weights: np.ndarray) -> bool:
-    """Return whether all weights are whole numbers."""
+    """Return whether all weights are integers."""
     return bool((weights == np.floor(weights)).all())
 
 
 def weight_unit(total: float, squares: float, least: float, most: float) -> float:
-    """Return the number by which real-valued weights are divided so that they sum to the effective
-    number of rows, from their sum, their sum of squares, and the least and the greatest of them.
+    """Return the divisor that makes real-valued weights sum to the effective number of rows.
 
-    Equal weights are divided by themselves, so that each is exactly 1.
+    The arguments are the sum of the weights, their sum of squares, their minimum and their maximum.
+    Equal weights are divided by themselves, so that each becomes exactly 1.
 
     Examples
     --------
@@ -66,7 +60,7 @@ def weight_unit(total: float, squares: float, least: float, most: float) -> floa
 
 
 def as_rows(weights: np.ndarray) -> np.ndarray:
-    """Return real-valued positive weights, scaled to sum to the effective number of rows."""
+    """Scale positive real-valued weights so that they sum to the effective number of rows."""
     unit = weight_unit(float(weights.sum()), float(weights @ weights), weights.min(), weights.max())
     return weights / unit
 
@@ -74,15 +68,14 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
 def named_weights(
     weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
 ) -> tuple[Hashable | None, np.ndarray]:
-    """Return the name of the column of weights, None if they are an array or None, and the weights
-    (n,).
+    """Return the name of the weights column (None for an array or None), and the weights (n,).
 
     `whole` is as in `check_weights`.
     """
     if frame.n == 0:
         raise DataError(
             f"{frame.argument} has no rows.",
-            hint="Give at least one row for each response group.",
+            hint="Provide at least one row for each response group.",
         )
     if weights is not None and frame.has(weights):
         return weights, check_weights(frame.column(weights), frame.n, whole=whole)
@@ -93,8 +86,8 @@ def named_weights(
             argument="weights",
             column=weights,
             hint=Hint(
-                f"{near}Give the name of one, or an array.",
-                command_line=f"{near}Give the name of one.",
+                f"{near}Give the name of a column, or an array.",
+                command_line=f"{near}Give the name of a column.",
             ),
             value=weights,
         )
@@ -112,7 +105,7 @@ def check_weights(
     part: bool = False,
     positive: bool = False,
 ) -> np.ndarray:
-    """Return weights as float64; refuse negative numbers, all zeros, and fractions if `whole`.
+    """Return weights as float64; refuse negative numbers, all zeros and, if `whole`, fractions.
 
     Parameters
     ----------
@@ -124,11 +117,11 @@ def check_weights(
     index : pandas.Index, optional
         Row labels of the table. Weights in a pandas Series must have the same index.
     whole : bool, default True
-        Whether weights must be whole numbers, as they are counts.
+        Whether weights are counts, and so must be integers.
     part : bool, default False
-        Whether the n rows are a part of the data, so that all of them may have weight 0.
+        Whether the n rows are only a part of the data, so that all of them may have weight 0.
     positive : bool, default False
-        Whether the caller refuses weights of 0, so that hints ask for positive ones.
+        Whether the caller refuses weights of 0, so that hints request positive weights.
 
     Returns
     -------
@@ -137,10 +130,9 @@ def check_weights(
     Raises
     ------
     BBLTypeError
-        If weights are no numbers.
+        If weights are not numbers.
     DataError
-        If the shape or index is wrong, or a weight is negative, fractional, missing or infinite;
-        names the row.
+        If the shape or index is wrong, or a weight is negative, fractional, missing or infinite.
 
     Examples
     --------
@@ -151,7 +143,7 @@ def check_weights(
         return np.ones(n)
 
     def fail(problem: str, error: type = DataError) -> NoReturn:
-        """Raise an error of the given class; `problem` is the predicate of its first sentence."""
+        """Raise an error of the given class; `problem` is the predicate after the argument name."""
         kind = "integer" if whole else "number"
         wanted = f"positive {kind}" if positive else f"{kind}, 0 or more,"
         raise error(
@@ -184,7 +176,7 @@ def check_weights(
             raise BBLTypeError(
                 f"{argument} were cut into intervals: {other_objects[0]}.",
                 argument=argument,
-                hint="Name them where the table is binned: bbl.bin(data, weights=...).",
+                hint="Name the weights when you bin the table: bbl.bin(data, weights=...).",
             )
         if other_objects:
             fail(f"contain {other_objects[0]!r}, which is not a number", BBLTypeError)
@@ -206,8 +198,9 @@ def check_weights(
 
 
 def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> None:
-    """Call `fail` with what is wrong with the sum of weights, if anything is; `whole` says whether
-    all of them are whole numbers.
+    """Call `fail` with a description of the problem if the sum of weights is invalid.
+
+    `whole` is whether all weights are integers.
     """
     if not total:
         fail("are all zero")
@@ -218,17 +211,15 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
 
 
 def name_new_rows(weights_column: Hashable | None) -> str:
-    """Return what new rows are called in output; `weights_column` is as in `Design.weigh`."""
+    """Return the words for new rows in output; `weights_column` is as in `Design.weigh`."""
     return "new rows" if weights_column is None else f"new rows, weighted by {weights_column!r}"
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Refuse `weights` (not None) in a call without newdata: the training rows have the weights of
-    the fit.
-    """
+    """Refuse `weights` in a call without newdata, since training rows have the fit's weights."""
     if weights is not None:
         raise OptionError(
-            "weights are for newdata, but newdata is missing; the training rows have their own.",
+            "weights requires newdata; training rows have the weights of the fit.",
             argument="weights",
-            hint="Leave weights out, or give newdata too.",
+            hint="Leave weights out, or pass newdata too.",
         )

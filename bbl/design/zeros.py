@@ -1,13 +1,4 @@
-"""Read structural zeros: combinations of levels that cannot occur, from a table of them or a column
-that marks rows.
-
-A `Design` has the `Factor` `response` (`classes` says whether there is one), the m factors
-`predictors`, and the option `missing` of the fit. A factor's ``encode(column, unseen)`` returns the
-codes (n,) of a `Column` as numbers of levels, and a mask (n,) of unknown levels, None without any;
-with `skip_missing`, missing values are not in the mask. A `Column` has `codes` (n,) of rows into
-its distinct `values`, of some `kinds`; ``missing()`` is a mask (n,) or None, `used()` marks the
-values that occur.
-"""
+"""Read structural zeros from a table of combinations, or from a column that marks rows."""
 
 from __future__ import annotations
 
@@ -24,8 +15,8 @@ __all__ = ["ImpossibleCells", "read_zeros"]
 
 ARGUMENT = "structural_zeros"
 UNKNOWN_LEVEL = (
-    "Levels that do not occur need no structural zeros: leave these rows out, or list the levels "
-    "in xlevels, if they can occur elsewhere"
+    "Leave these rows out: levels that never occur need no structural zeros. If the levels can "
+    "occur elsewhere, list them in xlevels"
 )
 
 
@@ -35,9 +26,9 @@ class ImpossibleCells(NamedTuple):
     Attributes
     ----------
     predictors : tuple of int
-        Numbers of the predictors, rising.
+        Numbers of the predictors, increasing.
     codes : ndarray of int, shape (n, number of predictors)
-        Level codes of the predictors in each of n combinations.
+        Level codes of the predictors in each of the n combinations.
     groups : ndarray of int, shape (n,), or None
         Groups of the response; None if the combinations cannot occur in any group.
     """
@@ -54,17 +45,17 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
     ----------
     zeros : table, or name of a column of `frame`
     design : Design
-        Of the data.
+        The design of the data.
     frame : Frame
         The data.
 
     Raises
     ------
     BBLTypeError
-        If it is neither a table nor the name of a column.
+        If `zeros` is neither a table nor the name of a column.
     DataError, LevelError
-        If a column is none of the formula, marks are other than true and false, or a level is
-        unknown or missing.
+        If a column is not in the formula, marks are not true or false, or a level is unknown or
+        missing.
     """
     if frame.has(zeros):
         return _read_marks(frame_column(frame, zeros), design, frame)
@@ -74,7 +65,7 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
             argument=ARGUMENT,
             column=zeros,
             hint=(
-                "Give the name of one that marks rows, or a table of the combinations that "
+                "Give the name of a column that marks rows, or a table of the combinations that "
                 "cannot occur."
             ),
             value=zeros,
@@ -91,9 +82,7 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
 
 
 def _read_table(table: Frame, design: Design) -> ImpossibleCells:
-    """Return the combinations in the rows of a table whose columns are predictors, and perhaps the
-    response.
-    """
+    """Return the combinations in the rows of a table of predictors and possibly the response."""
     names = [factor.name for factor in design.predictors]
     formula_names = [*names, *([design.response.name] if design.classes else [])]
     for name in table.columns:
@@ -102,7 +91,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
                 f"structural_zeros has the column {name!r}, which is not in the formula.",
                 argument=ARGUMENT,
                 column=name,
-                hint="Leave it out, and keep the predictors whose combinations cannot occur.",
+                hint="Keep only columns of the formula in the table.",
             )
     used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
     if not used_predictors:
@@ -130,10 +119,10 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
 
 
 def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
-    """Return the cells of the rows that the column `marks` of the data `frame` marks.
+    """Return the cells of the rows of `frame` that the column `marks` marks.
 
-    A level that only marked rows have is unknown to the design. Cells with such a level need no
-    zeros and are left out.
+    A level that occurs only in marked rows is not in the design. Cells with such a level need no
+    zeros and are omitted.
     """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
     occurring = marks.used()
@@ -144,13 +133,13 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
                 argument=ARGUMENT,
                 column=marks.name,
                 hint=(
-                    "Mark the rows of cells that cannot occur by True or 1, and the others "
-                    "by False or 0."
+                    "Mark the rows of cells that cannot occur with True or 1, and the others "
+                    "with False or 0."
                 ),
             )
     is_marked = np.array([bool(value) for value in marks.values])[marks.codes]
     codes = np.empty((frame.n, len(design.predictors)), dtype=np.intp)
-    is_known = is_marked.copy()  # marked rows whose levels are all known
+    is_known = is_marked.copy()  # marked rows with known levels only
     for i, factor in enumerate(design.predictors):
         column = frame_column(frame, factor.name)
         if design.missing != "level":
@@ -173,9 +162,7 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
 
 
 def _refuse_missing(column: Column, rows: np.ndarray) -> None:
-    """Raise a DataError if a column has a missing value in one of the `rows`, a mask (n,) of
-    structural zeros.
-    """
+    """Raise a DataError if a column has missing values in `rows`, a mask (n,) of marked rows."""
     is_missing = column.missing()
     if is_missing is not None and (is_missing & rows).any():
         raise DataError(
@@ -183,5 +170,5 @@ def _refuse_missing(column: Column, rows: np.ndarray) -> None:
             f"{int((is_missing & rows).argmax())}.",
             argument=ARGUMENT,
             column=column.name,
-            hint="Name every level of a combination that cannot occur.",
+            hint="Fill in every level of a combination that cannot occur.",
         )

@@ -53,17 +53,19 @@ def rewritten(wrong: str, says: str, *right: str, data: Any = DATA, **options: A
 
 FORMULAS = {
     "a formula after the data": case(
-        r"Give the formula before the data\.",
+        r"Pass the formula before the data\.",
         lambda: bbl.bbl(DATA, "y ~ a", **QUIET),
         lambda: bbl.bbl("y ~ a", DATA, **QUIET),
     ),
     "a text where data belong": case(
-        r"Give the formula first, then the data\.",
+        r"Pass the formula first, then the data\.",
         lambda: bbl.bbl("d.parquet", "y ~ a", **QUIET),
         lambda: bbl.bbl("y ~ a", DATA, **QUIET),
     ),
     "a long formula": rewritten(
-        "y ~ " + "a + " * 400_000 + "b", r"Write at most [\d,]+, such as '\.' for all", "y ~ ."
+        "y ~ " + "a + " * 400_000 + "b",
+        r"Write at most [\d,]+, for example with '\.' for all",
+        "y ~ .",
     ),
     "a formula without a tilde": rewritten(
         "y + a", "Write it like 'y ~ a \\+ b'", "y ~ a + b", "y ~ a*b", "y ~ (a + b + c)^2"
@@ -80,12 +82,12 @@ FORMULAS = {
         lambda: fit("y ~ a", DATA),
     ),
     "weights as the response": case(
-        "Name another column",
+        "Choose another column",
         lambda: fit("b ~ a", DATA, weights="b"),
         lambda: fit("y ~ a", DATA, weights="b"),
     ),
     "weights as a predictor": case(
-        "Drop it from one",
+        "Use it for one of the two",
         lambda: fit("y ~ a + b", DATA, weights="b"),
         lambda: fit("y ~ a", DATA, weights="b"),
         lambda: fit("y ~ a + b", DATA),
@@ -126,14 +128,14 @@ FORMULAS = {
         lambda: fit("y ~ log_a", DATA.assign(log_a=np.log1p(DATA["a"]))),
     ),
     "a reference level": case(
-        r"Name the column alone, .* xlevels=\{'a': \[\.\.\.\]\}",
+        r"Write only the column name, .* xlevels=\{'a': \[\.\.\.\]\}",
         lambda: fit("y ~ relevel(a, ref='1')", DATA),
         lambda: fit("y ~ a", DATA, xlevels={"a": [1, 0]}),
     ),
     "a formula that cannot be read": rewritten("y ~ (a + b", "Write it like", "y ~ a + b"),
     "two names side by side": rewritten("y ~ a b", "Write it like", "y ~ a + b"),
     "a number as a column": rewritten(
-        "y ~ 2 + c", "Put a column of that name in backticks: `2`", "y ~ `2` + c", data=DIGITS
+        "y ~ 2 + c", "Put a column with this name in backticks: `2`", "y ~ `2` + c", data=DIGITS
     ),
     "an operator without meaning": rewritten("y ~ a :: b", "Write it like", "y ~ a + b"),
     "parentheses in parentheses": rewritten(
@@ -151,7 +153,7 @@ PAIRED = SAMPLE.assign(h2=SAMPLE["c"] // 2)
 
 SURVEYS = {
     "a column that the design lacks": case(
-        "Name one of them",
+        "Choose one of them",
         lambda: stratified(strata="H", cluster="C"),
         lambda: stratified(strata="h", cluster="c"),
     ),
@@ -271,7 +273,7 @@ MARKED = DATA.assign(z=(DATA["a"] == 1) & (DATA["b"] == 1))
 
 ZEROS = {
     "marks of no column": case(
-        "Give the name of one that marks rows, or a table",
+        "Give the name of a column that marks rows, or a table",
         lambda: zeros("q"),
         lambda: zeros("z", data=MARKED[~MARKED["z"]]),
         lambda: zeros(BOTH),
@@ -426,7 +428,7 @@ COLUMNS = {
         lambda: fit(xlevels={"y": ["t", "s"]}, priors=[0.4, 0.6]),
     ),
     "a prior of no group": case(
-        "Name groups among 's', 't'",
+        "Choose from 's', 't'",
         lambda: fit(priors={"s": 0.4, "T": 0.6}),
         lambda: fit(priors={"s": 0.4, "t": 0.6}),
     ),
@@ -456,13 +458,13 @@ COLUMNS = {
         lambda: fit("y ~ x", ENDLESS[np.isfinite(ENDLESS["x"])]),
     ),
     "levels of equal text": case(
-        "Write them as different strings, or one of them as the other",
+        "Replace one by the other, or convert them to different strings",
         lambda: fit("y ~ q", TWINS),
         lambda: fit("y ~ q", TWINS.assign(q=TWINS["q"].map(lambda v: v if v == UNIT else "other"))),
         lambda: fit("y ~ q", TWINS.assign(q=DATA["a"].map({0: UNIT, 1: "other"}))),
     ),
     "no rows": case(
-        "Give at least one row for each response group",
+        "Provide at least one row for each response group",
         lambda: fit(data=DATA.head(0)),
         lambda: fit(data=DATA),
     ),
@@ -495,12 +497,12 @@ COLUMNS = {
         lambda: fit("y ~ .", bbl.bin(NOISE, "d", method="quantile")),
     ),
     "two columns of amounts": case(
-        r"bbl\.bin\(data, 'd'\).* The same for 'e'\.",
+        r"bbl\.bin\(data, 'd'\).* Do the same for 'e'\.",
         lambda: fit("y ~ .", NOISE.assign(e=NOISE["d"] / 7)),
         lambda: fit("y ~ .", bbl.bin(NOISE.assign(e=NOISE["d"] / 7), ["d", "e"])),
     ),
     "a column of lists": case(
-        "Put each part into a separate column, or turn the values into strings",
+        "Put each part into a separate column, or convert the values to strings",
         lambda: fit("y ~ a + d", NESTED),
         lambda: fit("y ~ a + first + last", NESTED.assign(first=DATA["b"], last=DATA["c"])),
         lambda: fit("y ~ a + d", NESTED.assign(d=NESTED["d"].astype(str))),
@@ -521,12 +523,12 @@ COLUMNS = {
         lambda: bbl.bin(ENDLESS[np.isfinite(ENDLESS["x"])], columns=["x"]),
     ),
     "a column that is named wrongly": case(
-        "Name one of them",
+        "Choose one of them",
         lambda: FITTED.predict(DATA.drop(columns="a")),
         lambda: FITTED.predict(DATA),
     ),
     "an iterator of rows": case(
-        r"Make one with pandas\.DataFrame\(\.\.\.\), and collect lazy frames first",
+        r"Convert it with pandas\.DataFrame\(\.\.\.\), and collect lazy frames first",
         lambda: fit("y ~ a", DATA.itertuples()),
         lambda: fit("y ~ a", pd.DataFrame(DATA.itertuples())),
     ),
@@ -654,7 +656,7 @@ def on_workers(data: Any) -> Any:
 
 STREAMS = {
     "a reader that was read": case(
-        "Give the object that it was made from, or a callable that returns a new one",
+        "Pass the object that created it, or a callable that returns a new one",
         lambda: read_twice(),
         lambda: fit("y ~ b", pa.Table.from_pandas(DATA)),
         lambda: fit("y ~ b", lambda: reader()),
@@ -665,7 +667,7 @@ STREAMS = {
         lambda: fit("y ~ a", reader()),
     ),
     "an old polars": case(
-        r"Update polars, or write the frame with sink_parquet\(\) and give the file",
+        r"Update polars, or write the frame with sink_parquet\(\) and pass the file",
         old_polars,
         lambda: fit("y ~ a", pl.DataFrame(DATA.to_dict("list")).lazy()),
         in_folder(
@@ -683,12 +685,12 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.to_dict("list")])),
     ),
     "a callable without batches": case(
-        "Give at least one row for each response group",
+        "Provide at least one row for each response group",
         lambda: fit("y ~ a", lambda: iter([])),
         lambda: fit("y ~ a", lambda: iter([DATA])),
     ),
     "batches without rows": case(
-        "Give at least one row for each response group",
+        "Provide at least one row for each response group",
         lambda: fit("y ~ a", lambda: iter([DATA.head(0)])),
         lambda: fit("y ~ a", lambda: iter([DATA])),
     ),
@@ -706,7 +708,7 @@ STREAMS = {
         in_folder(lambda f: fit("y ~ a", written(DATA, f / "d.parquet"))),
     ),
     "a file without a column": case(
-        "Leave the file out, or write it again",
+        "Leave the file out, or rewrite it",
         in_folder(
             lambda f: [
                 written(DATA, f / "d.parquet"),
@@ -724,7 +726,7 @@ STREAMS = {
         ),
     ),
     "files of two types": case(
-        "Write the file again with one type",
+        "Rewrite the files with a common type",
         in_folder(
             lambda f: [
                 written(DATA, f / "d.parquet"),
@@ -746,7 +748,7 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
     "weights of no column of batches": case(
-        "Give the name of one",
+        "Give the name of a column",
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="W"),
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
@@ -756,7 +758,7 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA])),
     ),
     "weights of 0 in batches": case(
-        "Give at least one row a weight",
+        "Give at least one row a positive weight",
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=0)]), weights="w"),
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),

@@ -87,7 +87,7 @@ NUMERIC = {
         lambda: shot("y ~ x", GAMMA, numeric=True).coef(),
     ),
     "characters that are a list": case(
-        r'Give the characters in one text, such as gaps="-"',
+        r'Write the characters as one string, such as gaps="-"',
         lambda: bbl.readFasta(io.StringIO(">u\nA-\n"), gaps=["-"]),
         lambda: bbl.readFasta(io.StringIO(">u\nA-\n"), gaps="-"),
     ),

@@ -195,7 +195,7 @@ TABLE = {
         (lambda: fit(missing="marginal").predict(GAPS),),
     ),
     "one group": Advice(
-        r"Give data with at least two groups\.",
+        r"Use data with at least two groups\.",
         lambda: fit(data=DATA.assign(y="s")),
         (lambda: fit(data=DATA),),
     ),
@@ -473,7 +473,7 @@ TABLE = {
         (lambda: networks.structure("y", {"a": [], "b": ["a"]}),),
     ),
     "levels twice": Advice(
-        "Name each level only once",
+        "List each level only once",
         lambda: fit(xlevels={"a": [0, 1, 1]}),
         (lambda: fit(xlevels={"a": [0, 1]}),),
     ),
@@ -484,7 +484,7 @@ TABLE = {
         "Leave it out", lambda: fit(xlevels={"z": [0]}), (lambda: fit(),)
     ),
     "weights of no column": Advice(
-        "Give the name of one, or an array",
+        "Give the name of a column, or an array",
         lambda: fit(weights="m"),
         (lambda: fit("y ~ a", DATA.assign(m=1), weights="m"), lambda: fit(weights=np.ones(60))),
     ),
@@ -494,7 +494,7 @@ TABLE = {
         (lambda: fit("y ~ `a b`", DATA.rename(columns={"a": "a b"})),),
     ),
     "lists of other lengths": Advice(
-        "Give lists of equal length",
+        "Pass lists of equal length",
         lambda: fit("y ~ a", {"y": ["s", "t"], "a": [1]}),
         (lambda: fit("y ~ a", {"y": ["s", "t"], "a": [1, 0]}),),
     ),
@@ -597,7 +597,7 @@ TABLE |= {
         ),
     ),
     "mse of a design without replicates": Advice(
-        "Leave mse out, or give a type of replicates",
+        "Leave mse out, or choose a type of replicates",
         lambda: survey_fit(cluster="c", mse=True),
         (
             lambda: survey_fit(cluster="c"),

@@ -171,7 +171,7 @@ ESTIMATORS = {
         lambda: naive().fit(X, Y),
     ),
     "dates of an estimator": case(
-        "Turn it into strings, numbers or categories; for dates, extract a part such as the month",
+        "Convert it to strings, numbers or categories; for dates, extract a part such as the month",
         lambda: naive().fit(X.assign(d=DAYS), Y),
         lambda: naive().fit(X.assign(d=DAYS.astype(str).str[:7]), Y),
         lambda: naive().fit(X.assign(d=DAYS.dt.month), Y),

@@ -233,7 +233,7 @@ def test_a_column_without_a_cut_is_told_with_what_works():
         binned = bbl.bin(table, method="mdl", response="y")
     assert binned["x"].equals(table["x"])
     assert caught[0].filename == __file__
-    with pytest.warns(bbl.errors.DataWarning, match="have one interval each"):
+    with pytest.warns(bbl.errors.DataWarning, match="have a single interval each"):
         bbl.bin(table, "x", method="mdl", response="y")
     bbl.bbl("y ~ x + a", bbl.bin(table, "x", method="quantile"), lambdah=0.1)
     bbl.bbl("y ~ . - x", binned, lambdah=0.1)

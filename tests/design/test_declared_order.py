@@ -285,7 +285,7 @@ def test_what_only_some_batches_declare_needs_xlevels(table):
     mixed = [first, last.assign(status=last["status"].astype(str))]
     for pieces in (mixed, mixed[::-1]):
         with pytest.raises(
-            DataError, match="'status' is not of the same categories in all batches"
+            DataError, match="'status' does not have the same categories in all batches"
         ):
             bbl.bbl("status ~ dose", lambda pieces=pieces: iter(pieces), method="naive")
 

@@ -445,8 +445,8 @@ def test_values_that_cannot_be_levels(series):
     with pytest.raises(
         BBLTypeError,
         match=(
-            r"column 'x'.*, which cannot be levels\..*(Turn it into strings.* for dates, extract "
-            "a part|Put each part into a separate column, or turn the values into strings)"
+            r"column 'x'.*, which cannot be levels\..*(Convert it to strings.* for dates, extract "
+            "a part|Put each part into a separate column, or convert the values to strings)"
         ),
     ) as caught:
         column(series)
@@ -551,7 +551,7 @@ def test_given_levels():
     assert Factor.from_list("x", [1, False, "1"]).levels == (1, False, "1")
     with pytest.raises(
         LevelError,
-        match=r"column 'x' has levels that xlevels does not list: 'c'\..*Add them to 'a', 'b'",
+        match=r"column 'x' has levels that are not in xlevels: 'c'\..*Add them to 'a', 'b'",
     ):
         Factor.from_list("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
     for bad in ("abc", 3, None, b"ab", {"a": 1}):

@@ -45,8 +45,8 @@ def test_the_advice_of_an_error_on_all_columns_works():
         bbl.bbl("y ~ .", PEOPLE)
     hint = caught.value.hint
     assert "bbl.bin(data, 'age')" in hint
-    assert "The same for 'income'" in hint
-    assert "'day': Turn it into strings" in hint
+    assert "Do the same for 'income'" in hint
+    assert "'day': Convert it to strings" in hint
     assert "(- id)" in hint
     assert "--novar-ok" in hint.command_line
     data = PEOPLE.assign(day=PEOPLE["day"].dt.month)

@@ -293,7 +293,9 @@ def test_an_interrupt_or_an_error_in_the_middle_goes_through_and_leaves_no_file(
     with pytest.raises(KeyboardInterrupt):
         encode_source(lazy_source(lambda: read(KeyboardInterrupt())), "y ~ .")
     calls.clear()
-    with pytest.raises(DataError, match=r"batch 0 of what .* cannot be read \(OSError: gone\)"):
+    with pytest.raises(
+        DataError, match=r"batch 0 of the iterator returned by .* cannot be read \(OSError: gone\)"
+    ):
         encode_source(lazy_source(lambda: read(OSError("gone"))), "y ~ .")
 
 
@@ -316,7 +318,7 @@ def test_levels_that_are_given_hold_for_all_batches(table, tmp_path):
     source = lazy_source(lazydata.lazy("folder", table, tmp_path))
     found = encode_source(source, "y ~ .", xlevels={"x0": list("fedcba"), "y": ["yes", "no"]})
     assert_same(found, table, xlevels={"x0": list("fedcba"), "y": ["yes", "no"]})
-    with pytest.raises(LevelError, match="'x0' has levels that xlevels does not list"):
+    with pytest.raises(LevelError, match="'x0' has levels that are not in xlevels"):
         encode_source(source, "y ~ .", xlevels={"x0": list("abc")})
 
 

@@ -106,7 +106,7 @@ def test_columns_of_another_type_are_told(kind, numbers):
     assert (
         caught.value.column == "a" and "the same type as in the training data" in caught.value.hint
     )
-    with pytest.warns(DataWarning, match=f"All rows are predicted without it.*{advice}") as seen:
+    with pytest.warns(DataWarning, match=f"Predictions ignore this column.*{advice}") as seen:
         model.predict(new, unseen="ignore")
     # the advice works
     advised = seen[0].message.hint.partition(", ")[2].partition(":")[0]

@@ -392,8 +392,8 @@ def test_bad_designs_are_answered():
         type="BRR",
         rho=0.5,
     )
-    bad("type='Fay' needs rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
-    bad("mse is for replicates.*Leave mse out, or give a type", OptionError, mse=True)
+    bad("type='Fay' requires rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
+    bad("mse is for replicates.*Leave mse out, or choose a type", OptionError, mse=True)
     bad(
         "Leave fpc out, or give type='JKn'",
         OptionError,

@@ -1,12 +1,6 @@
-"""Turn data read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask,
-callables.
+"""Turn data read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask, callables.
 
-``Source(columns, read, text, parts, distributed)`` has the names of the columns, a function `read`
-that yields batches with the columns `wanted`, and the name of the data in messages; `parts`, see
-`Source.parts`, lets the workers of a cluster read, and `distributed` says that the data are there
-already. ``Batch(frame, place)`` is a table and its place in messages; ``arrow_batch(batch, place,
-declared)`` makes one of an Arrow batch, whose columns of categories `declared` names. DuckDB's lazy
-tables are *relations*; its categorical type is *enum*.
+DuckDB's lazy tables are called *relations*; its categorical type is *enum*.
 """
 
 from __future__ import annotations
@@ -37,15 +31,14 @@ __all__ = ["lazy_source"]
 
 
 def lazy_source(data: Any, argument: str = "data") -> Source | None:
-    """Return `data` as a `Source` if it is read in batches; None for tables in memory, and for
-    unknown objects.
+    """Return `data` as a `Source` if it is read in batches, else None.
 
     Parameters
     ----------
     data : object
-        A Parquet path, list or glob of paths, a folder of them; a pyarrow Dataset or
-        RecordBatchReader; anything with ``__arrow_c_stream__`` but a table in memory; a polars
-        LazyFrame; a Dask DataFrame; a callable that returns an iterator of tables of any kind.
+        A path, list of paths, glob or directory of Parquet files; a pyarrow Dataset or
+        RecordBatchReader; an object with ``__arrow_c_stream__`` that is not a table in memory; a
+        polars LazyFrame; a Dask DataFrame; or a callable that returns an iterator of tables.
     argument : str, default "data"
         Name of the argument, for messages.
     """
@@ -73,27 +66,26 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
     # tables in memory have a length
     if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
         return _stream_source(data)
-    # relations have a length, too
+    # relations also have a length
     if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):
         return _stream_source(data)
-    # no reader: a class, or a table in memory that may be called (``__dataframe__``: the
-    # interchange protocol)
+    # Classes, and callable tables in memory (those with ``__dataframe__``), are not readers.
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
         return _callable_source(data)
     return None
 
 
 def _stream_source(data: ArrowStream) -> Source:
-    """Return the source of an object with ``__arrow_c_stream__`` that gives a new Arrow stream at
-    each call.
+    """Return the source of an object that creates a new Arrow stream at each call of
+    ``__arrow_c_stream__``.
     """
     pa = pyarrow_for(f"A {type(data).__name__}")
     columns = getattr(data, "columns", None)
     names = tuple(columns) if isinstance(columns, list | tuple) else None
     if names is None:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
-    types = getattr(data, "types", ())  # only a relation has types
-    # empty for other objects, as they have no types
+    types = getattr(data, "types", ())  # only relations have types
+    # empty for other objects
     enum_columns = [
         name
         for name, type_ in zip(names, types, strict=False)
@@ -105,7 +97,7 @@ def _stream_source(data: ArrowStream) -> Source:
         """Yield the batches of a new stream; columns of enums are marked as ordered."""
         projected = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
-            # in SQL, a name is quoted, and a quote in it is doubled
+            # in SQL, names are quoted, with any quotes in them doubled
             projected = data.project(
                 ", ".join('"' + name.replace('"', '""') + '"' for name in wanted)
             )
@@ -123,18 +115,16 @@ def _stream_source(data: ArrowStream) -> Source:
 
 
 def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """Return a batch in which the dictionary of column `name` is ordered."""
+    """Return a batch with the dictionary of column `name` marked as ordered."""
     column = batch.column(name)
     ordered_column = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
     return batch.set_column(batch.schema.get_field_index(name), name, ordered_column)
 
 
 class _Spool:
-    """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its
-    wanted columns.
+    """A RecordBatchReader, which can only be read once, and a copy of the wanted columns.
 
-    Attribute `pa` is the module pyarrow, `reader` the RecordBatchReader, `file` the temporary file,
-    which the first `read` makes.
+    The copy is a temporary Arrow `file`, created by the first `read`. `pa` is the module pyarrow.
     """
 
     text = "the RecordBatchReader"
@@ -145,16 +135,14 @@ class _Spool:
         self.names: list | None = None  # columns in the file; None before the reader is read
 
     def read(self, wanted: list) -> Iterator[Batch]:
-        """Yield all rows from the file, to which the first call copies the wanted columns."""
+        """Yield all rows from the file; the first call copies the wanted columns into it."""
         if self.names is None:
             self._spool(wanted)
-        if not set(wanted) <= set(self.names or ()):  # the copy lacks a column
+        if not set(wanted) <= set(self.names or ()):  # a column was not copied
             raise DataError(
                 f"{self.text} was already read and cannot be read again.",
                 argument="data",
-                hint=(
-                    "Give the object that it was made from, or a callable that returns a new one."
-                ),
+                hint=("Pass the object that created it, or a callable that returns a new one."),
             )
         self.file.seek(0)
         for batch in self.pa.ipc.open_stream(self.file):
@@ -163,14 +151,14 @@ class _Spool:
     def _spool(self, wanted: list) -> None:
         """Copy the wanted columns to the temporary file."""
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
-        # at the latest with the last reference to this object
+        # closes the file when this object is garbage-collected
         weakref.finalize(self, self.file.close)
         self.names = wanted
         schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
         writer = self.pa.ipc.new_stream(
             self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4")
         )
-        # outside of the ``with``: an OSError of the reader is not one of writing
+        # outside the ``with`` block, because an OSError of the reader is not a write error
         for batch in self.reader:
             with _explain_write_errors():
                 for start in range(0, batch.num_rows, BATCH_ROWS):
@@ -181,9 +169,7 @@ class _Spool:
 
 @contextmanager
 def _explain_write_errors() -> Iterator[None]:
-    """Turn an OSError in the ``with`` block into a DataError that names the folder of the temporary
-    file.
-    """
+    """Turn an OSError in the ``with`` block into a DataError that names the temporary directory."""
     try:
         yield
     except OSError as error:
@@ -191,32 +177,32 @@ def _explain_write_errors() -> Iterator[None]:
             "The reader's rows cannot be kept in a temporary file in "
             f"{tempfile.gettempdir()!r} ({error.strerror or error}).",
             argument="data",
-            hint="Free some space, or set TMPDIR to a directory of a larger disk.",
+            hint="Free some space, or set TMPDIR to a directory on a larger disk.",
         ) from error
 
 
 def _polars_source(data: pl.LazyFrame) -> Source:
-    """Return the source of a polars LazyFrame, which polars collects in batches."""
+    """Return the source of a polars LazyFrame, collected in batches by polars."""
     pyarrow_for("A LazyFrame")
     if not hasattr(data, "collect_batches"):
         raise BBLTypeError(
-            "A LazyFrame is read in batches from polars 1.34 on.",
+            "Reading a LazyFrame in batches requires polars 1.34 or later.",
             argument="data",
-            hint="Update polars, or write the frame with sink_parquet() and give the file.",
+            hint="Update polars, or write the frame with sink_parquet() and pass the file.",
         )
     import polars as pl
 
     names = tuple(data.collect_schema().names())
-    # the first does not exist in all versions
+    # UInt128 does not exist in all versions
     wide_types = [getattr(pl, name) for name in ("UInt128", "Int128") if hasattr(pl, name)]
     casts = dict.fromkeys(wide_types, pl.Float64)
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield what polars collects, batch by batch."""
+        """Collect and yield the batches."""
         for frame in data.select(wanted).collect_batches(
             chunk_size=BATCH_ROWS, maintain_order=True
         ):
-            # pyarrow has no integers of 128 bits
+            # pyarrow has no 128-bit integers
             table = frame.cast(casts).to_arrow()
             for batch in table.to_batches():
                 yield arrow_batch(batch, "", declared_order(table.schema))
@@ -225,14 +211,10 @@ def _polars_source(data: pl.LazyFrame) -> Source:
 
 
 def _dask_source(data: dd.DataFrame) -> Source:
-    """Return the source of a Dask DataFrame; a batch is a partition, computed wherever Dask
-    does.
-    """
+    """Return the source of a Dask DataFrame; each partition, computed by Dask, is a batch."""
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield each partition; an error gets its name as attribute `bbl_place`, for
-        `Source.batches`.
-        """
+        """Yield each partition; set `bbl_place` on errors to its name, for `Source.batches`."""
         projected = data[wanted]
         for k in range(data.npartitions):
             place = f"partition {k} of the Dask DataFrame"
@@ -244,7 +226,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
             yield Batch(to_frame(partition), place)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) for the source of each partition; see `Source.parts`."""
+        """Return (function, *arguments) for the source of each partition, see `Source.parts`."""
         # futures of pandas DataFrames, one for each partition
         partitions = client.compute(data[names].to_delayed())
         places = (f"partition {k} of the Dask DataFrame" for k in range(len(partitions)))
@@ -265,7 +247,7 @@ def _partition_source(frame: pd.DataFrame, place: str) -> Source:
 
 def _callable_source(data: Callable) -> Source:
     """Return the source of a callable that returns a new iterator of tables at each call."""
-    text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
+    text = f"the iterator returned by {getattr(data, '__name__', type(data).__name__)}()"
 
     def make_tables() -> Iterator[TableLike]:
         """Return a new iterator of tables; refuse a callable that returns anything else."""
@@ -285,16 +267,16 @@ def _callable_source(data: Callable) -> Source:
         return iter(iterator)
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield each table whole, with all of its columns, not the `wanted` ones alone."""
+        """Yield each table with all its columns, not only the `wanted` ones."""
         for k, table in enumerate(make_tables()):
             place = f"batch {k} of {text}"
             yield Batch(to_frame(table), place)
 
-    first_table = next(make_tables(), None)  # its columns are those of the source
+    first_table = next(make_tables(), None)  # defines the columns of the source
     if first_table is None:
         raise DataError(
             f"{text} has no batches.",
             argument="data",
-            hint="Give at least one row for each response group.",
+            hint="Provide at least one row for each response group.",
         )
     return Source(to_frame(first_table).columns, read, text)

@@ -1,18 +1,7 @@
-"""The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and
-keeps their rows.
+"""Make the two passes over a `Source` on a Dask cluster; workers read *parts* and keep their rows.
 
-A *future* is Dask's handle of a value on a worker. ``calls(client, f, *lists)`` submits f to the
-workers for each position of the lists, and returns the futures; ``remote_value(client, value)`` is
-the future of a value that is sent once. A *sink* stores encoded rows; an *assigner* assigns rows to
-folds. A `TableSink` has the `counts` of all states, combinations of codes, by group and fold; few
-states fit. K is the number of groups, m that of predictors.
-
-A `Reader` has the `source`, the `terms` of the formula with the names `columns`, the name of the
-column `weights` or None, the `cached_batches` of an earlier pass, and ``step(1.0, text)`` or None,
-which reports progress. A `SourceSummary` has the number `n` of used rows, the sum `total` of their
-weights, and for each name in `columns` the values and counts of a column; ``by_level(factor, ...)``
-returns the rows (L,) and the weight (L,) of each level. `Design.classes` says whether there is a
-response.
+A *future* is Dask's handle for a value on a worker, a *sink* stores encoded rows, and an *assigner*
+assigns rows to folds.
 """
 
 from __future__ import annotations
@@ -41,11 +30,10 @@ __all__ = ["OnCluster", "choose_cluster"]
 
 
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
-    """Return the cluster whose workers make the passes over a source, or None if this process makes
-    them.
+    """Return the cluster on which to make the passes over a source, or None for this process.
 
-    A Dask DataFrame is read by `client` or the active client, other data with parts only by
-    `client`: its workers must have access to the files. For data without parts, `client` is
+    A Dask DataFrame is read by `client` or the active client. Other data with parts are only read
+    by `client`, because its workers need access to the files. For data without parts, `client` is
     refused.
     """
     dask_client = active_client(client)
@@ -55,7 +43,7 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
             f"client= is for data that workers read in parts, but {problem}.",
             argument="client",
             hint=(
-                "Give a Dask DataFrame, Parquet files or a pyarrow Dataset; to distribute the "
+                "Pass a Dask DataFrame, Parquet files or a pyarrow Dataset; to distribute the "
                 "folds of a table in memory, use joblib.parallel_config('dask')."
             ),
         )
@@ -66,20 +54,16 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
 
 @dataclass
 class OnCluster:
-    """Makes the passes of `encode_source` on workers, which keep the batches of the first pass for
-    the second.
-    """
+    """Makes the passes of `encode_source` on workers, which cache batches for the second pass."""
 
     client: Client
-    summaries: list[SourceSummary] = field(default_factory=list)  # of each part
-    # of (summary, list of batches) of each part
+    summaries: list[SourceSummary] = field(default_factory=list)  # one for each part
+    # futures of (summary, list of batches), one for each part
     first_passes: list[Future] = field(default_factory=list)
 
     def summarise(self, reader: Reader) -> SourceSummary:
-        """Make the first pass over each part; return the summaries merged in the order of the
-        parts.
-        """
-        # may repeat a name
+        """Make the first pass over each part, and merge the summaries in the order of the parts."""
+        # may contain a name twice
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by choose_cluster()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
@@ -90,7 +74,7 @@ class OnCluster:
             self.client, _summarise_part, [remote_reader] * len(parts), *argument_columns
         )
         self.summaries = self.client.gather(calls(self.client, _get_summary, self.first_passes))
-        # a copy, as `_join` changes it
+        # a copy because `_join` changes it
         merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {merged_summary.n:,} rows")
@@ -99,12 +83,13 @@ class OnCluster:
     def make_sink(
         self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool
     ) -> Sink:
-        """Return a `TableSink` for few states, else a `ClusterSink`; arguments as in
-        `bbl.rows.fold_assignment.make_sink`.
+        """Return a `TableSink` for few states, else a `ClusterSink`.
+
+        The arguments are as in `bbl.rows.fold_assignment.make_sink`.
         """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
-            """Return an empty sink on the cluster; arguments of other sinks are not needed."""
+            """Return an empty sink on the cluster; the arguments of other sinks are not needed."""
             return ClusterSink(self.client, n_levels, weighted, masked)
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
@@ -116,19 +101,19 @@ class OnCluster:
         assigner: FoldAssigner | None,
         sink: TableSink | ClusterSink,
     ) -> int:
-        """Make the second pass over each part; store the rows in the sink, and return their
-        number.
+        """Make the second pass over each part, store the rows in the sink, and return the number
+        of rows.
         """
-        # an assigner for each part; together they assign the rows as `assigner` would
+        # one assigner for each part; together they assign the rows as `assigner` would
         assigners = (
             [None] * len(self.summaries)
             if assigner is None
             else assigner.split_by_part(*self._group_sizes(design))
         )
-        # each part then fills a table of its own
+        # each part fills its own table
         table_sink = sink if isinstance(sink, TableSink) else None
         arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
-        # futures of a `Part`, or with a `TableSink` of (number of rows, counts of states)
+        # futures of a `Part`, or of (number of rows, counts of states) with a `TableSink`
         results = calls(
             self.client,
             _encode_part,
@@ -136,7 +121,7 @@ class OnCluster:
             assigners,
             self.first_passes,
         )
-        self.first_passes = []  # the workers may forget the batches
+        self.first_passes = []  # releases the cached batches on the workers
         if isinstance(sink, TableSink):
             part_tables = self.client.gather(results)
             for _, counts in part_tables:
@@ -148,7 +133,7 @@ class OnCluster:
         return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
 
     def _group_sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return, for each part, the number of rows (K,) of each group, and their weights (K,)."""
+        """Return the number of rows (K,) and the weight (K,) of each group, for each part."""
         if not design.classes:
             totals = [np.array([summary.total]) for summary in self.summaries]
             return [np.array([float(summary.n)]) for summary in self.summaries], totals
@@ -163,14 +148,14 @@ class OnCluster:
 
 @dataclass
 class ClusterSink(Sink):
-    """Sink of rows that stay on their workers, as one `Part` for each part of the source."""
+    """Sink that leaves rows on their workers, as one `Part` for each part of the source."""
 
     client: Client
-    n_levels: np.ndarray  # (m,); of each predictor
+    n_levels: np.ndarray  # (m,); number of levels of each predictor
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
-    parts: list[Future] = field(default_factory=list)  # of `Part`
-    sizes: list[dict] = field(default_factory=list)  # of each part, as in `CodeParts`
+    parts: list[Future] = field(default_factory=list)  # futures of a `Part`
+    sizes: list[dict] = field(default_factory=list)  # one for each part, as in `CodeParts`
 
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
@@ -187,12 +172,12 @@ class ClusterSink(Sink):
 
 @dataclass
 class _PartSink:
-    """Sink of the rows of one part, on its worker, by bucket (group, fold)."""
+    """Sink on a worker for the rows of one part, by bucket (group, fold)."""
 
     buckets: dict[Bucket, list[Sample]] = field(default_factory=dict)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Store rows of group `y` that fold `f` validates."""
+        """Store rows of group `y` that are validated in fold `f`."""
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
@@ -201,9 +186,9 @@ class _PartSink:
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return a reader without its source, to be sent to workers; they read the source of a part.
+    """Return a reader without its source, to send to workers, which read the source of a part.
 
-    `iter` stands in for the function that reads, as it can be pickled; nobody calls it.
+    `iter` is a placeholder for the reading function because it can be pickled; it is never called.
     """
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
@@ -214,15 +199,13 @@ def _without_source(reader: Reader) -> Reader:
 def _summarise_part(
     reader: Reader, make_source: Callable, *arguments: Any
 ) -> tuple[SourceSummary, list[UsedRows]]:
-    """Make the first pass over a part, whose source is ``make_source(*arguments)``; return summary
-    and batches.
-    """
+    """Make the first pass over ``make_source(*arguments)``; return the summary and the batches."""
     batches: list[UsedRows] = []
     return summarise(replace(reader, source=make_source(*arguments)), batches), batches
 
 
 def _get_summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSummary:
-    """Return the summary of a result of `_summarise_part`."""
+    """Return the summary from a result of `_summarise_part`."""
     return first_pass[0]
 
 
@@ -231,20 +214,20 @@ def _encode_part(
     assigner: FoldAssigner | None,
     first_pass: tuple[SourceSummary, list[UsedRows]],
 ) -> Part | tuple[int, np.ndarray]:
-    """Make the second pass over a part; return its rows, or with a `TableSink` (number of rows,
-    counts of states).
+    """Make the second pass over a part.
 
-    `arguments` are (reader, design, the `TableSink` or None).
+    Returns its rows, or with a `TableSink` (number of rows, counts of states). `arguments` are
+    (reader, design, the `TableSink` or None).
     """
     reader, design, table_sink = arguments
-    # with its `counts` anew, all 0
+    # `replace` resets the `counts` to 0
     sink = _PartSink() if table_sink is None else replace(table_sink)
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, assigner, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
 
 def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
-    """Return the number of rows, the sum of weights, and whether all weights are whole, of each
+    """Return the number of rows, the sum of weights, and whether all weights are integers, for each
     bucket.
     """
     return {bucket: (rows.n, rows.total, rows.whole) for bucket, rows in part.items()}
@@ -252,7 +235,7 @@ def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 def _copy(summary: SourceSummary) -> SourceSummary:
     """Return a copy of a summary to which others can be joined."""
-    # joined to an empty summary: ``type(column)(name)`` is a `Merged` of no values
+    # join it to an empty summary: ``type(column)(name)`` is a `Merged` without values
     return _join(
         SourceSummary(
             {name: type(column)(name, column.listed) for name, column in summary.columns.items()}

@@ -1,11 +1,4 @@
-"""`Merged`: the distinct values of a column and their counts, merged over the batches of a source.
-
-A `Column` has `codes` (n,) of rows into its distinct `values`, and the `kinds` of these values
-("number", ..., "missing"). It says whether these are declared categories, whether these are
-ordered, and why that order is unknown, if it is (`order_problem`). A `Factor` has the name and the
-L levels of a column; ``encode(column)`` returns the codes of a column as numbers of levels, and a
-mask of unknown values. `level_key` returns a key that is equal for equal values.
-"""
+"""`Merged`: the distinct values of a column and their counts, merged over batches of a source."""
 
 from __future__ import annotations
 
@@ -20,11 +13,11 @@ from bbl.design.values import Column, Counted, level_key
 
 __all__ = ["Merged"]
 
-MAX_DISTINCT = 1_000_000  # distinct values of a column; with more it is refused as an identifier
-# with so many distinct values, and almost as many as rows, a column is an identifier
+MAX_DISTINCT = 1_000_000  # a column with more distinct values is refused as an identifier
+# a column is an identifier if it has this many distinct values, and hardly more rows
 MANY_DISTINCT = 16_384
 ROWS_OF_A_VALUE = 1.1
-# distinct values at which a column is first checked; then whenever their number has doubled
+# number of distinct values at which a column is first checked, and then each time it doubles
 FIRST_CHECK_AT = 12
 
 
@@ -34,7 +27,7 @@ class Merged:
     Attributes
     ----------
     name, values, kinds, order_problem
-        As those of `Column`.
+        As in `Column`.
     counts, totals : ndarray, shape (number of values,)
         Number of rows, and sum of the weights, of each value.
     declared : bool or None
@@ -43,7 +36,7 @@ class Merged:
     ordered : bool
         Whether a batch declares its categories as ordered.
     listed : bool
-        Whether `xlevels` lists the levels of the column, so that any number of values is right.
+        Whether `xlevels` lists the levels of the column, so that any number of values is allowed.
     """
 
     def __init__(self, name: Hashable, listed: bool = False):
@@ -60,16 +53,17 @@ class Merged:
         self._next_check_at = FIRST_CHECK_AT
 
     def add(self, column: Column, weights: np.ndarray | None) -> None:
-        """Add the rows of a batch with `weights` (n,), None for ones; refuse columns with too many
-        values.
+        """Add the rows of a batch with `weights` (n,), None for ones.
+
+        Columns with too many values are refused.
         """
         counts = column.value_rows()
         self._merge(column, counts, counts if weights is None else column.value_rows(weights))
 
     def _merge(self, column: Column, counts: np.ndarray, totals: np.ndarray) -> None:
-        """Add the values of a column with their rows and weights, (number of its values,) each."""
+        """Add a column's values with their row counts and weights, (number of values,) each."""
         self._merge_declarations(column)
-        positions = np.empty(len(counts), dtype=np.intp)  # of its values in `self.values`
+        positions = np.empty(len(counts), dtype=np.intp)  # positions in `self.values`
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
             positions[k] = self._position.setdefault(level_key(kind, value), len(self.values))
             if positions[k] == len(self.values):  # a new value
@@ -78,15 +72,16 @@ class Merged:
         n_new = len(self.values) - len(self.counts)
         self.counts = np.append(self.counts, np.zeros(n_new, dtype=np.int64))
         self.totals = np.append(self.totals, np.zeros(n_new))
-        # several values of the column may have one position
+        # several values of the column may have the same position
         np.add.at(self.counts, positions, counts)
         np.add.at(self.totals, positions, totals)
         if len(self.values) > self._next_check_at and not (self.declared or self.listed):
             self._check()
 
     def _merge_declarations(self, column: Column) -> None:
-        """Update `declared`, `ordered` and `order_problem`: all batches must declare the same
-        categories and order.
+        """Update `declared`, `ordered` and `order_problem`.
+
+        All batches must declare the same categories and order.
         """
         if set(column.kinds) <= {"missing"}:  # no values, so nothing is declared
             return
@@ -94,13 +89,15 @@ class Merged:
             v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"
         ]
         if self.declared is None:
-            # `_categories`: those of the first batch that has values
+            # `_categories`: the categories of the first batch with values
             self.declared = column.declared
             self.ordered = column.ordered
             self._categories = categories
         problem = column.order_problem
         if self.declared != column.declared or self.ordered != column.ordered:
-            problem = problem or "is not of the same categories in all batches. Declare them alike"
+            problem = (
+                problem or "does not have the same categories in all batches. Declare them alike"
+            )
         elif self.declared and categories != self._categories:
             problem = problem or describe_difference(self._categories, categories, "batches")
         self.order_problem = self.order_problem or problem
@@ -110,7 +107,7 @@ class Merged:
     def _check(self) -> None:
         """Refuse continuous columns and identifiers early, before their values fill the memory."""
         self._next_check_at = 2 * len(self.values)
-        # more rows cannot make up for fractions, but for rare integers
+        # More rows cannot help with fractions, but they can with rare integers.
         if has_many_fractions(self.kinds, self.values):
             check_discrete(self.counted())
         L = len(self.values)
@@ -119,8 +116,9 @@ class Merged:
             refuse_identifier(self.name, L, n_rows, set(self.kinds) <= {"number", "missing"}, True)
 
     def counted(self) -> Counted:
-        """Return the values that occur, and all declared values; the missing value is last, and
-        only if it occurs.
+        """Return the values that occur, and all declared values.
+
+        The missing value is last, and only included if it occurs.
         """
         kept = self._kept_positions()
         return Counted(
@@ -143,15 +141,15 @@ class Merged:
             range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
         )
         kept = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
-        # moves the missing value to the end, and keeps the order of the others
+        # stable sort: moves the missing value to the end and keeps the order of the others
         return sorted(kept, key=lambda k: self.kinds[k] == "missing")
 
     def by_level(
         self, factor: Factor, argument: str, skip_missing: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows (L,) and the sum of weights (L,) of each level of `factor`.
+        """Return the number of rows (L,) and the sum of weights (L,) of each level of `factor`.
 
-        Missing values count as a level unless `skip_missing`. `argument` is the name of the data in
+        Missing values are a level unless `skip_missing`. `argument` is the name of the data in
         messages.
         """
         kept_positions = [
@@ -172,7 +170,7 @@ class Merged:
         )
         codes = factor.encode(column, argument=argument)[0]
         L = len(factor.levels)
-        # sums of the counts, and of the weights, of the values of each level
+        # sum the counts and the weights over the values of each level
         return np.bincount(codes, self.counts[kept_positions], L), np.bincount(
             codes, self.totals[kept_positions], L
         )

@@ -1,11 +1,7 @@
 """Sources of Parquet files and pyarrow Datasets, read fragment by fragment, without reading ahead.
 
-A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. *Partition keys* are
-columns whose values are in the names of folders. ``Source(columns, read, text, parts)`` has the
-names of the columns, a function that yields batches, the name of the data in messages, and `parts`,
-see `Source.parts`. A `DeclaredOrder` (`declared`) has the names of columns of categories:
-`categories` are stored as dictionaries, the order of `lost` ones is unknown, and `ordered` ones
-were declared to be in order.
+A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. The values of
+*partition keys* are in the directory names.
 """
 
 from __future__ import annotations
@@ -36,17 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["SUFFIXES", "dataset_source", "parquet_source"]
 
-PART_ROWS = 2**19  # least number of rows of a Parquet file that one task of a cluster reads
+PART_ROWS = 2**19  # minimum number of rows of a Parquet file that a cluster task reads
 SUFFIXES = (".parquet", ".parq", ".pq")
 
 
 def _find_files(path: str, argument: str) -> list[str]:
-    """Return the sorted Parquet files of a path, folder or glob; raise an error if there are
-    none.
-    """
+    """Return the sorted Parquet files of a path, directory or glob, or raise an error."""
     if os.path.isdir(path):
         paths_in_folder = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
-        # without hidden files, and those in hidden folders
+        # skip hidden files and directories
         paths = [
             p
             for p in paths_in_folder
@@ -58,17 +52,17 @@ def _find_files(path: str, argument: str) -> list[str]:
         paths = sorted(glob.glob(path, recursive=True))
     is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
     is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
-    if not paths and (is_formula or not is_path):  # a text that was hardly meant to be a path
+    if not paths and (is_formula or not is_path):  # probably not meant as a path
         raise BBLTypeError(
             f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict "
-            f"of lists) or the path of Parquet data; got the text {path!r}.",
+            f"of lists) or the path of Parquet data; got the string {path!r}.",
             argument=argument,
-            hint="Give the formula first, then the data." if is_formula else None,
+            hint="Pass the formula first, then the data." if is_formula else None,
             value=path,
         )
     if not paths:
         raise DataError(
-            f"{argument}={path!r} is not a Parquet file, nor a directory or glob of any "
+            f"{argument}={path!r} is not a Parquet file, or a directory or glob of Parquet "
             f"({', '.join(SUFFIXES)}).",
             argument=argument,
             hint="Check the path; read other formats into a table first.",
@@ -78,11 +72,11 @@ def _find_files(path: str, argument: str) -> list[str]:
 
 
 def parquet_source(paths: list[str], argument: str) -> Source:
-    """Return the Parquet files of some paths, folders and globs as one source."""
+    """Return the Parquet files of paths, directories and globs as one source."""
     pa = pyarrow_for("A Parquet file")
     files = [file for path in paths for file in _find_files(path, argument)]
     root = paths[0] if len(paths) == 1 and os.path.isdir(paths[0]) else None
-    # in a folder, names of subfolders such as year=2024 hold partition keys
+    # in a directory, names of subdirectories such as year=2024 contain partition keys
     partitioning = (
         pa.dataset.partitioning(flavor="hive")
         if any("=" in file for file in files) and root
@@ -111,10 +105,10 @@ def _schema_of_all(data: Dataset) -> Schema:
     for fragment in data.get_fragments():
         try:
             file_schema = fragment.physical_schema
-        except (pa.ArrowException, OSError):  # reading the file raises an error that names it
+        except (pa.ArrowException, OSError):  # an error that names the file is raised later
             continue
         for field in file_schema:
-            # it is missing in the first file
+            # nullable because it is missing in the first file
             fields.setdefault(field.name, field.with_nullable(True))
     return pa.schema(fields.values(), metadata=data.schema.metadata)
 
@@ -124,7 +118,7 @@ def dataset_source(
 ) -> Source:
     """Return a pyarrow Dataset as a source; `text` is its name in messages.
 
-    With ``only=(k, row_groups)``, the source has only these row groups (None for all) of fragment
+    With ``only=(k, row_groups)``, the source only has these row groups (None for all) of fragment
     k.
     """
     pa = pyarrow_for("A Dataset")
@@ -134,7 +128,7 @@ def dataset_source(
     def read(names: list) -> Iterator[Batch]:
         """Yield the batches of all fragments with the columns `names`."""
         k, row_groups = (0, None) if only is None else only
-        # all fragments, or the one at position k
+        # all fragments, or only fragment k
         for fragment in islice(data.get_fragments(), k, None if only is None else k + 1):
             if row_groups is not None:
                 fragment = fragment.subset(row_group_ids=row_groups)
@@ -148,8 +142,9 @@ def dataset_source(
                 raise
 
     def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
-        """Yield the batches of one fragment; text is read as dictionaries, partition keys are added
-        as columns.
+        """Yield the batches of one fragment.
+
+        Text is read as dictionaries, and partition keys are added as columns.
         """
         file_schema = fragment.physical_schema
         partition_keys = ds.get_partition_keys(fragment.partition_expression)
@@ -163,14 +158,13 @@ def dataset_source(
         ]
         declared = declared_order(file_schema, partition_keys)
         if isinstance(fragment, ds.ParquetFileFragment):
-            # a file that has no dictionary of a column does not tell the order of its categories;
-            # where the order matters, columns that are `lost` are refused
+            # Without a dictionary in the file, the order of a column's categories is unknown. Such
+            # columns (`lost`) are refused if the order matters.
             lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
             declared = declared._replace(
                 categories=declared.categories - lost, lost=declared.lost | lost
             )
-            # the same fragment with options: texts become dictionaries, and the file is read piece
-            # by piece
+            # the same fragment with options to read texts as dictionaries, and the file in pieces
             options = ds.ParquetReadOptions(dictionary_columns=texts)
             scan = ds.ParquetFragmentScanOptions(
                 use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
@@ -178,13 +172,13 @@ def dataset_source(
             file_format = ds.ParquetFileFormat(
                 read_options=options, default_fragment_scan_options=scan
             )
-            # the fragment may have a part of them
+            # the fragment may only have some of the file's row groups
             row_groups = [row_group.id for row_group in fragment.row_groups]
             fragment = file_format.make_fragment(
                 fragment.path, fragment.filesystem, row_groups=row_groups
             )
-        # None, or that of Dataset.filter(), which its fragments do not know; there is no public
-        # attribute
+        # The filter of Dataset.filter(), or None. Fragments do not have it, and there is no public
+        # attribute.
         row_filter = getattr(data, "_scan_options", {}).get("filter")
         one_at_a_time = {
             "batch_size": BATCH_ROWS,
@@ -201,8 +195,9 @@ def dataset_source(
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) of each part's source, see `Source.parts`; other sources
-        use the arguments.
+        """Return (function, *arguments) for the source of each part, see `Source.parts`.
+
+        The parameters are for other sources and are not used here.
         """
         return [
             (dataset_source, data, text, (k, row_groups))
@@ -214,11 +209,11 @@ def dataset_source(
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return the columns among `names` that a Parquet file stores without dictionaries, so without
-    declared order.
+    """Return the columns among `names` that a Parquet file stores without a dictionary, and so
+    without declared order.
     """
     column_paths = set()
-    # without names the metadata need not be read
+    # without names, the metadata need not be read
     for row_group in fragment.row_groups if names else ():
         metadata = fragment.metadata.row_group(row_group.id)
         columns = (metadata.column(j) for j in range(metadata.num_columns))
@@ -229,13 +224,12 @@ def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> fro
 
 
 def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
-    """Return lists of consecutive row groups of a Parquet file, each of `PART_ROWS` rows or more,
-    but the last one.
+    """Return lists of consecutive row groups of a Parquet file, or [None] for other file formats.
 
-    For a file of another format return [None].
+    Each list except the last has at least `PART_ROWS` rows.
     """
     parts: list[list[int] | None] = []
-    n_rows = PART_ROWS  # of the last part; at first, so that the first row group opens a part
+    n_rows = PART_ROWS  # of the last part; initially full, so that the first row group starts one
     for row_group in getattr(fragment, "row_groups", ()):
         if n_rows >= PART_ROWS:
             parts.append([])
@@ -246,9 +240,7 @@ def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
 
 
 def _kind(type_: pa.DataType) -> str:
-    """Return "bool", "number" or "text" for an Arrow type, "none" for a column of nulls, else the
-    type's name.
-    """
+    """Return "bool", "number", "text" or "none" (nulls) for an Arrow type, else its name."""
     import pyarrow.types as pat
 
     if pat.is_dictionary(type_):
@@ -265,11 +257,10 @@ def _kind(type_: pa.DataType) -> str:
 def _check_schema(
     place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list
 ) -> None:
-    """Refuse a file that lacks one of the columns `names`, or has one of another kind than the
-    source's `schema`.
+    """Refuse a file if one of the columns `names` is absent, or differs in kind from `schema`.
 
-    `place` is the file's name in messages; `partition_keys` are the columns that its path holds,
-    with their values.
+    `schema` is the source's. `place` is the file's name in messages; `partition_keys` are the
+    columns from its path, with their values.
     """
     for name in names:
         if name in partition_keys:
@@ -279,11 +270,11 @@ def _check_schema(
                 f"{place} has no column {name!r}, which other files have.",
                 column=name,
                 argument="data",
-                hint="Leave the file out, or write it again.",
+                hint="Leave the file out, or rewrite it.",
             )
         file_type = file_schema.field(name).type
         source_type = schema.field(name).type
-        # a column of nulls ("none") goes with any other
+        # a column of nulls ("none") matches any other
         if _kind(file_type) != _kind(source_type) and "none" not in (
             _kind(file_type),
             _kind(source_type),
@@ -293,5 +284,5 @@ def _check_schema(
                 f"elsewhere, so values cannot be compared.",
                 column=name,
                 argument="data",
-                hint="Write the file again with one type.",
+                hint="Rewrite the files with a common type.",
             )

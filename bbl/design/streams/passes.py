@@ -1,21 +1,7 @@
-"""Two passes over a `Source`: the first collects levels and counts, the second encodes rows by
-group and fold.
+"""Two passes over a `Source`: the first collects levels and counts, the second encodes the rows.
 
-An *assigner* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and its rows, and may
-keep rows back, which `assign_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)``
-adds rows of group y that fold f validates, ``finish(nfold)`` returns all rows and their folds,
-`close` removes them. A `Factor` has the name and levels of a column; ``encode(column)`` returns the
-codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels. A `Merged` has the values
-and counts of a column over all batches; ``by_level(factor, ...)`` returns the rows (L,) and the
-weight (L,) of each level. K: number of groups.
-
-``Reader.batches(title)`` yields `UsedRows`: of a batch, the number `n` of used rows and `rows` of
-all, the `columns` by name and the `weights` (n,) (None for ones) of the used ones, the weight
-`dropped`, and the file or partition `place`.
-
-`Design.classes` says whether there is a response. `EncodingRules` are what the engine accepts:
-``check_pairs(n, K, n_levels)`` refuses all pairs of too many predictors, `sums_out` lets the error
-of missing values advise ``missing="marginal"``. `Sample.rows` selects rows by a mask.
+An *assigner* assigns rows to folds, and may hold rows back until `assign_remaining`. A *sink*
+stores encoded rows by group and fold.
 """
 
 from __future__ import annotations
@@ -60,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
-READ_AGAIN = "Read the data again when nothing else is writing to them."
+READ_AGAIN = "Read the data again while nothing else is writing to them."
 
 
 @dataclass(frozen=True)
@@ -68,34 +54,31 @@ class Encoded:
     """Result of the two passes over a source."""
 
     design: Design
-    # distinct rows with their counts if there are few states, else rows in a file or on a cluster
+    # distinct rows with counts if there are few states, else rows in a file or on a cluster
     sample: Rows
     folds: Folds | StoredFolds | None  # None without `assignment`
 
 
 @dataclass
 class SourceSummary:
-    """Values and counts of the used rows of a source; `rows` and `dropped` count other rows,
-    too.
-    """
+    """Values and counts of the used rows of a source; `rows` and `dropped` include other rows."""
 
-    columns: dict[Hashable, Merged]  # of the formula, by name
-    n: int = 0  # used rows
+    columns: dict[Hashable, Merged]  # columns of the formula, by name
+    n: int = 0  # number of used rows
     total: float = 0.0  # sum of weights
     squares: float = 0.0  # sum of squared weights
     least: float = np.inf  # the smallest weight
     most: float = 0.0  # the greatest weight
-    # weight of used rows with a missing predictor; with missing="drop", in the end that of the
-    # dropped rows
+    # weight of used rows with a missing predictor; with missing="drop", finally of dropped rows
     incomplete: float = 0.0
-    whole: bool = True  # whether all weights are whole numbers
+    whole: bool = True  # whether all weights are integers
     unit: bool = True  # whether all weights are 1
-    has_missing: bool = False  # whether a predictor is missing in a row
-    n_incomplete: int = 0  # number of these rows
-    dropped: float = 0.0  # weight of rows that were dropped for missing values
-    n_dropped: int = 0  # number of these rows
-    rows: int = 0  # all rows, used or not
-    # with missing="drop", missing values of each column
+    has_missing: bool = False  # whether any predictor is missing in any row
+    n_incomplete: int = 0  # number of rows with a missing predictor
+    dropped: float = 0.0  # weight of the rows dropped because of missing values
+    n_dropped: int = 0  # number of dropped rows
+    rows: int = 0  # number of all rows, used or not
+    # with missing="drop", number of missing values in each column
     n_missing: Counter = field(default_factory=Counter)
 
     def join(self, other: SourceSummary) -> None:
@@ -122,14 +105,14 @@ class SourceSummary:
 
     @property
     def weight_unit(self) -> float:
-        """What weights are divided by, so that their sum is a number of rows; 1 for counts."""
+        """The divisor of real-valued weights (`bbl.design.weights.weight_unit`); 1 for counts."""
         if self.whole:
             return 1.0
         return weight_unit(self.total, self.squares, self.least, self.most)
 
     @property
     def n_observed(self) -> float:
-        """Number of used rows, repeated by their counts."""
+        """Number of used rows, multiplied by their counts."""
         return self.total if self.whole else float(self.n)
 
 
@@ -147,42 +130,41 @@ def encode_source(
     rules: EncodingRules | None = None,
     workers: int = 1,
 ) -> Encoded:
-    """Read a formula against a source, collect the levels in a first pass, and encode the rows in a
-    second.
+    """Parse a formula, collect levels in a first pass over a source, and encode rows in a second.
 
     Parameters
     ----------
     source : Source
     formula, xlevels, novarOk, missing, rules
-        As in `Design.from_data`, which judges a table in memory by the same rules.
+        As in `Design.from_data`, which applies the same rules to tables in memory.
     weights : column name, optional
     assignment : FoldAssignment, optional
-        The folds to make.
+        The folds to create.
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
-        The cluster that makes the passes; by default, this process does.
+        The cluster on which to make the passes; by default they run in this process.
     workers : int, default 1
-        Threads that code batches.
+        Number of threads for coding batches.
 
     Returns
     -------
     Encoded
-        If there are too many states for a table of counts, the caller has to close the sample.
+        The caller must close the sample if there are too many states for a table of counts.
 
     Raises
     ------
     FormulaError, DataError, LevelError, BBLTypeError
-        As in `Design.from_data`; also if a file cannot be read or written, or the data changed
-        between the passes.
+        As in `Design.from_data`; also if a file cannot be read or written, or if the data changed
+        between the two passes.
     """
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
     weights_name = _find_weights_name(weights, source)
-    # columns that the formula's "." leaves out, and what they hold
+    # columns that the formula's "." excludes, with a description of their contents
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     rules = rules or EncodingRules()
-    declared = rules.declared  # whether declared levels that do not occur count
+    declared = rules.declared  # whether declared levels that do not occur are kept
     terms = parse(
         formula,
         source.columns,
@@ -207,9 +189,9 @@ def encode_source(
     summary = _check_summary(
         summarise(reader) if cluster is None else cluster.summarise(reader), reader
     )
-    # rows, totals (K,): number of rows and weight of each group; rows with a missing response are
-    # in none
-    problems = ColumnProblems()  # of all columns, so that one error names them all
+    # rows, totals (K,): number of rows and weight of each group, without rows that have a missing
+    # response
+    problems = ColumnProblems()  # collected, so that one error names all columns
     response, factors, rows, totals = _make_factors(
         summary, terms, levels_by_name, missing, declared, rules.sums_out, problems
     )
@@ -221,10 +203,10 @@ def encode_source(
     problems.refuse()
     m = len(factors)
     K = len(response.levels)
-    # to two levels or more
+    # padded: with at least two levels
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
-    has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2  # count(2): number of pairs
+    has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2
     if rules.check_pairs is not None and m > MAX_UNCHECKED and has_all_pairs:
         rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
@@ -239,15 +221,15 @@ def encode_source(
     )
     unit = summary.weight_unit
     reader = replace(reader, weight_unit=unit)
-    # equal real-valued weights are ones from here on
+    # equal real-valued weights are treated as ones from here on
     are_counts = summary.whole or summary.least == summary.most
     assigner = (
         None if assignment is None else FoldAssigner(assignment, rows, totals / unit, are_counts)
     )
     nfold = 0 if assignment is None else assignment.nfold
-    # whether the sink stores marks of missing values
+    # whether the sink stores which values are missing
     masked = missing == "marginal" and summary.has_missing
-    make_empty_sink = make_sink if cluster is None else cluster.make_sink  # with the same arguments
+    make_empty_sink = make_sink if cluster is None else cluster.make_sink
     sink = make_empty_sink(summary.n, n_levels, K, nfold, weighted=not summary.unit, masked=masked)
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(
@@ -262,9 +244,7 @@ def encode_source(
 
 
 def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
-    """Return `weights` if it is None or a column name of the source; refuse arrays and unknown
-    names.
-    """
+    """Return `weights`, None or a column name; refuse arrays and unknown names."""
     if weights is None or source.has(weights):
         return weights
     if not isinstance(weights, str):
@@ -279,13 +259,13 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
         f"weights={weights!r} is not a column of the data.",
         argument="weights",
         column=weights,
-        hint=f"{near}Give the name of one.",
+        hint=f"{near}Give the name of a column.",
         value=weights,
     )
 
 
 def _check_names(source: Source, terms: FormulaTerms) -> None:
-    """Refuse a source in which two columns have a name that the formula uses."""
+    """Refuse a source with duplicates of a column name in the formula."""
     name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
     if name is not None:
         raise DataError(
@@ -296,16 +276,16 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
 
 
 def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
-    """Make the first pass: return the values of all columns and their counts in used rows.
+    """Make the first pass: return the values of all columns, and their counts in used rows.
 
-    Appends the batches to the list `cache`, if given, for `Reader.cached_batches` of the second
+    If `cache` is given, the batches are appended to it for `Reader.cached_batches` in the second
     pass.
     """
     terms = reader.terms
     summary = SourceSummary(
         {name: Merged(name, listed=name in reader.listed) for name in terms.columns}
     )
-    for batch in reader.batches("pass 1"):  # the text names the pass in progress reports
+    for batch in reader.batches("pass 1"):
         if cache is not None:
             cache.append(batch.narrow())  # with codes of the narrowest type
         summary.rows += batch.rows
@@ -341,8 +321,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     """Return the summary; refuse sources without rows or without weight.
 
-    With ``missing="drop"`` used rows have no missing values, so `incomplete` is 0; it becomes the
-    weight of the dropped rows, in place.
+    With ``missing="drop"``, `incomplete` is set to the weight of the dropped rows, in place.
     """
     if reader.missing == "drop":
         if not summary.n and summary.dropped:
@@ -352,13 +331,15 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     if not summary.rows:
         raise DataError(
             f"{reader.source.text} has no rows.",
-            hint="Give at least one row for each response group.",
+            hint="Provide at least one row for each response group.",
         )
 
     def fail(problem: str) -> NoReturn:
-        """Raise the error of a sum of weights."""
+        """Raise the error about a sum of weights."""
         raise DataError(
-            f"weights {problem}.", argument="weights", hint="Give at least one row a weight."
+            f"weights {problem}.",
+            argument="weights",
+            hint="Give at least one row a positive weight.",
         )
 
     check_total(summary.total, summary.whole, fail)
@@ -374,17 +355,17 @@ def _make_factors(
     sums_out: bool,
     problems: ColumnProblems,
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
-    """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each
+    """Return the response, the predictors, and the number of rows (K,) and weight (K,) of each
     group.
 
-    `levels_by_name` are the factors of `xlevels`; `sums_out` says whether the error of missing
-    values may advise ``missing="marginal"``. Errors of columns go to `problems`. Other arguments
-    as in `column_factor`.
+    `levels_by_name` are the factors in `xlevels`; `sums_out` is whether the error about missing
+    values may suggest ``missing="marginal"``. Errors about columns are added to `problems`. Other
+    arguments are as in `column_factor`.
     """
     told = False
 
     def tell_missing() -> str:
-        """Return a sentence about missing values in all predictors, at the first call."""
+        """Return a sentence about missing values in all predictors, at the first call only."""
         nonlocal told
         if told:
             return ""
@@ -425,11 +406,10 @@ def _make_factors(
 
 
 def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, sink: Any) -> int:
-    """Make the second pass: encode the used rows, store them in the sink by group and fold, and
-    return their number.
+    """Make the second pass: encode the used rows and store them in the sink by group and fold.
 
-    Rows with a missing response are group -1, and with an assigner fold -1: every fold trains on
-    them.
+    Returns the number of rows. Rows with a missing response have group -1, and with an assigner
+    fold -1, so that they are training rows in every fold.
     """
     n = 0
     dtype = code_dtype(design.n_levels)
@@ -437,7 +417,7 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
         with place_in_errors(batch.place):  # errors name the file or partition
             try:
                 rows, y = _encode_batch(design, batch, dtype, reader.weight_unit)
-            except LevelError as error:  # the first pass has seen all levels
+            except LevelError as error:  # the first pass collected all levels
                 place = f" (in {batch.place})" if batch.place else ""
                 raise DataError(
                     f"the data changed between the two passes over them{place}: "
@@ -448,7 +428,7 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
                 ) from error
         n += rows.n
         for group in np.unique(y):
-            # no copy if all are of the group
+            # no copy if all rows belong to the group
             group_rows = rows.rows(y == group) if (y != group).any() else rows
             # without folds all rows are in the bucket of fold 0
             for f, fold_rows in (
@@ -463,8 +443,9 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
 def _encode_batch(
     design: Design, batch: UsedRows, dtype: np.dtype, unit: float
 ) -> tuple[Sample, np.ndarray]:
-    """Return the rows of a batch with codes of type `dtype` and weights divided by `unit`, and
-    their groups (n,); -1 for a missing response.
+    """Return the encoded rows of a batch, and their groups (n,); -1 for a missing response.
+
+    `dtype` is the type of the codes; weights are divided by `unit`.
     """
     codes = np.empty((batch.n, len(design.predictors)), dtype=dtype)
     missing = None
@@ -472,7 +453,7 @@ def _encode_batch(
     for i, factor in enumerate(design.predictors):
         column = batch.columns[factor.name]
         codes[:, i] = factor.encode(column, skip_missing=skip_missing)[0]
-        # `missing` (n, m) marks missing values; None until there is one
+        # `missing` (n, m) marks missing values; None if there are none so far
         missing = mark_rows(missing, codes.shape, i, column.missing() if skip_missing else None)
     y = np.zeros(batch.n, dtype=np.intp)
     if design.classes:
@@ -485,10 +466,8 @@ def _encode_batch(
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
-    """Refuse data that changed between the passes: other number of rows `n`, sum of weights, or
-    counts of levels.
-    """
-    # sums of the two passes differ by rounding where weights are not whole numbers
+    """Refuse data with different row numbers `n`, sums of weights or level counts in the passes."""
+    # sums of real-valued weights in the two passes may differ by rounding
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):
         raise DataError(
@@ -497,7 +476,7 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
             hint=READ_AGAIN,
             argument="data",
         )
-    pooled = sample.pooled  # the rows of all groups as one
+    pooled = sample.pooled  # the rows of all groups together
     for factor, counts in zip(
         design.predictors, level_counts(pooled, design.n_levels), strict=True
     ):

@@ -1,7 +1,6 @@
-"""Reads the used rows of a `Source` batch by batch, as codes and distinct values of columns.
+"""Read the used rows of a `Source` batch by batch, as codes and distinct values of columns.
 
-A *place* is the file or partition of a batch, `frame` its table. A `Column` has `codes` (n,) of
-rows into its distinct `values`; ``missing()`` is a mask (n,) of missing values, or None.
+The *place* of a batch is its file or partition, as named in messages.
 """
 
 from __future__ import annotations
@@ -23,26 +22,24 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["Reader", "UsedRows", "place_in_errors"]
 
-MAX_AHEAD = 2  # batches that are coded at once, to bound their memory
+MAX_AHEAD = 2  # batches that are coded at the same time, to limit memory
 MAX_COLUMNS_AHEAD = 100  # if a source has more columns, one batch is coded at a time
 
 
 class UsedRows(NamedTuple):
-    """The used rows of a batch: those of positive weight and, with ``missing="drop"``, without
-    missing values.
-    """
+    """The rows of a batch with positive weight and, if ``missing="drop"``, no missing values."""
 
     place: str  # of the batch, for messages
-    rows: int  # all rows of the batch, used or not
-    n: int  # used rows
-    columns: dict[Hashable, Column]  # of the used rows
+    rows: int  # number of all rows of the batch, used or not
+    n: int  # number of used rows
+    columns: dict[Hashable, Column]  # columns of the used rows
     weights: np.ndarray | None  # (n,); None for ones
-    dropped: float  # weight of rows that were dropped for missing values
-    n_dropped: int  # their number
-    n_missing: dict[Hashable, int]  # with missing="drop", missing values of each column
+    dropped: float  # weight of the rows dropped because of missing values
+    n_dropped: int  # number of dropped rows
+    n_missing: dict[Hashable, int]  # with missing="drop", number of missing values in each column
 
     def narrow(self) -> UsedRows:
-        """Return the same rows with codes of the narrowest integer type, to save memory."""
+        """Return the same rows with codes of the smallest integer type, to save memory."""
         columns = {
             name: column._replace(codes=column.codes.astype(code_dtype(len(column.values))))
             for name, column in self.columns.items()
@@ -61,21 +58,21 @@ class Reader:
     terms : FormulaTerms
         The formula; its `columns` are the names of response and predictors.
     weights : column name or None
-        Column of the weights of rows.
+        Column of row weights.
     missing : {"raise", "drop", "level", "marginal"}
-        Treatment of missing values; here it only matters whether rows are dropped for them.
+        Treatment of missing values; here it only matters if it is "drop".
     whole : bool
-        Whether weights have to be whole numbers.
+        Whether weights must be integers.
     step : callable or None
         ``step(1.0, text)`` is called after each batch, to report progress.
     cached_batches : list of UsedRows, optional
-        The batches of an earlier pass, which replace the source.
+        The batches of an earlier pass, used instead of the source.
     workers : int, default 1
-        Threads that code batches while the caller uses those before.
+        Number of threads that code batches while the caller uses earlier ones.
     weight_unit : float, default 1.0
-        What weights are divided by where rows are encoded, in the second pass.
+        Divisor of the weights in the second pass, when rows are encoded.
     listed : frozenset of column names
-        Columns whose levels the user lists in `xlevels`.
+        Columns with levels listed in `xlevels`.
     """
 
     source: Source
@@ -94,9 +91,9 @@ class Reader:
         if self.cached_batches is not None:
             yield from self.cached_batches
             return
-        n_read = 0  # rows so far
+        n_read = 0  # number of rows so far
         columns = [*self.terms.columns, *([] if self.weights is None else [self.weights])]
-        # without empty ones
+        # skip empty batches
         batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
         n_threads = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
         for used_rows in read_ahead(self._code_batch, batches, n_threads):
@@ -111,7 +108,7 @@ class Reader:
             weights = None
             if self.weights is not None:
                 series = batch.frame.column(self.weights)
-                # part: all weights of a batch may be 0
+                # part=True: all weights of a batch may be 0
                 weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
             columns = {}
             problems = ColumnProblems()
@@ -124,8 +121,8 @@ class Reader:
     def _select_used_rows(
         self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None
     ) -> UsedRows:
-        """Return the rows of a batch of positive weight and, with ``missing="drop"``, without
-        missing values.
+        """Return the rows of a batch with positive weight and, if ``missing="drop"``, no missing
+        values.
         """
         # mask of the used rows
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
@@ -164,7 +161,7 @@ class Reader:
 
 @contextmanager
 def place_in_errors(place: str) -> Iterator[None]:
-    """Add the place of the batch to the message of an error that the ``with`` block raises."""
+    """Add the place of the batch to the message of an error raised in the ``with`` block."""
     try:
         yield
     except (DataError, BBLTypeError) as error:

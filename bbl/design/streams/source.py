@@ -1,5 +1,6 @@
-"""`Source`: data that can be read more than once, batch by batch. A *part* is read by one task of a
-Dask cluster.
+"""`Source`: data that can be read more than once, batch by batch.
+
+A *part* of a source is read by one task of a Dask cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_ROWS", "BUFFER_BYTES", "Batch", "Source", "arrow_batch", "pyarrow_for"]
 
 BATCH_ROWS = 65536  # rows of a batch, if the source allows a choice
-BUFFER_BYTES = 2**20  # of a column that are read at a time
+BUFFER_BYTES = 2**20  # bytes of a column that are read at a time
 
 
 class Batch(NamedTuple):
@@ -35,8 +36,7 @@ class Batch(NamedTuple):
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
     """Return a pyarrow RecordBatch as a batch.
 
-    `declared` has the names of columns that the source's schema declares as categories
-    (`categories`) or as ordered.
+    `declared` has the names of the columns that the source's schema declares as categories.
     """
     names = tuple(batch.schema.names)
 
@@ -59,14 +59,14 @@ class Source:
     columns : tuple of column names
         All columns of the data.
     read : callable
-        From a list of column names to an iterator of batches with these columns.
+        ``read(names)`` returns an iterator of batches with these columns.
     text : str
         Name of the data in messages, such as ``"the LazyFrame"``.
     parts : callable, optional
-        From a list of column names and a Dask client to a tuple (function, *arguments) for each
-        part; a worker that calls ``function(*arguments)`` gets the source of the part.
+        ``parts(names, client)`` returns a tuple (function, *arguments) for each part. On a worker,
+        ``function(*arguments)`` returns the source of the part.
     distributed : bool
-        Whether the data are on the workers of a cluster already.
+        Whether the data are already on the workers of a cluster.
     """
 
     columns: tuple[Hashable, ...]
@@ -76,19 +76,18 @@ class Source:
     distributed: bool = False
 
     def frame(self, argument: str) -> Frame:
-        """Return a table without rows with these columns, to check names; `argument` is its name in
-        messages.
+        """Return an empty table with these columns, to check names.
+
+        `argument` is its name in messages.
         """
         return Frame(self.columns, pd.RangeIndex(0), lambda k: pd.Series(dtype=object), argument)
 
     def has(self, name: object) -> TypeGuard[Hashable]:
-        """Return whether `name`, of any type, is the name of a column."""
+        """Return whether there is a column `name`, which may have any type."""
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows with the columns `names`; an error of the reader becomes a DataError that
-        names the place.
-        """
+        """Yield all rows with the columns `names`; turn errors of the reader into DataErrors."""
         place = self.text
         batches = self.read(list(dict.fromkeys(names)))  # each name once
         try:
@@ -112,14 +111,14 @@ class Source:
 
 
 def pyarrow_for(what: str) -> ModuleType:
-    """Return the module pyarrow, or raise a BBLTypeError that `what` is read with it."""
+    """Return the module pyarrow, or raise a BBLTypeError that `what` requires it."""
     try:
         import pyarrow
         import pyarrow.dataset  # noqa: F401  # modules that callers use
         import pyarrow.parquet  # noqa: F401
     except ImportError:
         raise BBLTypeError(
-            f"{what} is read with pyarrow, which is not installed.",
+            f"{what} cannot be read without pyarrow, which is not installed.",
             argument="data",
             hint="Install the extra: pip install 'boltzmann-bayes[arrow]'.",
         ) from None

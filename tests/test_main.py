@@ -837,7 +837,7 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
         "error: --bin is for tables in memory"
     )
     status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
-    assert status == 1 and "is not a Parquet file, nor a directory or glob of any" in error
+    assert status == 1 and "is not a Parquet file, or a directory or glob of Parquet" in error
 
 
 def test_decimal_commas(table, run, tmp_path):

@@ -266,7 +266,7 @@ class SurveyDesign:
             choices = ""
         predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
-            f"{subject} {predicate}, so no variance can be estimated from it.",
+            f"{subject} {predicate}, so no variance can be estimated there.",
             argument="lonely",
             hint=Hint(
                 f"Merge with similar {plural}, or pass lonely={choices}'remove' (no variance).",

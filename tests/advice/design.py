@@ -100,7 +100,7 @@ FORMULAS = {
         "y ~ 1:c", "Put the column 1 in backticks", "y ~ `1`:c", data=DIGITS
     ),
     "no predictors": case(
-        "Name at least one column on the right",
+        "Name at least one column to the right",
         lambda: shot("y ~ a - a"),
         lambda: shot("y ~ a"),
     ),
@@ -175,7 +175,7 @@ SURVEYS = {
         lambda: stratified(SAMPLE.assign(c=SAMPLE["c"] % 6), strata="h", cluster="c", nested=True),
     ),
     "two sizes of a population": case(
-        "Give one number for all rows of a stratum",
+        "Use the same number in all rows of a stratum",
         lambda: stratified(SAMPLE.assign(N=500 + np.arange(60)), strata="h", fpc="N"),
         lambda: stratified(SAMPLE, strata="h", fpc="N"),
     ),
@@ -185,12 +185,12 @@ SURVEYS = {
         lambda: stratified(SAMPLE, fpc="N"),
     ),
     "one cluster in all": case(
-        "If rows were drawn one by one, leave out cluster",
+        "If rows were sampled individually, leave out cluster",
         lambda: stratified(SAMPLE.assign(c=1), cluster="c"),
         lambda: stratified(SAMPLE.assign(c=1)),
     ),
     "one cluster in a stratum": case(
-        "Merge with similar strata, or give lonely='adjust' .*'average' .* or 'remove'",
+        "Merge with similar strata, or pass lonely='adjust' .*'average' .* or 'remove'",
         lambda: stratified(SAMPLE.assign(h=SAMPLE["c"].clip(0, 3)), strata="h", cluster="c"),
         lambda: stratified(SAMPLE.assign(h=SAMPLE["c"].clip(2, 3)), strata="h", cluster="c"),
         *(
@@ -201,7 +201,7 @@ SURVEYS = {
         ),
     ),
     "a domain of numbers": case(
-        r"Make one, such as data\.assign\(domain=",
+        r"Create one, for example data\.assign\(domain=",
         lambda: stratified(domain="c"),
         lambda: stratified(SAMPLE.assign(domain=SAMPLE["c"] >= 3), domain="domain"),
     ),
@@ -236,26 +236,26 @@ SURVEYS = {
         ),
     ),
     "a number of jackknife replicates": case(
-        "Give type='bootstrap', or name the columns",
+        "Set type='bootstrap', or name the columns",
         lambda: survey_fit(replicates=20, type="JK1"),
         lambda: survey_fit(replicates=20, type="bootstrap"),
         lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),
     ),
     "a population of one stage": case(
-        "Give one for each, or leave fpc out",
+        "Name one column for each stage, or leave fpc out",
         lambda: stratified(cluster=["v", "c"], fpc="N"),
         lambda: stratified(cluster=["v", "c"], fpc=["N", "M"]),
         lambda: stratified(cluster=["v", "c"]),
     ),
     "a population of half samples": case(
-        "Leave fpc out, or give type='JKn' or 'bootstrap'",
+        "Leave fpc out, or use type='JKn' or 'bootstrap'",
         lambda: stratified(PAIRED, **HALVES, fpc="N", type="BRR"),
         lambda: stratified(PAIRED, **HALVES, type="BRR"),
         lambda: stratified(PAIRED, **HALVES, fpc="N", type="JKn"),
         lambda: stratified(PAIRED, **HALVES, fpc="N", type="bootstrap"),
     ),
     "replicates and clusters": case(
-        "Give replicates with weights, or strata, cluster and fpc",
+        "Pass either replicates with weights, or strata, cluster and fpc",
         lambda: survey_fit(replicates=["r1", "r2"], type="JK1", cluster="c"),
         lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),
         lambda: survey_fit(cluster="c"),
@@ -279,7 +279,7 @@ ZEROS = {
         lambda: zeros(BOTH),
     ),
     "zeros of another column": case(
-        "Leave it out, and keep the predictors",
+        "Keep only columns of the formula in the table",
         lambda: zeros(BOTH.assign(q=1)),
         lambda: zeros(BOTH),
     ),
@@ -289,13 +289,13 @@ ZEROS = {
         lambda: zeros(BOTH, "y ~ a*b"),
     ),
     "marks that are numbers": case(
-        "by True or 1, and the others by False or 0",
+        "with True or 1, and the others with False or 0",
         lambda: zeros("z", data=DATA.assign(z=DATA["a"] * 2)),
         lambda: zeros("z", data=MARKED[~MARKED["z"]]),
         lambda: zeros("z", data=MARKED[~MARKED["z"]].astype({"z": int})),
     ),
     "a zero of an unknown level": case(
-        "Name every level of a combination",
+        "Fill in every level of a combination",
         lambda: zeros(pd.DataFrame({"a": [1], "b": [None]})),
         lambda: zeros(BOTH),
     ),
@@ -314,7 +314,7 @@ def cell(value: Any, data: Any = MATRIX) -> Any:
 
 TABLES = {
     "new rows without a column": case(
-        "Give all of them, with nan where missing",
+        "Include all of them, with nan for missing cells",
         lambda: two_way().predict(MATRIX.iloc[:2, :5]),
         lambda: two_way().predict(MATRIX.iloc[:2, :5].reindex(columns=MATRIX.columns)),
     ),
@@ -328,7 +328,7 @@ TABLES = {
         ),
     ),
     "ratings that are text": case(
-        r"Turn it into numbers or an ordered category .* or use metric='levels'",
+        r"Convert it to numbers or an ordered category .* or use metric='levels'",
         lambda: blocks(data=RATINGS.assign(rating=RATINGS["rating"].astype(str))),
         lambda: blocks(data=RATINGS.assign(rating=RATINGS["rating"].astype(str).astype(float))),
         lambda: blocks(data=RATINGS.assign(rating=pd.Categorical(RATINGS["rating"], ordered=True))),
@@ -356,7 +356,7 @@ TABLES = {
         lambda: bbl.bicluster(None, MATRIX.head(2), **QUIET),
     ),
     "weights of a matrix by name": case(
-        "Give an array, one for each row",
+        "Pass an array with one weight for each row",
         lambda: two_way(weights="n"),
         lambda: two_way(weights=np.ones(8)),
     ),
@@ -371,7 +371,7 @@ TABLES = {
         lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
     ),
     "rated and unrated": case(
-        "Keep one of the rows",
+        "Keep only one of these rows",
         lambda: blocks(
             data=pd.DataFrame(
                 {"user": [0, 0, 1, 1], "movie": [0, 0, 0, 1], "rating": [0, 1, 1, 1]}
@@ -469,12 +469,12 @@ COLUMNS = {
         lambda: fit(data=DATA),
     ),
     "weights that were cut": case(
-        r"Name them where the table is binned: bbl\.bin\(data, weights=\.\.\.\)",
+        r"Name the weights when you bin the table: bbl\.bin\(data, weights=\.\.\.\)",
         lambda: fit("y ~ a + x", bbl.bin(WEIGHTY), weights="w"),
         lambda: fit("y ~ a + x", bbl.bin(WEIGHTY, weights="w"), weights="w"),
     ),
     "weights of the training rows": case(
-        "Leave weights out, or give newdata too",
+        "Leave weights out, or pass newdata too",
         lambda: FITTED.evaluate(weights=np.ones(60)),
         lambda: FITTED.evaluate(),
         lambda: FITTED.evaluate(DATA, weights=np.ones(60)),
@@ -594,7 +594,7 @@ def changing(first: Any, later: Any) -> Any:
     return tables
 
 
-AGAIN = "Read the data again when nothing else is writing to them"
+AGAIN = "Read the data again while nothing else is writing to them"
 
 
 def twice(wrong: Any, says: str) -> Any:
@@ -763,13 +763,13 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
     "a level in the second pass alone": twice(
-        DATA.assign(a=7), "Read the data again when nothing else is writing to them"
+        DATA.assign(a=7), "Read the data again while nothing else is writing to them"
     ),
     "fewer rows in the second pass": twice(
-        DATA.head(50), "Read the data again when nothing else is writing to them"
+        DATA.head(50), "Read the data again while nothing else is writing to them"
     ),
     "other rows in the second pass": twice(
-        DATA.assign(a=1 - DATA["a"]), "Read the data again when nothing else is writing to them"
+        DATA.assign(a=1 - DATA["a"]), "Read the data again while nothing else is writing to them"
     ),
     "a source that fails": case(
         "Check the source, or read it again",
@@ -782,7 +782,7 @@ STREAMS = {
         in_folder(lambda f: fit("y ~ a", written(DATA, f / "d.parquet"))),
     ),
     "workers of a callable": case(
-        "Give a Dask DataFrame, Parquet files",
+        "Pass a Dask DataFrame, Parquet files",
         lambda: on_workers(lambda: iter([DATA])),
         lambda: on_workers(None),
     ),

@@ -48,7 +48,7 @@ NUMERIC = {
         lambda: numeric(formula="y ~ x"),
     ),
     "levels of a number": case(
-        "Leave 'x' out of xlevels or of numeric",
+        "Remove 'x' from xlevels or from numeric",
         lambda: numeric(xlevels={"x": [0, 1]}),
         lambda: numeric(),
     ),
@@ -59,7 +59,7 @@ NUMERIC = {
         lambda: numeric(HOLED.fillna({"x": 0.0})),
     ),
     "a number that is infinite": case(
-        "Replace infinite values by finite numbers, or leave these rows out",
+        "Replace them by finite numbers, or leave these rows out",
         lambda: numeric(ENDLESS),
         lambda: numeric(ENDLESS.replace(np.inf, 3.0)),
         lambda: numeric(ENDLESS[1:]),

@@ -200,7 +200,7 @@ TABLE = {
         (lambda: fit(data=DATA),),
     ),
     "priors that are no shares": Advice(
-        r"Give class proportions that sum to 1\.",
+        r"Use class proportions that sum to 1\.",
         lambda: fit(priors={"s": 0.5, "t": 0.6}),
         (lambda: fit(priors={"s": 0.4, "t": 0.6}),),
     ),
@@ -576,7 +576,7 @@ TABLE |= {
         (lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),),
     ),
     "replicates without factors": Advice(
-        r"Give \(n - 1\)/n of the n clusters",
+        r"Set rscales to \(n - 1\)/n for each replicate",
         lambda: survey_fit(replicates=["r1", "r2"], type="JKn"),
         (lambda: survey_fit(replicates=["r1", "r2"], type="JKn", rscales=[0.5, 0.5]),),
     ),
@@ -589,7 +589,7 @@ TABLE |= {
         ),
     ),
     "Fay without rho": Advice(
-        "Give rho; without it give type='BRR'",
+        "Pass rho, or use type='BRR' if there is none",
         lambda: survey_fit(replicates=["r1", "r2"], type="Fay"),
         (
             lambda: survey_fit(replicates=["r1", "r2"], type="Fay", rho=0.5),

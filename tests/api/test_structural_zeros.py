@@ -283,14 +283,14 @@ def test_explanations_add_up_to_the_scores():
         ("nowhere", DataError, "'nowhere' is no.*column of the data"),
         (7.5, BBLTypeError, "must be a table of combinations, or the name of a column"),
         ({"Klass": ["Crew"]}, DataError, "has the column 'Klass', which is not in the formula"),
-        ({"Class": ["Stowaway"]}, LevelError, "'Stowaway'.*leave these rows out"),
+        ({"Class": ["Stowaway"]}, LevelError, "'Stowaway'.*Leave these rows out"),
         ({"Class": [None]}, DataError, "column 'Class' is missing in row 0"),
         (
             {"Class": ["1st", "Crew"]},
             DataError,
             "Class=1st cannot occur, but the data.*such rows",
         ),
-        ("Survived", DataError, "column 'Survived'.*by True or 1"),
+        ("Survived", DataError, "column 'Survived'.*with True or 1"),
     ],
 )
 def test_wrong_zeros_are_named(zeros, error, text):

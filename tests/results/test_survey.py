@@ -378,7 +378,7 @@ def test_bad_designs_are_answered():
     )
     alone = stages.assign(N=50.0, ssu=np.where(DATA["psu"] == 3, 0, stages["ssu"]))
     bad(
-        "one cluster of column 'psu' has one cluster, .*similar clusters, or give lonely='remove'",
+        "one cluster of column 'psu' has one cluster, .*similar clusters, or pass lonely='remove'",
         data=alone,
         cluster=["psu", "ssu"],
         fpc=["M", "N"],
@@ -395,7 +395,7 @@ def test_bad_designs_are_answered():
     bad("type='Fay' requires rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
     bad("mse is for replicates.*Leave mse out, or choose a type", OptionError, mse=True)
     bad(
-        "Leave fpc out, or give type='JKn'",
+        "Leave fpc out, or use type='JKn'",
         OptionError,
         DATA.assign(N=99.0),
         strata="stratum",
@@ -409,7 +409,7 @@ def test_bad_designs_are_answered():
         "y ~ a",
         DATA.assign(N=99.0),
     )
-    bad("more units were drawn there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
+    bad("more units were sampled there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
     bad("fpc names 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
     bad("True and False", domain="psu")
     with pytest.raises(BBLTypeError, match="Put the values into the table"):

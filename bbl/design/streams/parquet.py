@@ -62,7 +62,7 @@ def _find_files(path: str, argument: str) -> list[str]:
         )
     if not paths:
         raise DataError(
-            f"{argument}={path!r} is not a Parquet file, or a directory or glob of Parquet "
+            f"{argument}={path!r} is not a Parquet file, or a directory or glob of Parquet files "
             f"({', '.join(SUFFIXES)}).",
             argument=argument,
             hint="Check the path; read other formats into a table first.",

@@ -293,8 +293,8 @@ def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
         sklearn.BBLClassifier("shrunken").fit(X, y, w)
 
 
-# -- nobody else knows an engine -------------------------------------------------------------------
-ROOM = Path(bbl.__file__).parent
+# -- no other layer names an engine ----------------------------------------------------------------
+PACKAGE = Path(bbl.__file__).parent
 ELSEWHERE = {  # words that are names of engines, and mean something else here
     "choices.py": set(ENGINES),  # the words of public signatures, for type checkers
     "api/machine/signatures.py": {"pseudo", "mf", "pcd"},  # `refit=`
@@ -310,15 +310,16 @@ AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}
 
 @functools.cache
 def outside():
-    """Return the Python files that are not in the room of the engines, as syntax trees."""
-    files = [path for path in sorted(ROOM.rglob("*.py")) if ROOM / "engines" not in path.parents]
+    """Return the Python files outside `bbl/engines`, as syntax trees."""
+    engines = PACKAGE / "engines"
+    files = [path for path in sorted(PACKAGE.rglob("*.py")) if engines not in path.parents]
     return {
-        path.relative_to(ROOM).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
         for path in files
     }
 
 
-def test_nobody_outside_the_room_knows_an_engine_by_its_name_or_an_option():
+def test_no_other_layer_names_an_engine_or_its_options():
     engines = [own for name, own in ENGINES.items() if name != "shrunken"]
     names, classes = {own.name for own in engines}, {own.__name__ for own in engines}
     options = {each.name for own in engines for each in fields(own)} - set(dir(Engine))

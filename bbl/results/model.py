@@ -1,10 +1,7 @@
-"""ModelResults: the contract of every fitted model: training rows, likelihood and criteria,
-summary, report, file.
+"""ModelResults, the base class of fitted models: training rows, likelihood and criteria, summary,
+report, file.
 
-n rows, m predictors, K groups (1 without a response); predictor i has L_i levels. A `Sample` holds
-encoded rows: level ``codes`` (n, m), the ``response`` as group numbers (n,), ``weights`` (n,),
-whose sum is ``total`` (``whole`` says whether they are whole numbers), and ``missing`` (n, m),
-which values are missing, or None.
+n rows, m predictors, K groups (1 without a response); predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -49,20 +46,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Training:
-    """Summaries of the training rows; a model file has them even without the rows.
+    """Summaries of the training rows; contained in model files even without the rows.
 
     Attributes
     ----------
     nobs : int or float
-        Number of observations: the sum of the weights.
+        Number of observations: the total weight.
     log_likelihood : float
         Log-likelihood of the training rows; nan if the model has none.
     counts : list of m ndarrays, shape (K, L_i)
-        Weighted count of every level in every group, one array for each of m predictors.
-    sections : list of Section, or None
-        Tests that the summary prints; None in files of versions that did not store them.
-    sampling_design : str or None
-        Text of the summary on the sampling design; None without one.
+            Weighted counts of every level in every group, one array per predictor.
+        sections : list of Section, or None
+            Tests printed in the summary; None in files of versions that did not store them.
+        sampling_design : str or None
+            The summary's text on the sampling design; None without one.
     """
 
     nobs: float
@@ -74,7 +71,7 @@ class Training:
 
 @dataclass(frozen=True, repr=False)
 class ModelResults(ABC):
-    """A fitted model. Each family of models implements the abstract methods.
+    """A fitted model. Each model family implements the abstract methods.
 
     Attributes
     ----------
@@ -83,22 +80,21 @@ class ModelResults(ABC):
     design : Design
         Formula, factors and their levels; encodes new data like the training data.
     training : Sample or None
-        The encoded training rows; None in a model that was loaded from a file without them.
-    index : pandas.Index or None
-        Labels of the training rows (those of positive weight).
+            The encoded training rows; None in a model loaded from a file without them.
+        index : pandas.Index or None
+            Labels of the training rows (rows with positive weight).
     """
 
     call: str
     design: Design
     training: Sample | None
     index: pd.Index | None
-    # summaries of the training rows of a model that was loaded from a file or fitted in batches,
-    # and may lack the rows. None for any other fit: it has `training`, from which the same numbers
-    # are computed
+    # summaries of the training rows, for a model that was loaded from a file or fitted in batches
+    # and may lack the rows. None for any other fit, which computes the same numbers from `training`
     _stored: Training | None = field(default=None, kw_only=True, repr=False)
 
-    kind: ClassVar[str]  # kind of model in the header of the model file
-    # the `CAPABILITIES` that the kind of model lacks, each with the reason
+    kind: ClassVar[str]  # model kind in the header of the model file
+    # the `CAPABILITIES` that this kind of model lacks, with reasons
     _refusals: ClassVar[Mapping[str, str]] = {}
 
     check_likelihood = Deprecated("_check_likelihood")
@@ -119,7 +115,7 @@ class ModelResults(ABC):
     @property
     @abstractmethod
     def class_shares(self) -> np.ndarray:
-        """Shares of the groups in the training rows, shape (K,)."""
+        """Class proportions in the training rows, shape (K,)."""
 
     @property
     @abstractmethod
@@ -133,23 +129,23 @@ class ModelResults(ABC):
 
     @abstractmethod
     def _check_likelihood(self) -> None:
-        """Raise an OptionError if rows have no likelihood under this model."""
+        """Raise an OptionError if this model has no likelihood of rows."""
 
     @abstractmethod
     def _log_likelihood_of(self, rows: Sample) -> float:
-        """Return the log-likelihood of encoded rows, summed with their weights."""
+        """Return the log-likelihood of encoded rows, summed with weights."""
 
     def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows, with the parameters of all groups as its
-        ``df``.
+        """Return the log-likelihood of the training rows; its ``df`` is the number of parameters of
+        all groups.
 
-        With ``missing="marginal"`` missing predictors are summed out.
+        With ``missing="marginal"`` missing predictors are averaged over.
 
         Raises
         ------
         OptionError
-            If rows have no likelihood under the model, as in a conditional fit or an average; then
-            there are no `aic` and `bic` either.
+            If the model has no likelihood of rows, as for a conditional fit or an average; then
+            `aic` and `bic` are not available either.
 
         Examples
         --------
@@ -162,29 +158,29 @@ class ModelResults(ABC):
         return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
-        """Return the ratio test of two fits: ``df``, ``test`` (its name, or why there is none),
+        """Return the ratio test of two fits: ``df``, ``test`` (its name, or why it is missing),
         ``ratio`` and ``p``.
 
-        A DataError or OptionError if the fits are not nested, not of the same rows, or not both
-        Boltzmann machines.
+        Raises a DataError or OptionError if the fits are not nested, have different rows, or are
+        not both Boltzmann machines.
         """
         raise OptionError("the test is for Boltzmann machines.")
 
     def _composite_aic(self) -> float:
-        """Return the composite-likelihood AIC; an OptionError if the model has none."""
-        raise OptionError("composite criteria are for Boltzmann machines.")
+        """Return the composite-likelihood AIC; raises an OptionError if the model has none."""
+        raise OptionError("composite criteria require Boltzmann machines.")
 
     @abstractmethod
     def summary(self) -> Summary:
-        """Return a summary that prints as text and has HTML and LaTeX forms."""
+        """Return a summary that displays as text, HTML or LaTeX."""
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the text that is printed at the prompt: the call with the main numbers."""
+        """Return the printed form: the call and the main numbers."""
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the content of a notebook's cell: (the call, tables with the main numbers)."""
+        """Return the notebook display: (the call, tables with the main numbers)."""
 
     def _repr_html_(self) -> str:
         return html_fragment(*self._notebook())
@@ -196,8 +192,8 @@ class ModelResults(ABC):
     @classmethod
     @abstractmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a model file; a ValueError if that cannot come from
-        `_pack`.
+        """Return the model from the content of a model file; raises a ValueError if the content was
+        not made by `_pack`.
         """
 
     @abstractmethod
@@ -209,7 +205,7 @@ class ModelResults(ABC):
         """Return the report's sections on parameters, structure or terms."""
 
     def _summary_notes(self) -> list[str]:
-        """Return sentences above the summary in the report."""
+        """Return the sentences above the summary in the report."""
         return []
 
     @property
@@ -223,8 +219,8 @@ class ModelResults(ABC):
         return self.design.terms.text
 
     def _rows(self, *, takes_newdata: bool = False) -> Sample:
-        """Return the training rows; a DataError if the model has none, whose hint names ``newdata``
-        if the caller takes it.
+        """Return the training rows; raises a DataError if the model has none, with a hint that
+        mentions ``newdata`` if the caller accepts it.
         """
         if self.training is None:
             raise DataError(
@@ -250,9 +246,9 @@ class ModelResults(ABC):
         """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row
         labels) of new rows.
 
-        The training rows if `newdata` is None. Dropped are rows that the fit would have dropped for
-        missing values, so none of the training rows. An unknown level is an error if `unseen` is
-        "raise", a missing cell if "ignore".
+        Uses the training rows if `newdata` is None. Dropped rows are those that the fit would have
+        dropped for missing values, hence never training rows. An unknown level raises an error if
+        `unseen` is "raise", and is treated as missing if it is "ignore".
         """
         if newdata is None:
             rows = self._rows(takes_newdata=True)
@@ -268,21 +264,20 @@ class ModelResults(ABC):
 
     @property
     def model_frame(self) -> pd.DataFrame:
-        """The encoded training rows as categories: the response, if there is one, and the
-        predictors.
+        """The encoded training rows as categories: the response, if any, and the predictors.
 
-        With ``missing="marginal"`` a missing value is missing here too, with ``missing="level"`` it
-        is a level. Rows that were dropped are absent.
+        A missing value remains missing with ``missing="marginal"`` and is a level with
+        ``missing="level"``. Dropped rows are absent.
         """
         rows = self._rows()
-        # (codes (n,), levels) of each column; `classes` says whether there is a response
+        # (codes (n,), levels) of each column; `classes` is whether there is a response
         codes_and_levels = (
             {self.labels.response: (rows.response, self.labels.groups)}
             if self.design.classes
             else {}
         )
         numbers = {f.name: f for f in self.design.predictors if isinstance(f, NumberFactor)}
-        # signed integers, for -1 is the code of a missing value in pandas
+        # signed integers, because pandas uses the code -1 for missing values
         codes = (
             rows.codes
             if rows.missing is None
@@ -304,7 +299,7 @@ class ModelResults(ABC):
 
     @cached_property
     def _nobs(self) -> float:
-        """Sum of the weights, as an int if all weights are whole numbers."""
+        """Total weight, as an int if all weights are integers."""
         if self._stored is not None:
             return self._stored.nobs
         rows = self._rows()
@@ -313,7 +308,7 @@ class ModelResults(ABC):
     @cached_property
     def _log_likelihood(self) -> float:
         """Log-likelihood of the training rows."""
-        self._check_likelihood()  # raises an OptionError if the model has none
+        self._check_likelihood()  # raises an OptionError if the model has no likelihood
         return (
             self._log_likelihood_of(self._rows())
             if self._stored is None
@@ -322,8 +317,8 @@ class ModelResults(ABC):
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
-        """Weighted count (K, L_i) of the L_i levels of each predictor in K groups, one array for
-        each predictor.
+        """Weighted counts (K, L_i) of each predictor's L_i levels in K groups, one array per
+        predictor.
         """
         if self._stored is not None:
             return self._stored.counts
@@ -333,7 +328,7 @@ class ModelResults(ABC):
         return level_counts(rows, self.design.n_levels, len(self.labels.groups))
 
     def nobs(self) -> float:
-        """Return the number of observations: the sum of the weights.
+        """Return the number of observations: the total weight.
 
         Examples
         --------
@@ -347,10 +342,10 @@ class ModelResults(ABC):
 
     @property
     def aic(self) -> float:
-        """``-2 logLik + 2 df``; with a penalty compare only fits of the same method.
+        """``-2 logLik + 2 df``; with a penalty, compare only fits by the same method.
 
-        An OptionError if ln Z is an approximation with an unknown error (`log_z` "half", "pseudo"
-        or "mf").
+        Raises an OptionError if ln Z is an approximation with unknown error (`log_z` "half",
+        "pseudo" or "mf").
         """
         likelihood = self.logLik().check_comparable()
         return -2.0 * likelihood + 2.0 * likelihood.df
@@ -373,23 +368,22 @@ class ModelResults(ABC):
         """Write evaluation, parameters, figures and summary to one HTML page, without network
         access or scripts.
 
-        The page says first, in sentences, how good predictions are and what they lean on; then come
-        the evaluation with its figures, the differences between the groups with their tests, the
-        interactions as a table and a graph, the summary, and the data with dropped rows and merged
-        levels. The layout suits telephones, print and screen readers.
+        The page begins with sentences on how good the predictions are and which predictors matter
+        most. Then come the evaluation with its figures, the differences between the groups with
+        their tests, the interactions as a table and a graph, the summary, and the data with dropped
+        rows and merged levels. The layout is suitable for phones, print and screen readers.
 
         Parameters
         ----------
         path : str or path-like
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows for the evaluation of a model with classes, with the response; the training rows by
+            Rows with the response, for the evaluation of a model with classes; the training rows by
             default.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows. By default those in the column that has the
-            weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
-            all rows count alike.
+            Weights of the new rows. By default, `newdata`'s column with the name of the training
+            weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal weights.
         verbose : int, default 1
-            0 shows no progress bar.
+            0 for no progress bar.
 
         Raises
         ------
@@ -436,20 +430,20 @@ class ModelResults(ABC):
 
     @check_keywords
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
-        """Write the model to a file for `bbl.load`: versioned, checked by a digest, without pickle.
+        """Write the model to a file for `bbl.load`: versioned, with a checksum, without pickle.
 
         Parameters
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether the encoded training rows are stored too. Without them ``fitted``,
+            Whether to store the encoded training rows as well. Without them, ``fitted``,
             ``residuals``, ``model_frame`` and ``predict()`` without newdata raise a DataError after
-            loading; ``summary()`` prints the same text and tests in either case.
+            loading; ``summary()`` prints the same text and tests in both cases.
 
         Raises
         ------
         OSError, BBLTypeError
-            If the file cannot be written; an older file of that name is then unchanged.
+            If the file cannot be written; an existing file with that name then remains unchanged.
 
         Examples
         --------

@@ -291,7 +291,7 @@ class TestNetwork:
         layout, difference = parameters.layout, parameters.theta[2] - parameters.theta[0]
         strongest = np.abs(difference[layout.D :]).argmax()
         assert ax.collections[0].get_array() == pytest.approx(difference[layout.D + strongest] / 2)
-        assert ax.get_title() == "y = c less a\nshowing the strongest of 3 pairs"
+        assert ax.get_title() == "y = c minus a\nshowing the strongest of 3 pairs"
         mine = plt.figure().subplots(1, 2)
         assert draw_network(labels, parameters, groups=["b", ("a", "b")], axes=mine) == list(mine)
 

@@ -236,7 +236,7 @@ def _graph_parameters(
             if is_pair
             else parameters.shift[first]
         )
-        names = " less ".join(label_text(labels.groups[k]) for k in (first, *second))
+        names = " minus ".join(label_text(labels.groups[k]) for k in (first, *second))
         titles.append(group_title(labels, names))
     if not theta:
         raise OptionError("groups is empty.", argument="groups", hint="Name at least one.")

@@ -1,4 +1,4 @@
-"""`crossVal`, a method of fitted Boltzmann machines: the fit is cross-validated on its own rows."""
+"""`crossVal`, a method of fitted Boltzmann machines: cross-validation on the fit's own rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["CrossValArguments", "CrossValidationMixin", "stored_data", "validate
 
 
 class CrossValArguments:
-    """Arguments of the methods `crossVal`, which describe them, checked.
+    """Checked arguments of the methods `crossVal`, where they are documented.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class CrossValArguments:
         return score_name(self._score, self._use_auc, data.K, data.design.classes)
 
     def folds(self, fit: ModelResults, data: FitData) -> Folds:
-        """Assign the training rows of a fit to folds."""
+        """Assign a fit's training rows to folds."""
         cv = self._cv
         if cv is None:
             return stratified_folds(data, self._nfold, self.rng if self._shuffle else None)
@@ -83,13 +83,13 @@ class CrossValArguments:
 
 
 def stored_data(fit: ModelResults, arguments: str, support: Support | None = None) -> FitData:
-    """Return the training rows of a fit with the terms of its formula, and structural zeros.
+    """Return a fit's training rows, with the terms of its formula and structural zeros.
 
-    A DataError if the fit has no rows; `arguments` are those of `bbl.crossVal` in its hint.
+    Raises a DataError if the fit has no rows; its hint shows `arguments` of `bbl.crossVal`.
     """
     if fit.training is None:
         raise DataError(
-            "crossVal() fits the training rows again, and this fit does not contain them: it was "
+            "crossVal() refits the training rows, but this fit does not contain them: it was "
             "saved without them, or fitted to data read in batches.",
             hint=f"Call bbl.crossVal({arguments}), or save fits with store_data=True.",
         )
@@ -105,17 +105,17 @@ def stored_data(fit: ModelResults, arguments: str, support: Support | None = Non
         fit.labels,
         design=design,
         index=fit._index(),
-        survey=getattr(fit, "survey", None),  # averages have none
+        survey=getattr(fit, "survey", None),  # averages do not have one
     )
 
 
 def validated_positions(scored: Scored, folds: Folds) -> list[np.ndarray]:
-    """Return, for each fold, the positions in the training rows of its validated rows."""
+    """Return, for each fold, the positions of its validated rows in the training rows."""
     return [scored.rows[scored.fold == fold] for fold in range(len(folds))]
 
 
 def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
-    """Return the engine with other options; a BBLTypeError for unknown ones."""
+    """Return the engine with other options; raises a BBLTypeError for unknown ones."""
     names = [field.name for field in fields(engine)]
     for name in options:
         if name not in names:
@@ -147,23 +147,24 @@ class CrossValidationMixin(MachineResults):
     ) -> CVResults:
         """Cross-validate the fit on its training rows; see `bbl.crossVal`.
 
-        Rows, formula, weights or sampling design, method and options are those of the fit.
+        Rows, formula, weights or sampling design, method and options are taken from the fit.
 
         Parameters
         ----------
         nfold, use_auc, score, shuffle, seed, refit, n_jobs, verbose
             As in `bbl.crossVal`.
         cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-            As in `bbl.crossVal`; positions are those of the rows of `model_frame`, which a splitter
-            is called with.
-        **options
-            Options of the method that replace those of the fit; a grid of ``lambda_``, ``eps`` or
-            another tuned option is compared. Without a grid there is one setting, that of the fit.
+                As in `bbl.crossVal`; positions refer to the rows of `model_frame`, which is also
+                what a splitter receives.
+            **options
+                Options of the method that replace the fit's; a grid of ``lambda_``, ``eps`` or
+                another tuned option is compared. Without a grid, only the fit's own setting is
+                evaluated.
 
         Returns
         -------
         CVResults
-            As `bbl.crossVal` returns it for the same call, except that `CVResults.folds` are
+            The return value of `bbl.crossVal` for the same call, except that `CVResults.folds` are
             positions in `model_frame`.
 
         Raises
@@ -176,7 +177,7 @@ class CrossValidationMixin(MachineResults):
         Warns
         -----
         ConvergenceWarning, DataWarning
-            As `bbl.crossVal`.
+            As in `bbl.crossVal`.
 
         Examples
         --------
@@ -195,8 +196,8 @@ class CrossValidationMixin(MachineResults):
         settings = pop_grid(type(self.engine), options)
         folds = asked.folds(self, data)
         kind = self.estimate.log_z_kind
-        # a method that chooses terms has other ones in each fold; one that fits P(y | x) has no ln
-        # Z
+        # a method that selects terms may select different ones in each fold; one that fits P(y | x)
+        # has no ln Z
         asks_auto = kind == "none" or (kind == "exact" and self.engine.chooses)
         relevance = self.estimate.relevance
         spec = FitSpec(
@@ -229,7 +230,7 @@ class CrossValidationMixin(MachineResults):
         return cv_results(found, judging.score, spec.calibrate, positions, model)
 
     def _calibration(self) -> str:
-        """Return how the fit is calibrated, as the argument `calibrate` names it."""
+        """Return the fit's calibration as a value of the argument `calibrate`."""
         calibration = self.estimate.calibration
         if calibration is None:
             return "none"

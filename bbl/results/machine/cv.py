@@ -1,10 +1,7 @@
 """CVResults: the result of a cross-validation.
 
-A *setting* is a value of the tuned option; S of them are compared. The *validated rows* are the
-held-out rows of all folds, one fold after another: N rows, each predicted by the model that was
-fitted to the other folds. K is the number of groups. A *class score* is the log-probability of a
-group and a row, up to a constant of the row; without a response, the log-probability of the row.
-The *link* of a group is its log-odds.
+The *validated rows* are the held-out rows of all folds, one fold after another; each is predicted
+by the model that was fitted to the other folds.
 """
 
 from __future__ import annotations
@@ -50,10 +47,10 @@ __all__ = ["CVResults", "cv_results", "score_frame"]
 def score_frame(
     table: np.ndarray, score: str, column: str, settings: float | Sequence[float] | np.ndarray
 ) -> pd.DataFrame:
-    """Return a row for each of S `settings`, in a column named `column`, then its scores.
+    """Return a frame with the S `settings` in a column named `column`, and their scores.
 
-    `table` holds the scores (S, 1); if `score` is ``"auc"``, it holds the AUC and its lower and
-    upper limit (S, 3).
+    `table` holds the scores (S, 1) or, if `score` is ``"auc"``, the AUC and its lower and upper
+    limits (S, 3).
     """
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, column, settings)
@@ -62,7 +59,7 @@ def score_frame(
 
 @dataclass(frozen=True, repr=False)
 class CVResults(Notebook):
-    """Cross-validation; made by `bbl.crossVal`.
+    """Cross-validation, as returned by `bbl.crossVal`.
 
     Attributes
     ----------
@@ -73,17 +70,17 @@ class CVResults(Notebook):
     score : str
         Name of the score.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the data, in the order of `pooled`. A row of
-        weight w stands for w copies, and is in every fold that has some of them; the weights in
-        `observed` count the copies.
+        Validated rows of each fold, as positions in the data, in the order of `pooled`. A row
+        with weight w counts as w copies and belongs to every fold that contains some of them;
+        the weights in `observed` are numbers of copies.
     scored : Scored
-        Class scores (S, N, K) of the validated rows at every setting, with their groups `y` and
-        weights (N,).
+        Class scores (S, N, K) of the N validated rows for each of S settings, with their groups
+        `y` and weights (N,).
     calibrate : str
-        How scores were calibrated before settings were compared: ``"none"``, ``"offset"`` or
+        Calibration of the scores before settings were compared: ``"none"``, ``"offset"`` or
         ``"temperature"``.
     model : BBLResults, DensityResults or AverageResults
-        The refit on all rows at `regstar`, or, as in R, the fit of the last fold.
+        The refit to all rows at `regstar` or, as in R, the fit of the last fold.
 
     Examples
     --------
@@ -126,18 +123,18 @@ class CVResults(Notebook):
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Predictions of the validated rows at `regstar`, fold by fold: the log-odds of each group,
-        then ``yhat``.
+        """Predictions for the validated rows at `regstar`, fold by fold: the log-odds of each
+        group, then ``yhat``.
 
-        Without a response, the log-probability of each row, ``log_prob``, or the log
-        pseudo-likelihood, ``log_pl``.
+        Without a response, ``log_prob``, each row's log-probability, or ``log_pl``, its log
+        pseudo-likelihood.
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
             # "pnll": negative log pseudo-likelihood
             column = "log_pl" if self.score == "pnll" else "log_prob"
             return pd.DataFrame(self._best_scores, index=index, columns=[column])
-        # response=None: the name of the response would be used for type "class" only
+        # response=None: the response's name is used only for type "class"
         return pd.DataFrame(
             prediction_frame(
                 self._best_scores, self.model.labels.groups, "link", index, response=None
@@ -147,15 +144,15 @@ class CVResults(Notebook):
     @property
     def observed(self) -> pd.DataFrame:
         """Observed group ``y`` and ``weights`` of the validated rows, in the order of `pooled`."""
-        # object: labels of mixed types, such as 1 and "a", are not cast to text; then one type
-        # again if all have it
+        # object: labels of mixed types, such as 1 and "a", are not converted to text; the original
+        # type is restored if all labels have it
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
         return pd.DataFrame(
             {"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights}
         )
 
     def compare(self) -> pd.DataFrame:
-        """Return accuracy, AUC, log-loss and Brier score of every setting under every calibration.
+        """Return accuracy, AUC, log-loss and Brier score for every setting and calibration.
 
         Returns
         -------
@@ -166,7 +163,7 @@ class CVResults(Notebook):
         Raises
         ------
         ClassError
-            If there is no response.
+            If the model has no response.
 
         Examples
         --------
@@ -198,7 +195,7 @@ class CVResults(Notebook):
                     for title, measure in SCORES.items()
                 }
                 if scores.shape[1] == 2:  # `link`: log odds (n, 2) of each group against the other
-                    # [0]: without its limits
+                    # [0]: without the limits
                     row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]
                 rows.append(row)
         return pd.DataFrame(rows)
@@ -249,17 +246,17 @@ class CVResults(Notebook):
         >>> cv.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'Yes']
         """
-        model: Any = self.model  # DensityResults, without classes, refuse
+        model: Any = self.model  # DensityResults, which has no classes, raises an error
         predicted: pd.DataFrame | pd.Series = model.predict(
             newdata, type, unseen, priors=priors, costs=costs
         )
         return predicted
 
     def _machine(self, name: str) -> MachineResults:
-        """Return `model`; an OptionError that names the method `name` if it is an average."""
+        """Return `model`; if it is an average, raise an OptionError for the method `name`."""
         if not isinstance(self.model, MachineResults):
             raise OptionError(
-                f"{name}() is for single Boltzmann machines, but the model is an average.",
+                f"{name}() requires a single Boltzmann machine, but the model is an average.",
                 hint=f"Call {name}() of one of cv.model.members.",
             )
         return self.model
@@ -285,7 +282,7 @@ class CVResults(Notebook):
         Parameters
         ----------
         prior_count : float, default 0.0
-            As in `BBLResults.summary`; averages have no such tables.
+            As in `BBLResults.summary`; not used by averages.
 
         Examples
         --------
@@ -328,12 +325,10 @@ class CVResults(Notebook):
         return sample_chains(model, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
 
     def _require_response(self, name: str) -> None:
-        """Raise a ClassError that names the calling method, `name`, if the model has no
-        response.
-        """
+        """Raise a ClassError for the calling method, `name`, if the model has no response."""
         if not self.model.design.classes:
             raise ClassError(
-                f"{name}() is for class probabilities, but {self.model.formula!r} has no response.",
+                f"{name}() requires classes, but {self.model.formula!r} has no response.",
                 argument="formula",
                 hint="For the scores of all settings see cvframe.",
             )
@@ -342,11 +337,11 @@ class CVResults(Notebook):
     def evaluate(
         self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None
     ) -> Evaluation:
-        """Compare predictions and observed groups of the validated rows at `regstar`; see
+        """Compare predictions and observed groups for the validated rows at `regstar`; see
         `BBLResults.evaluate`.
 
-        The intervals, of confidence `level`, treat the rows as independent, and ignore that
-        `regstar` was chosen by the same rows.
+        The intervals, with confidence `level`, treat the rows as independent and ignore that
+        `regstar` was selected on the same rows.
 
         Examples
         --------
@@ -363,14 +358,13 @@ class CVResults(Notebook):
         labels = self.model.labels
         response = self.model.design.response
         scores = self._best_scores
-        # replace the class proportions in the training rows, which the scores contain
+        # replace the class proportions of the training rows, which the scores include
         if priors is not None:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
         model = cast(ClassifierResults, self.model)  # with a response, it is a classifier
-        # a sentence, printed if the predictions are worse than the class proportions; empty
-        # without such advice
+        # a sentence, printed if the predictions are worse than the class proportions; may be empty
         advice = remedy(model.log_loss, model._advice)
         return evaluate_rows(
             labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice
@@ -378,14 +372,14 @@ class CVResults(Notebook):
 
     @check_keywords
     def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
-        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or one of the
-        predictions.
+        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or a figure of
+        the predictions.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
         kind : {"cv", "confusion", "roc", "calibration"}, default "cv"
-            The score of every setting, or the figure of ``evaluate().plot(kind)``.
+            "cv": the score of every setting. Others: the figure of ``evaluate().plot(kind)``.
 
         Returns
         -------
@@ -404,8 +398,8 @@ class CVResults(Notebook):
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(cast(EvaluationFigure, kind), ax=ax)
-        # symbol and title of the tuned option on the axis, and whether that is logarithmic; None
-        # without such an option
+        # symbol and title of the tuned option's axis, and whether it is logarithmic; None without
+        # such an option
         tuned_option = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned_option is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
@@ -423,24 +417,24 @@ class CVResults(Notebook):
         groups: Sequence[Any] | None = None,
         axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw the observed share of each group against the predicted probability, for the
-        validated rows at `regstar`.
+        """Draw observed proportions of each group against predicted probabilities for the validated
+        rows at `regstar`.
 
         Parameters
         ----------
         bins : int, default 10
             Number of bins of equal width between 0 and 1.
         groups : sequence, optional
-            Groups to draw; by default all, or of two groups only the second.
+            Groups to draw; by default all, or only the second of two.
         axes : sequence of matplotlib Axes, optional
-            A diagram and a histogram for all groups together, or one of each for each group; a new
-            figure by default.
+            One diagram and one histogram for all groups, or a diagram and a histogram for each
+            group; a new figure by default.
 
         Returns
         -------
         list of matplotlib Axes
-            A diagram and a histogram for each group. Points have 95 % intervals of a binomial
-            share; those of a calibrated model lie near the diagonal.
+            A diagram and a histogram for each group. Points have 95 % binomial intervals; if the
+            model is calibrated, they lie near the diagonal.
 
         Examples
         --------
@@ -468,10 +462,11 @@ class CVResults(Notebook):
 
     @property
     def _warning(self) -> str:
-        """Warning if the log-loss of `model` is above that of the class proportions; else empty.
+        """Warning if the log-loss of `model` is above the baseline, else empty.
 
-        `log_loss` is a record of both losses: of validated rows if the fit was tuned, calibrated or
-        averaged by its own cross-validation, else of the training rows; None if it is not known.
+        `log_loss` is a record of both losses: on the validated rows if the fit was tuned,
+        calibrated or averaged by its own cross-validation, otherwise on the training rows; None if
+        unknown.
         """
         return (
             verdict(cast(ClassifierResults, self.model).log_loss)
@@ -480,7 +475,7 @@ class CVResults(Notebook):
         )
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         text_lines = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
         return text_lines, [
             first_rows(self.cvframe, "Scores", source=".cvframe", note=self._warning)
@@ -500,6 +495,6 @@ def cv_results(
     folds: list[np.ndarray],
     model: MachineResults,
 ) -> CVResults:
-    """Wrap a cross-validation; `folds` are the validated rows of each fold, by position."""
+    """Wrap a cross-validation; `folds` are the positions of each fold's validated rows."""
     frame = score_frame(found.table, score, found.setting_name, found.settings)
     return CVResults(frame, found.best, score, folds, found.validated, calibrate, model)

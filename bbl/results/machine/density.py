@@ -1,6 +1,4 @@
-"""DensityResults: fitted Boltzmann machines of a formula without a response, a distribution of
-rows.
-"""
+"""DensityResults: fitted Boltzmann machines without a response, as a distribution of rows."""
 
 from __future__ import annotations
 
@@ -23,22 +21,22 @@ from bbl.results.machine.report_parts import machine_parts, summary_notes
 
 __all__ = ["DensityResults"]
 
-# public methods and properties of classifiers; those that this class lacks raise a ClassError
+# public methods and properties of classifiers; those missing from this class raise a ClassError
 CLASSIFIER_NAMES = frozenset(name for name in dir(ClassifierResults) if not name.startswith("_"))
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class DensityResults(FittedMachine):
-    """Fitted Boltzmann machines as a distribution of rows; made by `bbl.bbl` of a formula without a
-    response.
+    """Fitted Boltzmann machines as a distribution of rows, as returned by `bbl.bbl` for a formula
+    without a response.
 
-    Models with classes (`BBLResults`) have the same methods, and in addition those of classifiers.
+    Models with classes (`BBLResults`) have the same methods as well as those of classifiers.
 
     Attributes
     ----------
     call, design, training, index, engine, estimate, tuning, survey
-        As in `BBLResults`; there is a single group.
+        As in `BBLResults`, with a single group.
 
     Examples
     --------
@@ -67,19 +65,19 @@ class DensityResults(FittedMachine):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `_pack` made: names and options, and
-        arrays by name.
+        """Return the model from a file's content, made by `_pack`: names and options, and arrays by
+        name.
         """
         return cls(**unpack(meta, arrays, classes=False))
 
     def __getattr__(self, name: str) -> Any:
-        """Raise a ClassError for methods of classifiers, else the usual AttributeError.
+        """Raise a ClassError for methods of classifiers, otherwise the usual AttributeError.
 
-        Python calls it only for names that the object does not have.
+        Python calls this method only for attributes that the object lacks.
         """
         if name in CLASSIFIER_NAMES:
             raise ClassError(
-                f"{name} is for models with classes, but {self.formula!r} has no response.",
+                f"{name} requires classes, but {self.formula!r} has no response.",
                 argument="formula",
                 hint=(
                     "Fit a formula with a response, such as 'y ~ .'; for the log-density of "
@@ -95,19 +93,18 @@ class DensityResults(FittedMachine):
 
     @check_keywords
     def summary(self, prior_count: float = 0.0) -> Summary:
-        """Summarise the fit: facts, the levels of each predictor, and the tests of fields and
-        couplings.
+        """Summarise the fit: facts, the predictors' levels, and the tests of fields and couplings.
 
         Parameters
         ----------
         prior_count : float, default 0.0
-            Pseudocount of each predictor, spread evenly over its levels, in the table of shares of
-            levels.
+            Pseudocount of each predictor, divided evenly among its levels, in the table of level
+            proportions.
 
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``.
+            Displays as text, HTML or LaTeX; has the attribute ``tables``.
 
         Examples
         --------
@@ -119,8 +116,7 @@ class DensityResults(FittedMachine):
          'Tests of the couplings, J = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
-        # `_counts` has an array (1, L_i) for each predictor: weighted counts of its L_i levels in
-        # the single group
+        # `_counts` has an array (1, L_i) of weighted level counts for each predictor
         counts = [predictor_counts[0] for predictor_counts in self._counts]
         # `_sections` are the tables of tests of fields and couplings
         return density_summary(
@@ -131,5 +127,5 @@ class DensityResults(FittedMachine):
         return fit_text(self)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return no section: a model without classes makes no predictions."""
+        """Return no sections: a model without classes makes no predictions."""
         return []

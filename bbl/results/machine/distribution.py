@@ -1,10 +1,7 @@
-"""Log-probabilities, samples and reconstruction of rows by fitted Boltzmann machines: methods of
-the result classes.
+"""Methods of fitted Boltzmann machines for log-probabilities, samples and reconstruction of rows.
 
-n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels. Predictor i has L_i
-levels; D is the number of levels of all predictors without their reference levels, the first of
-each. ``_population_shares`` (K,) are the model's priors of the groups, or the class proportions
-in the training rows.
+n rows, m predictors, K groups; predictor i has L_i levels, D is the total number of non-reference
+levels.
 """
 
 from __future__ import annotations
@@ -39,11 +36,11 @@ __all__ = ["DistributionMixin"]
 def _parse_mask(
     mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple
 ) -> np.ndarray:
-    """Return `mask`, the cells to be treated as missing, as a bool array of `shape` (n, m); None
-    stands for no cell.
+    """Return `mask`, the cells to be treated as missing, as a bool array with `shape` (n, m);
+    None marks no cells.
 
-    Columns of a DataFrame are found by the `names` of predictors; predictors without a column have
-    no such cells. A DataError for other shapes, columns or types.
+    Columns of a DataFrame are matched to the predictors' `names`; predictors without a column
+    have no such cells. Raises a DataError for other shapes, columns or types.
     """
     if mask is None:
         return np.zeros(shape, dtype=bool)
@@ -58,7 +55,7 @@ def _parse_mask(
     try:
         mask_array = np.asarray(mask)
     except ValueError:  # rows of different lengths
-        mask_array = np.empty(0, dtype=object)  # has the wrong shape
+        mask_array = np.empty(0, dtype=object)  # has the wrong shape, which is reported below
     if mask_array.shape != shape or mask_array.dtype.kind != "b":
         raise DataError(
             f"mask must contain True and False, with a row for each of {shape[0]} rows and a "
@@ -70,7 +67,7 @@ def _parse_mask(
 
 
 class DistributionMixin(MachineResults):
-    """Densities, draws and completions of rows under a fitted Boltzmann machine."""
+    """Densities, samples and completions of rows under a fitted Boltzmann machine."""
 
     @check_keywords
     def score_samples(self, newdata: object = None, unseen: str = "raise") -> pd.Series:
@@ -79,22 +76,23 @@ class DistributionMixin(MachineResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns; others are ignored. None for the training rows.
+            Rows with the predictors' columns; other columns are ignored. None for the training
+            rows.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether an unknown level is an error, or its predictor is summed out in that row.
+            Whether to raise an error for unknown levels, or average over the predictor in that row.
 
         Returns
         -------
         Series
-            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the
-            response of the row; P(y) are the model's `priors`, or the class proportions in the
-            training rows. Missing values are treated as by `predict`.
+            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, regardless of
+            the row's response; P(y) are the model's `priors`, or the class proportions in the
+            training rows. Missing values are treated as in `predict`.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they
-            are named.
+            If columns are missing, or values are unknown or, with a policy that does not allow it,
+            missing; they are named.
 
         Examples
         --------
@@ -107,11 +105,11 @@ class DistributionMixin(MachineResults):
         # raises an OptionError if P(row | group) is not modelled
         self.engine.check_density("score_samples()")
         choice("unseen", unseen, ("raise", "ignore"))
-        # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; each may
+        # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; either may
         # be None
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         estimate = replace(self.estimate, class_prior=self._population_shares)
-        # `_averaged` is the function for the energies (n, K)
+        # `_averaged` computes energies (n, K)
         log_p = estimate.log_density(self._averaged, codes, missing)
         if dropped is not None:
             log_p[dropped] = np.nan
@@ -119,31 +117,30 @@ class DistributionMixin(MachineResults):
 
     @check_keywords
     def pnll(self, newdata: object = None, weights: Hashable | ArrayLike = None) -> float:
-        """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the
-        other predictors)``.
+        """Return the mean negative log pseudo-likelihood of a row, ``-sum_i ln P(x_i | the other
+        predictors)``.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            With the response if the model has one: the model of a row's group gives its
-            probabilities. None for the training rows.
+            With the response if the model has one, since each row's probabilities come from the
+            model of its group. None for the training rows.
         weights : column name or array of length n, optional
-            Frequencies of `newdata`. By default those in the column that has the weights of the
-            training data (``weights="Freq"`` of the fit), if `newdata` has it; else all rows count
-            alike.
+            Frequencies of `newdata`. By default, `newdata`'s column with the name of the training
+            weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal weights.
 
         Returns
         -------
         float
-            Smaller is better. It needs no ln Z, so that models of any size can be compared. A
-            missing predictor is summed out of the conditional probabilities of the others, and has
-            no term of its own in the sum.
+            Smaller is better. It does not involve ln Z, so that models of any size can be compared.
+            A missing predictor is averaged over in the conditional probabilities of the others, and
+            has no term of its own in the sum.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they
-            are named.
+            If columns are missing, or values are unknown or, with a policy that does not allow it,
+            missing; they are named.
 
         Examples
         --------
@@ -157,10 +154,10 @@ class DistributionMixin(MachineResults):
             "pnll()"
         )  # raises an OptionError if P(row | group) is not modelled
         if newdata is None:
-            # raises an error if there are any: training rows have weights of their own
+            # raises an error if weights are given: training rows have their own
             refuse_weights(weights)
             rows = self._rows(takes_newdata=True)
-            # y (n,) is the group of each row
+            # y (n,) is each row's group
             codes = rows.codes
             missing = rows.missing
             y = rows.response
@@ -168,15 +165,15 @@ class DistributionMixin(MachineResults):
         else:
             newdata = to_frame(newdata, "newdata")
             codes, missing = self.design.encode(newdata)
-            y = self.design.encode_response(newdata)  # refuses a missing response
+            y = self.design.encode_response(newdata)  # raises an error for a missing response
             frequencies, _ = self.design.weigh(newdata, weights)
             if (dropped := self.design.dropped(newdata)) is not None:
                 frequencies = np.where(dropped, 0.0, frequencies)
         if not frequencies.sum():
             raise DataError(
-                "newdata has no row of positive weight.",
+                "newdata has no rows with positive weight.",
                 argument="newdata",
-                hint="Give at least one.",
+                hint="Give at least one row a positive weight.",
             )
         return self.estimate.pnll(codes, missing, y, frequencies)
 
@@ -196,15 +193,15 @@ class DistributionMixin(MachineResults):
             Number of rows.
         seed : int or numpy.random.Generator, optional
         groups : mapping or Series by group, or sequence of length K, optional
-            Probabilities of the groups, up to a common factor; the model's `priors` by default, or
-            the shares in the training rows. A sequence needs groups whose order was declared, or
-            that are numbers or booleans.
+            Probabilities of the groups, up to a common factor; by default the model's `priors`, or
+            the class proportions in the training rows. A sequence requires groups with a declared
+            order, or groups that are numbers or booleans.
 
         Returns
         -------
         DataFrame
-            Categories: the response, if there is one, and the predictors. With up to 2**20 states
-            the rows are exact independent draws, beyond that they come from Gibbs sampling; see
+            Categories: the response, if any, and the predictors. With up to 2**20 states the rows
+            are exact independent draws; with more they come from Gibbs sampling, see
             `bbl.sample_xi`.
 
         Examples
@@ -238,7 +235,7 @@ class DistributionMixin(MachineResults):
                 shares,
                 seed,
             )
-        # by name, (codes, levels) of a categorical column
+        # by name: (codes, levels) of a categorical column
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
         predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
         return category_frame(response | predictors, pd.RangeIndex(len(y)))
@@ -255,31 +252,31 @@ class DistributionMixin(MachineResults):
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> pd.DataFrame:
-        """Return the probabilities of missing values given the known values of their rows.
+        """Return the probabilities of missing values given the known values in the same row.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
-            With the predictors' columns. A row whose response is known is filled by the model of
-            its group; any other row by the models of all groups, weighted by the probabilities of
-            the groups given the known predictors and the model's `priors`, or the shares in the
-            training rows.
-        mask : DataFrame or array of bool, shape (n, m), optional
-            Cells to be treated as missing; columns in the order of the predictors, or by name.
-        method : {"auto", "exact", "gibbs", "mf"}, default "auto"
-            The missing predictors of a row given the others are a smaller Boltzmann machine. Its
-            probabilities come from variable elimination ("exact"), from Gibbs sampling (32 chains
-            of 200 sweeps, and the conditional probabilities at 1,280 of their states), or from
-            damped mean field ("mf"); "auto" is "exact" where that is cheap, else "gibbs".
+                With the predictors' columns. A row with a known response is completed by the model
+                of its group; any other row by the models of all groups, weighted by the group
+                probabilities given the known predictors and the model's `priors` or the class
+                proportions in the training rows.
+            mask : DataFrame or array of bool, shape (n, m), optional
+                Cells to be treated as missing; columns in the order of the predictors, or by name.
+            method : {"auto", "exact", "gibbs", "mf"}, default "auto"
+                A row's missing predictors, given the others, form a smaller Boltzmann machine. Its
+                probabilities come from variable elimination ("exact"), Gibbs sampling (32 chains of
+                200 sweeps, and the conditional probabilities at 1,280 of their states; "gibbs"), or
+                damped mean field ("mf"); "auto" is "exact" if that is cheap, otherwise "gibbs".
         type : {"prob", "class", "joint"}, default "prob"
-            "prob": probabilities of all levels. "class": the most probable level of each cell by
-            itself. "joint": the levels of all missing cells of a row that are most probable
-            together, with its group if that is missing too; found exactly, by max-product
-            elimination, whatever the `method`.
+            "prob": probabilities of all levels. "class": the most probable level of each cell
+            separately. "joint": the jointly most probable levels of all missing cells of a row, and
+            its group if that is missing too; found exactly by max-product elimination, regardless
+            of `method`.
         seed : int or numpy.random.Generator, default 0
             For Gibbs sampling.
         n_jobs : int, optional
-            Threads; results do not depend on it.
+            Number of threads; results do not depend on it.
         verbose : int, default 1
             0 for no progress bar.
 
@@ -287,11 +284,10 @@ class DistributionMixin(MachineResults):
         -------
         DataFrame
             On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0
-            where the level is known; for "class" and "joint" they are the
-            predictors, as categories. A missing
-            value is filled whatever the policy of the fit. The level that ``missing="level"`` made
-            of missing values has probability 0; if the model finds every other level impossible,
-            these have equal probabilities.
+            for known values; for "class" and "joint" they are the predictors, as categories.
+            Missing values are filled in regardless of the fit's policy. The level that
+            ``missing="level"`` creates for missing values has probability 0; if every other level
+            is impossible under the model, these have equal probabilities.
 
         Raises
         ------
@@ -299,7 +295,7 @@ class DistributionMixin(MachineResults):
             If columns are missing or levels unknown; they are named.
         OptionError
             If exact sums, or the search for the joint completion, would take over 3e7 table cells
-            for a row; for "joint" also with hidden units or structural zeros.
+            for a row; with "joint" also for models with hidden units or structural zeros.
 
         Examples
         --------
@@ -320,21 +316,21 @@ class DistributionMixin(MachineResults):
             raise OptionError(
                 "type='joint' is not available with hidden units or structural zeros.",
                 argument="type",
-                hint="Give type='class', which fills each cell by itself.",
+                hint="Give type='class', which fills in each cell separately.",
             )
         rng = generator(seed)
         workers = n_workers(n_jobs)
         labels = self.labels
         newdata = to_frame(newdata, "newdata")
-        # missing cells are marked, whatever the policy
+        # missing cells are marked regardless of the policy
         codes, missing = self.design.encode(newdata, missing="marginal")
         is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
         is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
         # structural zeros: some cells cannot occur
         if (support := self.estimate.parameters.layout.support) is not None:
             if method in ("gibbs", "mf"):
-                # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words
-                # of the manual's table
+                # `WITH_ZEROS`: reasons why features are unavailable with structural zeros, keyed by
+                # their names in the manual's table
                 reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
                 raise OptionError(
                     f"method={method!r}: {reason}.",
@@ -356,7 +352,7 @@ class DistributionMixin(MachineResults):
             posterior = draws.draw_probabilities(posterior, codes, is_unknown)
             cells = draws.with_units(codes, is_unknown)
         if type == "joint":
-            allowed = [  # levels that may fill a cell
+            allowed = [  # levels with which a cell may be filled
                 np.array([kind != "missing" for kind in factor.kinds])
                 for factor in self.design.predictors
             ]
@@ -373,8 +369,8 @@ class DistributionMixin(MachineResults):
         # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
         tables = level_columns(probabilities, self.estimate.parameters.layout.start)
         for i, factor in enumerate(self.design.predictors):
-            # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last,
-            # and fills no cell
+            # `kinds` (L_i,): type of each level, such as "number"; "missing" can only be the last
+            # level, and is never filled in
             if "missing" in factor.kinds:
                 filled = is_unknown[:, i]
                 regular_p = tables[i][filled, :-1]
@@ -388,18 +384,17 @@ class DistributionMixin(MachineResults):
     def _group_probabilities(
         self, newdata: object, codes: np.ndarray, is_unknown: np.ndarray
     ) -> np.ndarray:
-        """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response
-        is known.
+        """Return the group probabilities (n, K): 1 for a row's group if its response is known.
 
-        In other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's
+        For other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's
         priors.
         """
         groups = self.design.known_groups(newdata)  # -1 where the response is missing
-        # rows of the identity matrix; those of unknown groups are replaced below
+        # rows of the identity matrix; rows with unknown groups are replaced below
         probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
         if (rows_without_group := np.flatnonzero(groups < 0)).size:
             scores = self.class_scores(codes[rows_without_group], is_unknown[rows_without_group])
-            # class scores use the shares of the training rows, which are replaced here
+            # class scores use the proportions in the training rows, which are replaced here
             log_p = log_probabilities(
                 with_priors(scores, self.class_shares, self._population_shares)
             )

@@ -1,8 +1,4 @@
-"""FiguresMixin: the figures of fitted Boltzmann machines.
-
-K groups with D fields each: a field for every level of a predictor but the reference level. Fields
-are the first D of the `size` parameters of a group, couplings of interacting predictors follow.
-"""
+"""FiguresMixin: the figures of fitted Boltzmann machines."""
 
 from __future__ import annotations
 
@@ -48,15 +44,15 @@ class FiguresMixin(MachineResults):
         """Draw fields as bars and couplings of each group as a heat map (Woo & Wang 2022, Figure
         2), or another figure.
 
-        The couplings are those of pairs; `plot_terms` draws terms of three predictors and more.
+        Only couplings of pairs are drawn; see `plot_terms` for terms of three or more predictors.
 
         Parameters
         ----------
         axes : sequence of matplotlib Axes, optional
             Where to draw; a new figure by default.
         intervals : bool, default False
-            Whether bars have the 95 % intervals of ``inference()``; where a penalised estimate lies
-            outside of its interval, the interval is drawn to the estimate.
+            Whether to add the 95 % intervals of ``inference()`` to the bars; an interval is
+            extended to the penalised estimate if that lies outside.
         groups : sequence, optional
             Groups to draw; all by default.
         kind : str, default "parameters"
@@ -71,13 +67,13 @@ class FiguresMixin(MachineResults):
         Returns
         -------
         list of matplotlib Axes, or one
-            The fields, then the couplings of each group; a new figure has up to 24 maps, with a
-            note if there are more.
+            The fields, then each group's couplings; a new figure has up to 24 maps, with a note if
+            there are more.
 
         Raises
         ------
         OptionError, DataError
-            If a group is unknown; with `intervals`, what ``inference()`` raises.
+            If a group is unknown; with `intervals` also the errors of ``inference()``.
 
         Examples
         --------
@@ -93,7 +89,7 @@ class FiguresMixin(MachineResults):
         if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
             if not isinstance(self, ClassifierResults):
                 raise DataError(
-                    f"kind={kind!r} is for predictions, but {self.formula!r} has no response.",
+                    f"kind={kind!r} requires classes, but {self.formula!r} has no response.",
                     value=kind,
                 )
             return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), groups, axes)
@@ -101,7 +97,7 @@ class FiguresMixin(MachineResults):
             return self.inference().plot(ax=axes)
         if kind == "cv":
             return self._plot_tuning(axes)
-        # distances (2, K, D) of the lower and upper limits of the fields from their estimates
+        # distances (2, K, D) of the fields' lower and upper limits from their estimates
         field_errors = None
         if flag("intervals", intervals):
             # with a pooled fit the bars show differences from it
@@ -111,7 +107,7 @@ class FiguresMixin(MachineResults):
             limit_distances = np.array(
                 [table["estimate"] - table["lower"], table["upper"] - table["estimate"]]
             )
-            # nan: no bar to an infinite limit; 0: a penalised estimate beyond its limit
+            # nan: no bar to an infinite limit; 0: a penalised estimate outside its limit
             limit_distances = np.where(
                 np.isfinite(limit_distances), np.maximum(limit_distances, 0.0), np.nan
             )
@@ -123,17 +119,17 @@ class FiguresMixin(MachineResults):
         )
 
     def _plot_tuning(self, ax: Axes | None) -> Axes:
-        """Draw the out-of-fold log-loss against the settings of the tuned option; a DataError if
-        none was tuned.
+        """Draw the out-of-fold log-loss against the settings of the tuned option; raises a
+        DataError if no option was tuned.
         """
-        # the option that cross-validation varies: its names, symbol and scale; None without one
+        # the option tuned by cross-validation: its names, symbol and scale; None without one
         tuned = self.engine.tuned
         if self.tuning is None or self.tuning.option is None or tuned is None:
             raise DataError(
-                "This fit had no cross-validation.",
+                "This fit was not tuned by cross-validation.",
                 hint="Fit with lambda_='cv' (or eps='cv'), or use crossVal().",
             )
-        # `values` and `loss` (S,) of the S settings; `chosen` is the position of one of them
+        # `values` and `loss` (S,) of the S settings; `chosen` is the position of the selected one
         frame = pd.DataFrame({tuned.column: self.tuning.values, "log-loss": self.tuning.loss})
         chosen_setting = float(self.tuning.values[self.tuning.chosen])
         return plot_cv(
@@ -157,20 +153,20 @@ class FiguresMixin(MachineResults):
         Parameters
         ----------
         groups : sequence, optional
-            Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a less b;
+            Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a minus b;
             all groups by default.
         top : int, optional
-            Number of pairs to draw; by default twice the number of predictors, 20 at least and 80
-            at most (30 in more than 4 graphs).
+            Number of pairs to draw; by default twice the number of predictors, but at least 20 and
+            at most 80 (30 with more than 4 graphs).
         axes : sequence of matplotlib Axes, optional
             One per graph; a new figure by default.
 
         Returns
         -------
         list of matplotlib Axes
-            The width of an edge is the strength of the pair (Frobenius norm of its couplings in the
-            zero-sum gauge). Edges are red where the strongest coupling of a pair is positive, blue
-            and dashed where that is negative.
+            Edge widths are strengths of the pairs (Frobenius norm of their couplings in the
+            zero-sum gauge). An edge is red if the pair's strongest coupling is positive, and blue
+            and dashed if it is negative.
 
         Raises
         ------
@@ -186,7 +182,7 @@ class FiguresMixin(MachineResults):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> [axis.get_title() for axis in fit.plot_network(groups=[("Yes", "No")])]
-        ['Survived = Yes less No']
+        ['Survived = Yes minus No']
         >>> plt.close()
         """
         return draw_network(
@@ -207,8 +203,7 @@ class FiguresMixin(MachineResults):
         kind : {"information", "fields"}, default "information"
             Height of the letters: their frequency times the information of the position, in bits
             (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum
-            gauge, where the fields of a predictor sum to zero over its levels and letters below the
-            axis are rarer in the group.
+            gauge, in which letters below the axis are rarer in the group.
         groups : sequence, optional
             Groups to draw; all by default.
         axes : sequence of matplotlib Axes, optional
@@ -249,18 +244,18 @@ class FiguresMixin(MachineResults):
         groups: Sequence[Any] | None = None,
         axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
+        """Draw the couplings of a term of three or more predictors as small multiples of heat maps.
 
         Parameters
         ----------
         term : sequence of predictor names, optional
             By default the strongest term of the highest order. Rows of a map are the levels of the
-            first predictor, columns those of the second; each combination of levels of the other
-            predictors has a map.
+            first predictor, columns the levels of the second; there is a map for each combination
+            of levels of the other predictors.
         groups : sequence, optional
             Groups to draw; all by default.
         axes : sequence of matplotlib Axes, optional
-            One for each group and combination; a new figure, of up to 24 maps, by default.
+            One for each group and combination; by default a new figure with up to 24 maps.
 
         Returns
         -------
@@ -270,9 +265,9 @@ class FiguresMixin(MachineResults):
         Raises
         ------
         DataError
-            If the model has no terms of three predictors or more.
+            If the model has no terms of three or more predictors.
         OptionError
-            If `term` is no such term, or a group is unknown.
+            If `term` is not such a term, or a group is unknown.
 
         Examples
         --------
@@ -286,13 +281,13 @@ class FiguresMixin(MachineResults):
         """
         layout = self.estimate.parameters.layout
         names = list(self.labels.names)
-        # their positions; a DataError if no term has three predictors
+        # their positions; raises a DataError if no term has three predictors
         predictors = strongest_term(self.estimate.parameters)
         if term is not None:
             term_names = [] if isinstance(term, str) else list(term)
             unknown = [name for name in term_names if name not in names]
             predictors = tuple(names.index(name) for name in term_names if name in names)
-            # fewer than three different predictors, a repeated one, or no term of the model
+            # fewer than three different predictors, a repeated one, or not a term of the model
             if (
                 unknown
                 or len(set(predictors)) < 3

@@ -1,4 +1,4 @@
-"""FittedMachine: everything that fitted Boltzmann machines do, with or without a response."""
+"""FittedMachine: the base class of fitted Boltzmann machines with or without a response."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FittedMachine(
     GraphMixin,
     FiguresMixin,
 ):
-    """Base of `BBLResults` and `DensityResults`: one mixin for each topic."""
+    """Base class of `BBLResults` and `DensityResults`, with one mixin per topic."""
 
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
         return machine_ratio_test(self, other)

@@ -1,15 +1,5 @@
-"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies,
+"""MachineResults: fitted Boltzmann machines with or without classes: parameters, ln Z, energies,
 standard errors.
-
-n rows, K groups of `size` parameters. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y). A
-*term* is a predictor with its fields, or interacting predictors with their couplings. The *pooled*
-fit is that of all rows as one group. An engine is *joint* (``engine.joint`` is not None) if it fits
-all groups at once, to P(group | row).
-
-An `Estimate` has ``parameters``, ``log_z`` (K,), ``class_prior`` (K,), the class proportions in
-the training rows; ``fits``, the engine's run on each group, then on the pooled rows if that was
-made; and ``predictive``, posterior draws over which predictions average, or None. Some draws have
-``hidden`` units, predictors without data.
 """
 
 from __future__ import annotations
@@ -54,15 +44,15 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["MachineResults"]
 
-ROWS_PER_BLOCK = 65536  # rows whose energies are computed together
-# of a group; summaries of larger models have no tests, which need the covariances
+ROWS_PER_BLOCK = 65536  # rows for which energies are computed together
+# per group; summaries of larger models have no tests, which require the covariances
 MAX_TESTED_PARAMETERS = 2000
 
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
-    """Fitted Boltzmann machines, one for each response group, or one without a response; see
-    `BBLResults`.
+    """Fitted Boltzmann machines, one for each response group or, without a response, only one;
+    see `BBLResults`.
     """
 
     engine: Engine  # the inference method and its options
@@ -81,11 +71,11 @@ class MachineResults(ModelResults):
     @property
     @abstractmethod
     def _population_shares(self) -> np.ndarray:
-        """Shares (K,) of the groups that predictions assume."""
+        """Class proportions (K,) that predictions assume."""
 
     @property
     def params(self) -> pd.Series:
-        """Estimate of every parameter by group and name, on the index of `bse` and `conf_int`."""
+        """Estimate of every parameter by group and name, indexed like `bse` and `conf_int`."""
         return labelled(self.tidy(), "estimate")
 
     @property
@@ -103,32 +93,32 @@ class MachineResults(ModelResults):
 
     @property
     def _n_group_parameters(self) -> int:
-        """Number of parameters that the formula gives one group, whether its rows determine them or
-        not.
+        """Number of parameters of one group in the formula, including parameters that are not
+        estimable.
         """
         return self.estimate.parameters.layout.size
 
     @property
     def converged(self) -> bool:
-        """Whether every predictor of every group reached its optimum."""
+        """Whether every predictor in every group reached its optimum."""
         return self.estimate.converged
 
     @property
     def history(self) -> pd.DataFrame:
-        """Convergence of the fits: a row for each record of each group (and of the pooled fit),
-        named by ``group``.
+        """Convergence of the fits: a row for each record of each group (and of the pooled fit), as
+        named in ``group``.
 
-        With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the
-        means of the standardised parameters), ``change`` (of the posterior mean since the record
-        before, relative), ``scale_fields``, ``scale_couplings``.
+        With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient with
+        respect to the means of the standardised parameters), ``change`` (relative change of the
+        posterior mean since the previous record), ``scale_fields``, ``scale_couplings``.
 
         Raises
         ------
         DataError
-            If the method keeps no record, or the model is from a file, which has none.
+            If the method keeps no records, or the model was loaded from a file, which has none.
         """
         names = [*self.labels.groups, "pooled"]
-        # `history` of a run is a dict of columns; names may be one more than runs
+        # a run's `history` is a dict of columns; there may be one more name than runs
         histories = [
             (name, run.history)
             for name, run in zip(names, self.estimate.fits, strict=False)
@@ -151,23 +141,23 @@ class MachineResults(ModelResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups; with ``method="ml"`` of those that the rows
-        determine, their rank.
+        """Number of parameters of all groups; with ``method="ml"`` only of estimable parameters,
+        their rank.
 
-        The rank of a group is less than its number of parameters where margins are empty. With
-        ``method="conditional", ridge=0`` it is the rank of the design, as R's `glm` has it: levels
-        that separate groups count.
+        The rank of a group is below its number of parameters if margins are empty. With
+        ``method="conditional", ridge=0`` it is the rank of the design as in R's `glm`, which
+        includes levels that separate groups.
         """
         return self.estimate.n_parameters
 
     @property
     def _traits(self) -> MethodTraits:
-        """Properties of the engine and its calibration, for averages and comparisons."""
+        """Properties of the engine and the calibration, for averages and comparisons."""
         engine = self.engine
         calibration = self.estimate.calibration
         # the tuned option is always shown
         options = [] if engine.tuned is None else [engine.tuned.option]
-        options += [  # others are shown if they are not 0 or None
+        options += [  # other options are shown if they are not 0 or None
             name
             for name in ("scale", "start", "prior_count")
             if name not in options and getattr(engine, name, None)
@@ -193,7 +183,7 @@ class MachineResults(ModelResults):
             needed=self.estimate.needed,
             calibration="none" if calibration is None else "temperature",
             relevance=None if self.estimate.relevance is None else self.estimate.relevance.level,
-            # a calibration is put on but once
+            # a calibrated fit cannot be calibrated again
             can_calibrate=calibration is None,
             models_predictors=not engine.joint,
         )
@@ -215,7 +205,7 @@ class MachineResults(ModelResults):
         return Coefficients(self.labels, self.estimate.parameters)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the display in notebooks: the call with a text, and tables of the coefficients."""
+        """Return the notebook display: the call with a text, and tables of the coefficients."""
         text, sections = self.coef()._notebook()
         return f"{self.call}\n\n{text}", sections
 
@@ -236,18 +226,17 @@ class MachineResults(ModelResults):
 
     @property
     def terms(self) -> pd.DataFrame:
-        """The parameters of each group with the terms that they belong to: one row for each
-        parameter, not each term.
+        """The parameters of each group with their terms: one row per parameter, not per term.
 
-        ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the
-        ``predictors`` of the term, ``order`` their number, ``strength`` the Frobenius norm of the
-        term in the zero-sum gauge. In each group the strongest terms come first, single predictors
-        last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression
-        has the term, and ``node_weights``, the weight in each of these regressions (missing where a
-        regression lacks the term).
+        ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the term's
+        ``predictors``, ``order`` their number, and ``strength`` the Frobenius norm of the term in
+        the zero-sum gauge. In each group the strongest terms come first and single predictors last.
+        ``method="shbm"`` adds ``votes``, the number of predictors whose regression has the term,
+        and ``node_weights``, the weights in these regressions (missing where a regression lacks the
+        term).
         """
         chosen_terms = None
-        # arrays "votes" (K, size) and "nodes" (K, order, size), the node weights
+        # arrays "votes" (K, size) and "nodes" (K, order, size), the weights by regression
         if self.engine.chooses:
             runs = self.estimate.fits
             chosen_terms = {
@@ -268,7 +257,7 @@ class MachineResults(ModelResults):
 
     @property
     def _has_parameter(self) -> np.ndarray:
-        """Whether each group has each parameter (K, size); all true unless the engine chose the
+        """Whether each group has each parameter (K, size); all true unless the engine selected the
         terms of each group.
         """
         K, size = self.estimate.parameters.theta.shape
@@ -278,14 +267,14 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
-        """Function of codes and missing cells, both (n, m): energies (n, K) at the estimates (means
-        of draws).
+        """Function from codes and missing cells, both (n, m), to energies (n, K) at the estimates
+        (means of draws).
         """
         return MarginalEnergy(self.estimate.parameters.layout, self.estimate.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
-        """Function as `_energy`; with posterior draws its value is ln(mean over draws of P(x|y)) +
+        """Function like `_energy`; with posterior draws it returns ln(mean over draws of P(x|y)) +
         `estimate.log_z`.
         """
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
@@ -297,8 +286,8 @@ class MachineResults(ModelResults):
         return None if draws is None or not draws.hidden else draws
 
     def _with_point_estimate(self, draws: str) -> Self:
-        """Return the model that averages predictions over posterior draws ("all"), or plugs in
-        their mean ("mean").
+        """Return the model that averages predictions over posterior draws ("all"), or uses the mean
+        of the draws ("mean").
         """
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
@@ -310,7 +299,7 @@ class MachineResults(ModelResults):
                 hint="Give draws='all'.",
             )
         model = copy.copy(self)
-        # the cached function averages over the draws; the copy makes another
+        # the cached function averages over the draws; the copy builds another
         vars(model).pop("_averaged", None)
         # frozen, but a new copy
         object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))
@@ -320,7 +309,7 @@ class MachineResults(ModelResults):
         """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see
         `Estimate.class_scores`.
 
-        A DataError for a row in a cell that cannot occur in any of several groups.
+        Raises a DataError for a row in a cell that cannot occur in any of several groups.
         """
         support = self.estimate.parameters.layout.support
         if support is not None and len(self.labels.groups) > 1:
@@ -330,14 +319,14 @@ class MachineResults(ModelResults):
     def _log_scores(
         self, newdata: object, normalised: bool, prior: bool, unseen: str
     ) -> pd.DataFrame:
-        """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see
+        """Return energies (n, K) of rows, minus ln Z if `normalised`, plus ln P(y) if `prior`; see
         `bbl.log_scores`.
         """
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
-        # draws: probabilities are averaged over them, energies without ln Z not. At the mean of the
-        # draws; with hidden units, which have no such mean, the mean energy over the draws
+        # with draws, probabilities are averaged over them; energies without ln Z use the mean of
+        # the draws or, with hidden units, which have no such mean, the mean energy over the draws
         unnormalised_energy = self._energy if self._hidden is None else self._hidden.free_energy
         scores = (self._averaged if normalised else unnormalised_energy)(codes, missing)
         if normalised:
@@ -352,29 +341,29 @@ class MachineResults(ModelResults):
         )
 
     def _check_likelihood(self) -> None:
-        """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without
-        a penalty.
+        """Raise an OptionError if the fit models neither P(row | group) nor, without a penalty,
+        P(group | row).
         """
         if self.engine.joint and self.engine.penalised:
             raise OptionError(
-                f"{self.engine.refusals()['likelihood']}; the likelihood of rows needs a "
+                f"{self.engine.refusals()['likelihood']}; the likelihood of rows requires a "
                 "model of the predictors, P(x|y).",
                 argument="method",
                 hint="Choose method='pseudo', or assess predictions with evaluate().",
             )
 
     def _log_likelihood_of(self, rows: Rows) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, y the group of row k, w_k its weight; missing
-        cells are summed out.
+        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` for rows k with group y and weight w_k; missing
+        cells are averaged over.
 
-        Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
+        For groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
         """
         self._check_likelihood()
         if self.engine.joint:
             rows = cast(Sample, rows)
             scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
             return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
-        # rows of a file: block by block, or complete ones from counts of levels and pairs
+        # rows of a file: block by block, or if complete, from counts of levels and pairs
         if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self._log_likelihood_of, rows.blocks(ROWS_PER_BLOCK)))
@@ -387,29 +376,29 @@ class MachineResults(ModelResults):
                 for (n, energy), log_z in zip(sums, self.estimate.log_z, strict=True)
             )
         rows = cast(Sample, rows)
-        # rows without a known predictor have ln P = 0, whatever the error of log_z
+        # rows without a known predictor have ln P = 0, regardless of the error of log_z
         if rows.missing is not None:
             rows = rows.rows(~rows.missing.all(axis=1))
-        # at the mean of the draws, if there are any; hidden units have no such mean
+        # at the mean of the draws, if any; hidden units have no such mean
         energy = self._energy if self._hidden is None else self._averaged
         energies = energy(rows.codes, rows.missing)
         group_energy = energies[np.arange(rows.n), rows.response]
         return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
 
     def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows, with the parameters of all groups as its
-        ``df``.
+        """Return the log-likelihood of the training rows; its ``df`` is the number of parameters of
+        all groups.
 
-        With ``missing="marginal"`` missing predictors are summed out.
+        With ``missing="marginal"`` missing predictors are averaged over.
 
-        An approximate ln Z (`log_z` "half", "pseudo" or "mf") has an unknown error, which may be
-        thousands in sum over the rows: the value is then printed with this mark, and `aic` and
-        `bic` are refused.
+        An approximate ln Z (`log_z` "half", "pseudo" or "mf") has an unknown error, which may add
+        up to thousands over the rows: the printed value is then marked, and `aic` and `bic` raise
+        an error.
 
         Raises
         ------
         OptionError
-            If P(x|y) is not modelled, and the fit to P(y|x) has a penalty.
+            If P(x|y) is not modelled, and a fit of P(y|x) is penalised.
 
         Examples
         --------
@@ -421,7 +410,7 @@ class MachineResults(ModelResults):
         """
         likelihood = super().logLik()
         kind = self.estimate.log_z_kind
-        # without interactions each approximation is exact
+        # without interactions every approximation is exact
         is_approximate = kind in APPROXIMATE and self.estimate.parameters.layout.n_terms > 0
         return LogLikelihood(
             likelihood, likelihood.df, likelihood.nobs, kind if is_approximate else None
@@ -445,10 +434,10 @@ class MachineResults(ModelResults):
         return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     def _testable_rows(self) -> Sample:
-        """Return the training rows; a DataError if a group has none, or weights are neither counts
-        nor of a survey.
+        """Return the training rows; raises a DataError if a group has none, or if weights are
+        neither counts nor survey weights.
 
-        An OptionError if predictors were chosen by the same rows.
+        Raises an OptionError if predictors were selected on the same rows.
         """
         if self.estimate.relevance is not None:
             raise OptionError(
@@ -468,7 +457,7 @@ class MachineResults(ModelResults):
             )
         rows = self._rows()
         if self.survey is None:
-            # a DataError that begins so, unless weights are counts
+            # raises a DataError that begins like this unless weights are counts
             rows.check_whole("Standard errors and tests go")
         return rows
 
@@ -480,17 +469,17 @@ class MachineResults(ModelResults):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error of every parameter, on the index of `params`; see `Inference.bse`."""
+        """Standard error of every parameter, indexed like `params`; see `Inference.bse`."""
         return self.inference().bse
 
     @property
     def tvalues(self) -> pd.Series:
-        """Statistic z of every parameter that has one, on the index of `params`."""
+        """Statistic z of every parameter, missing if there is none, indexed like `params`."""
         return self.inference().tvalues
 
     @property
     def pvalues(self) -> pd.Series:
-        """P-value of every parameter that has a test, on the index of `params`."""
+        """P-value of every parameter, missing if it is not tested, indexed like `params`."""
         return self.inference().pvalues
 
     @cached_property
@@ -502,8 +491,8 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """Text on the sampling design for the summary, None without one; a file without rows holds
-        the text.
+        """The summary's text on the sampling design, None without one; a file without rows still
+        contains this text.
         """
         if self.survey is None:
             return None if self._stored is None else self._stored.sampling_design
@@ -511,8 +500,8 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _sections(self) -> list[Section]:
-        """Tables of tests for the summary, from the model's file if that has them."""
-        # `self._stored` has summaries of the training rows of a model from a file, else it is None
+        """Tables of tests for the summary, from the model's file if it contains them."""
+        # `self._stored` has summaries of the training rows for a model from a file, else None
         stored = None if self._stored is None else self._stored.sections
         return self._test_sections() if stored is None else stored
 
@@ -532,10 +521,10 @@ class MachineResults(ModelResults):
             return [Section("Tests", pd.DataFrame(), str(error))]
         of: Compared = "group"
         if self.estimate.parameters.pooled is not None:
-            # the differences of two groups are one question; of more, each is compared with all
+            # two groups have one difference; with more, each group is compared with all rows
             groups = self.labels.groups
             of = (groups[1], groups[0]) if len(groups) == 2 else "pooled"
-        # symbols h and J, or dh and dJ of the differences
+        # symbols h and J, or dh and dJ for differences
         prefix = "" if of == "group" else "d"
         tests = inference.summary_tests(of)
         sections = test_sections(tests, prefix, inference.note, self.design.classes)

@@ -1,8 +1,4 @@
-"""`mcSample`, a method of fitted Boltzmann machines: Gibbs chains of every response group.
-
-The *energy* of a state x is the exponent of P(x), ln P(x) + ln Z. A *chain* is one run of the Gibbs
-sampler, a *sweep* an update of all predictors in all chains. m is the number of predictors.
-"""
+"""`mcSample`, a method of fitted Boltzmann machines: Gibbs chains of every response group."""
 
 from __future__ import annotations
 
@@ -28,15 +24,15 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 __all__ = ["ChainOptions", "ChainsMixin", "sample_chains"]
 
 MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
-# fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is
-# above by chance
+# smallest number of draws, per chain and in total, for a warning: with fewer, split R-hat is often
+# large by chance
 MIN_CHAIN_DRAWS = 20
 MIN_DRAWS = 100
 
 
 @dataclass(frozen=True)
 class ChainOptions:
-    """Unchecked arguments of `mcSample`, which describes them."""
+    """Unchecked arguments of `mcSample`, where they are documented."""
 
     nsteps: int
     nchains: int
@@ -47,7 +43,7 @@ class ChainOptions:
 
 
 def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
-    """Run the chains of all groups of a fit; public functions call this directly."""
+    """Run the chains of all groups of a fit; called directly by public functions."""
     nsteps = integer("nsteps", options.nsteps, 1)
     thin = integer("thin", options.thin, 1)
     nchains = integer("nchains", options.nchains, 1)
@@ -64,14 +60,14 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
         )
     layout = fit.estimate.parameters.layout
     labels = fit.labels
-    # a predictor of one level has no parameters and is not sampled
+    # a predictor with one level has no parameters and is not sampled
     varies = np.ones(layout.m, dtype=bool) if fit._hidden is not None else layout.n_levels > 1
     varying_layout = layout if varies.all() else layout.without_constants()
     burn_in = nsteps // 2
     n_sweeps = nsteps - burn_in
-    # at least one draw is kept; None: none
+    # if draws are kept, at least one; None: none
     draw_thin = min(thin, n_sweeps) if keeps_draws else None
-    # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors)
+    # with `best`, `best_energy` and, if draws are kept, `draws` (chains, draws, varying predictors)
     # and their `energy`
     chains_by_group: list[GibbsDraws | MixtureDraws] = []
     with progress_bar(len(labels.groups), "mcSample", options.verbose) as progress:
@@ -100,7 +96,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
             progress()
     groups = list(labels.groups)
     best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    # best: the most probable visited state
+    # best: the most probable state that was visited
     best_codes[:, varies] = [chains.best for chains in chains_by_group]
     xmax = {
         group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]
@@ -114,7 +110,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
         }
         # (chains, draws) of each group
         energies = [np.asarray(chains.energy) for chains in chains_by_group]
-        if energies[0].shape[1] >= 4:  # split R-hat needs two draws of each half
+        if energies[0].shape[1] >= 4:  # split R-hat requires two draws per half
             rhat = pd.Series(
                 [float(split_rhat(energy)) for energy in energies], index=groups, name="rhat"
             )
@@ -131,25 +127,25 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
 
 
 def _warn_unmixed(rhat: pd.Series) -> None:
-    """Warn of the groups whose split R-hat (a Series by group) is above MAX_RHAT."""
+    """Warn about groups with a split R-hat (a Series by group) above MAX_RHAT."""
     unmixed = rhat[rhat > MAX_RHAT]
     if len(unmixed):
         shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
             ConvergenceWarning(
-                f"The chains have not mixed: the split R-hat of the energy is {shown}, and should "
+                f"The chains have not mixed: the split R-hat of the energy is {shown}; it should "
                 f"be below {MAX_RHAT}.",
-                hint="Raise nsteps; until then, do not use the draws as a sample from the model.",
+                hint="Increase nsteps; until then, do not use the draws as a sample.",
             ),
             stacklevel=5,
         )
 
 
 def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
-    """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all
-    m predictors.
+    """Return draws, codes with shape (chains, draws, varying predictors), as a frame of levels of
+    all m predictors.
 
-    `varies`, a mask (m,), marks the predictors of more than one level; the others stay at code 0.
+    `varies`, a mask (m,), marks the predictors with several levels; the others stay at code 0.
     """
     codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
     codes[:, varies] = draws.reshape(len(codes), -1)

@@ -1,10 +1,8 @@
-"""Conditional odds ratios of interacting predictors: `odds_ratios`, a method of the result classes.
+"""Conditional odds ratios of interacting predictors.
 
-K groups of `size` parameters. A *coupling* J is a parameter of predictors that interact, at a level
-of each of them; 0 at a reference level. The log odds ratio of level a of predictor i and level b of
-j against the references, given the other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0,
-b)))``: that is ``J_ij(a, b)``, plus the couplings of larger terms of i and j at the levels of the
-others. Limits are ``exp(estimate +- z se)``, with a normal quantile z, or exact conditional ones.
+The log odds ratio of level a of predictor i and level b of j against the reference levels, given
+the other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0, b)))``: the coupling ``J_ij(a, b)``,
+plus the couplings of larger terms of i and j at the levels of the others.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["OddsRatiosMixin"]
 
-# only a penalty makes these couplings finite
+# only the penalty makes these couplings finite
 NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.SEPARATED.text, Kind.ABSENT.text)
 
 
@@ -43,14 +41,14 @@ def _make_ratio_frame(
     exact: dict[int, ConditionalRatio],
     conf_level: float,
 ) -> pd.DataFrame:
-    """Return the n odds ratios of predictors i and j as a table, with names, levels, limits of
-    coverage `conf_level`.
+    """Return the n odds ratios of predictors i and j as a table, with names, levels, and limits
+    with coverage `conf_level`.
 
-    `exact` has those without a standard error, by number.
+    `exact` contains the ratios without a standard error, by number.
 
-    Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and the
-    modifiers, the predictors ``modifiers`` on which the odds ratio of i and j depends; ``estimate``
-    and ``se`` (n,) are log odds ratios and their standard errors.
+    Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and of
+    ``modifiers``, the predictors that modify the odds ratio of i and j; ``estimate`` and ``se``
+    (n,) are log odds ratios and their standard errors.
     """
     from scipy.special import ndtri
 
@@ -83,7 +81,7 @@ def _make_ratio_frame(
         upper[row] = ratio.upper
         interval[row] = "" if ratio.reason else "exact"
         reason[row] = ratio.reason
-    with np.errstate(over="ignore"):  # a huge log odds ratio has the odds ratio inf
+    with np.errstate(over="ignore"):  # a huge log odds ratio gives an infinite odds ratio
         limits = {
             "odds_ratio": np.exp(estimate),
             "lower": np.exp(lower),
@@ -108,22 +106,22 @@ class OddsRatiosMixin(MachineResults):
         pairs: Sequence[tuple[Hashable, Hashable]] | None = None,
         conf_level: float = 0.95,
     ) -> pd.DataFrame:
-        """Return the conditional odds ratios of interacting predictors, by pairs of levels, with
+        """Return the conditional odds ratios of interacting predictors by pairs of levels, with
         confidence intervals.
 
         The odds ratio of two levels against the reference levels, given all other predictors, is
-        the exponential of their coupling. In terms of three predictors and more it depends on the
-        levels of the others, and each combination of these has a row. For methods with standard
-        errors of single groups, such as ``"ml"`` and ``"pseudo"``.
+        the exponential of their coupling. In terms of three or more predictors it depends on the
+        levels of the others, and there is a row for each combination of these. Available for
+        methods with standard errors of single groups, such as ``"ml"`` and ``"pseudo"``.
 
-        Other questions of tables are answered by statsmodels:
+        For other analyses of tables see statsmodels:
         `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds
         ratio and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
 
         Parameters
         ----------
         pairs : sequence of (name, name), optional
-            Predictors that interact; all pairs by default.
+            Interacting predictors; all interacting pairs by default.
         conf_level : float, default 0.95
             Coverage of the intervals.
 
@@ -131,14 +129,14 @@ class OddsRatiosMixin(MachineResults):
         -------
         DataFrame
             With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``,
-            ``level2``, ``reference2``, ``given`` (the levels of predictors on which the odds ratio
-            depends; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
+            ``level2``, ``reference2``, ``given`` (the levels of predictors that modify the odds
+            ratio; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
             ``log_odds_ratio``, its standard error ``se``, ``interval`` and ``reason``. Intervals
-            are of ``"Wald"``, on the logarithmic scale; with a penalty they describe the spread of
-            the penalised estimate, not its bias. Where a cell is empty, or other predictors decide
-            a coupling, there is no standard error, and the interval is ``"exact"``: the conditional
-            estimate, which may be 0 or infinite, and limits that cover it at least as often as
-            `conf_level`, without a penalty. ``reason`` says why limits are missing.
+            are ``"Wald"``, on the logarithmic scale; with a penalty they reflect the variance of
+            the penalised estimate, not its bias. If a cell is empty, or other predictors determine
+            a coupling, there is no standard error and the interval is ``"exact"``: an unpenalised
+            conditional estimate, which may be 0 or infinite, with limits of coverage at least
+            `conf_level`. ``reason`` explains missing limits.
 
         Raises
         ------
@@ -170,10 +168,10 @@ class OddsRatiosMixin(MachineResults):
         check_single_rows(self.survey, "A table of odds ratios")
         parameters = self.estimate.parameters
         rows = self._testable_rows()
-        # (K, size): the test of each parameter, or why there is none, as text
+        # (K, size): the test of each parameter, or why it is not tested, as text
         verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
         for g, theta in enumerate(parameters.theta):
-            # (size, size); `of_group` leaves out the cells that cannot occur in the group
+            # (size, size); `of_group` leaves out structural zeros of the group
             covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
             is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
             covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
@@ -202,14 +200,14 @@ class OddsRatiosMixin(MachineResults):
     def _resolve_pairs(
         self, pairs: Sequence[tuple[Hashable, Hashable]] | None
     ) -> list[tuple[int, int]]:
-        """Return the positions (i, j) of the predictors of each of `pairs`, which holds names; None
-        for all that interact.
+        """Return the positions (i, j) of the predictors of each of `pairs`, given by name; None
+        for all interacting pairs.
 
         The positions of a pair are in the order of its names.
         """
         layout = self.estimate.parameters.layout
         names = list(self.labels.names)
-        # a scope holds the predictors of a term: one, or several that interact
+        # a scope contains the predictors of a term, one or several
         interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
         if not interacting:
             raise DataError(
@@ -220,7 +218,7 @@ class OddsRatiosMixin(MachineResults):
         if pairs is None:
             return sorted(interacting)
         position_pairs = []
-        # a single text, or no sequence at all, is no list of pairs: the error below shows it
+        # a string, or anything but a sequence, is reported below
         for pair in (
             list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]
         ):

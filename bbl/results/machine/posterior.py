@@ -1,8 +1,6 @@
 """PosteriorDraws: draws of fields and couplings, their summaries and convergence diagnostics.
 
-The array of draws has shape (chains, n, K, size): n draws of each chain, K groups, `size`
-parameters of a group. The draws of a group come from the engine's run on its rows,
-``estimate.fits[g]``.
+Draws have shape (chains, n, K, size): n draws of each chain, K groups with `size` parameters each.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ __all__ = ["PosteriorDraws"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PosteriorDraws:
-    """Draws from the posterior of the parameters: the attribute ``fit.posterior`` of a method with
+    """Draws from the posterior of the parameters, the attribute ``fit.posterior`` for methods with
     a sampler.
 
     Attributes
@@ -54,8 +52,7 @@ class PosteriorDraws:
     what : str
         Description of the posterior and its sampler.
     state : tuple of dict
-        Records of the sampler for each group, arrays by chain, such as ``accepted`` and
-        ``diverged``.
+        Sampler records of each group, arrays by chain, such as ``accepted`` and ``diverged``.
 
     Examples
     --------
@@ -76,12 +73,12 @@ class PosteriorDraws:
 
     @classmethod
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
-        """Return the draws of all groups of a fit; an OptionError if it has none.
+        """Return the draws of all groups of a fit; raises an OptionError if it has none.
 
-        `labels` are names of groups, predictors and levels, `estimate` is the fit, `engine` its
+        `labels` are the names of groups, predictors and levels, `estimate` is the fit, `engine` its
         method and options.
         """
-        # a run on all rows pooled may follow; draws (chains, n, size)
+        # the run on all rows pooled may follow; draws (chains, n, size)
         runs = estimate.fits[: len(labels.groups)]
         template = next((run.draws for run in runs if run.draws is not None), None)
         if template is None:
@@ -116,10 +113,11 @@ class PosteriorDraws:
         return pd.DataFrame(self.draws.reshape(chains * n, K * size), index=rows, columns=columns)
 
     def to_arviz(self) -> Any:
-        """Return the draws for ArviZ as the variable ``theta`` of its posterior, over groups and
-        parameters.
+        """Return the draws for ArviZ: the variable ``theta`` of the posterior, by group and
+        parameter.
 
-        The type is ``InferenceData`` with ArviZ 0.x, and ``DataTree`` of xarray from ArviZ 1.0 on.
+        The type is ``InferenceData`` with ArviZ 0.x, and xarray's ``DataTree`` with ArviZ 1.0 or
+        later.
 
         Raises
         ------
@@ -140,15 +138,15 @@ class PosteriorDraws:
             import arviz
         except ImportError as error:
             raise BBLError(
-                "to_arviz() needs ArviZ.",
+                "to_arviz() requires ArviZ, which is not installed.",
                 hint=(
                     "Run: pip install arviz. Or use to_frame() and summary(), which do not need it."
                 ),
             ) from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
         draws: dict[str, Any] = {"theta": self.draws}
-        # `arguments`: names. ArviZ 1.0 and later take one dict of all sections, such as "posterior"
-        # and "prior"
+        # `arguments`: names. ArviZ 1.0 and later takes one dict of all sections, such as
+        # "posterior" and "prior"
         if "posterior" not in arguments(arviz.from_dict):
             draws = {"posterior": draws}
         return arviz.from_dict(draws, coords=coords, dims={"theta": ["group", "parameter"]})
@@ -159,7 +157,8 @@ class PosteriorDraws:
         return distinct_names(parameter_names(self.labels, self.layout))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return mean, sd and shortest interval of every parameter, with the accuracy of the draws.
+        """Return the mean, sd and shortest interval of every parameter, and Monte Carlo
+        diagnostics.
 
         Parameters
         ----------
@@ -169,10 +168,10 @@ class PosteriorDraws:
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter, then ``mean``, ``sd``, ``hdi_lower``
-            and ``hdi_upper`` (the shortest interval of probability `level`), ``mcse`` (Monte Carlo
-            standard error of the mean), ``ess_bulk``, ``ess_tail`` (effective sample sizes) and
-            ``rhat`` (Vehtari et al. 2021).
+            The columns of ``tidy()`` that identify the parameter, then ``mean``, ``sd``,
+            ``hdi_lower`` and ``hdi_upper`` (the shortest interval with probability `level`),
+            ``mcse`` (Monte Carlo standard error of the mean), ``ess_bulk``, ``ess_tail`` (effective
+            sample sizes) and ``rhat`` (Vehtari et al. 2021).
 
         Examples
         --------
@@ -190,7 +189,7 @@ class PosteriorDraws:
         frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
         columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
-        # the mean is the estimate; no pooled fit
+        # the mean is the estimate; there is no pooled fit
         frame = frame.drop(columns=["estimate", "pooled", "difference"])
         return frame.assign(
             **{name: values.ravel() for name, values in (columns | self._diagnostics).items()}
@@ -213,7 +212,7 @@ class PosteriorDraws:
                     effective_sample_size(draws),
                     tail_sample_size(draws),
                 )
-                # folded: sensitive to scale, not only location
+                # folded: sensitive to scale as well as location
                 diagnostics["rhat"][g] = split_rhat(draws, folded=True)
         return diagnostics
 
@@ -225,24 +224,23 @@ class PosteriorDraws:
         level: float = 0.95,
         axes: Any = None,
     ) -> Any:
-        """Draw the intervals of the parameters, the traces of the chains, or the ranks of their
-        draws.
+        """Draw intervals of the parameters, traces of the chains, or ranks of their draws.
 
         Parameters
         ----------
         kind : {"forest", "trace", "rank"}, default "forest"
-            "forest": means with their shortest intervals, a row for each parameter. "trace": the
-            values of each chain, draw by draw. "rank": histograms of each chain's ranks among all
-            draws, which are uniform if chains have mixed.
+            "forest": means with shortest intervals, a row for each parameter. "trace": the values
+            of each chain, draw by draw. "rank": histograms of each chain's ranks among all draws,
+            which are uniform if the chains have mixed.
         group : optional
-            The group; by default the first, or all groups in a forest.
+            The group; by default the first, or all groups in a forest plot.
         top : int, default 20
-            Number of parameters: in traces and ranks those with the largest R-hat, in forests those
-            with the largest ratio of mean and sd. Traces and ranks show 12 at most.
+            Number of parameters: those with the largest R-hat in traces and ranks, those with the
+            largest ratio of mean to sd in forests. Traces and ranks show at most 12.
         level : float, default 0.95
             Posterior probability of the intervals.
         axes : sequence of matplotlib Axes, optional
-            One for a forest, one for each parameter otherwise; a new figure by default.
+            One for a forest, otherwise one for each parameter; a new figure by default.
 
         Returns
         -------

@@ -1,8 +1,8 @@
-"""Axes, colours and labels that all figures share; names are wrapped and shortened to the room they
-have.
+"""Axes, colours and labels common to all figures; names are wrapped and shortened to the available
+space.
 
 Font sizes are in points, widths and heights in inches (72 points). A *name* or *label* is a level
-or a predictor, of any type; a *text* is what is drawn for it.
+or predictor, of any type; a *text* is its drawn form.
 """
 
 from __future__ import annotations
@@ -56,49 +56,48 @@ __all__ = [
 ]
 
 # Okabe & Ito's palette, safe for colour-blind readers, ordered so that neighbours also differ in
-# grey; without yellow, which is too faint for bars
+# grey value; without yellow, which is too faint for bars
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
-DIVERGING = "RdBu_r"  # colour map of values of both signs
-SEQUENTIAL = "viridis"  # colour map of values of one sign
-# multiple of the quantile 0.98 beyond which magnitudes do not stretch a colour scale
+DIVERGING = "RdBu_r"  # colour map for values of both signs
+SEQUENTIAL = "viridis"  # colour map for values of one sign
+# magnitudes above this multiple of the quantile 0.98 do not extend a colour scale
 OUTLYING = 4.0
-MISSING = "0.9"  # grey of cells that the model does not have
-MAX_FONT = 10.0  # points of the names along an axis, at most
-MIN_FONT = 7.0  # points of the names along an axis, at least
-TITLE_FONT = 11.0  # points of the title of a panel
-LEGEND_FONT = 9.5  # points by which the names in a legend are wrapped
+MISSING = "0.9"  # grey of cells that are not in the model
+MAX_FONT = 10.0  # largest font of the names along an axis, in points
+MIN_FONT = 7.0  # smallest font of the names along an axis, in points
+TITLE_FONT = 11.0  # font of a panel's title, in points
+LEGEND_FONT = 9.5  # font size assumed when wrapping the names in a legend, in points
 LINE_HEIGHT = 1.2  # height of a line of text, in units of the font size
-# where a line may end, the group; intervals such as "(0.5, 1.25]" are passed over as a whole
+# group 1 marks where a line may end; intervals such as "(0.5, 1.25]" are not broken
 SEPARATOR = re.compile(r"[(\[]-?[\d.]\S*, \S+[)\]]|[(\[]-inf, \S+[)\]]|([\s_/:,=-]+)")
-ESCAPED = str.maketrans({"$": r"\$"})  # dollars in names must not start mathematics
-SHORTEST = 5  # characters to which a name may be shortened, at least
-MORE_LETTERS = 1.1  # a smaller font is taken only if it shows more than 1.1 times as many letters
+ESCAPED = str.maketrans({"$": r"\$"})  # dollar signs in names must not start math mode
+SHORTEST = 5  # smallest number of characters of a shortened name
+MORE_LETTERS = 1.1  # a smaller font must show more than 1.1 times as many letters
 BLANK = 0.08  # inches between neighbouring names along an axis
-MAX_NAMED_TICKS = 16  # names that are kept, at most, where not all names have room
+MAX_NAMED_TICKS = 16  # largest number of names that are kept if not all fit
 
 
 def short_name(label: object, length: int = 24) -> str:
-    """Return a label as text on one line, of at most `length` characters; a longer one loses its
-    middle.
+    """Return a label as text on one line with at most `length` characters; the middle of a longer
+    label is left out.
     """
     return shorten_names([label], length)[0].translate(ESCAPED)
 
 
 def shorten_names(names: Sequence, length: int) -> list[str]:
-    """Return a text of at most `length` characters for each name; different names get different
-    texts.
+    """Return a text with at most `length` characters for each name, different for different names.
 
-    A long name loses its middle, the same number of characters being kept at the beginning of all
-    names. If no such number keeps the texts apart, equal texts show the part where their names
-    begin to differ, or end in a number.
+    The middle of long names is left out, after the same number of characters in all names. If no
+    such number keeps the texts distinct, equal texts show the part where their names begin to
+    differ, or end with a number.
     """
     texts = [label_text(x) for x in names]
     distinct = list(dict.fromkeys(texts))
     length = max(length, SHORTEST)
-    n_kept = length - 1  # characters beside the ellipsis
-    preferred_texts: dict[str, str] = {}  # texts of long names that keep 60 % at the beginning
-    # first try, the middle left out: `head` characters kept at the beginning of all names, those
-    # nearest to 60 % first
+    n_kept = length - 1  # characters in addition to the ellipsis
+    preferred_texts: dict[str, str] = {}  # texts of long names of which 60 % is the beginning
+    # first try, leaving out the middle: the first `head` characters of all names are kept, with
+    # values of `head` close to 60 % first
     for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):
         cut_texts = {
             x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - n_kept + head :]}"
@@ -108,11 +107,10 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
         if len(set(cut_texts.values())) == len(distinct):
             return [cut_texts[x] for x in texts]
     alike = [x for x in distinct if Counter(preferred_texts.values())[preferred_texts[x]] > 1]
-    # one character before the part in which the names differ
+    # one character before the names begin to differ
     common = max(len(os.path.commonprefix(alike)) - 1, 0)
     head = n_kept // 3
-    # second try: the beginning of a name, and the part in which it differs from the others, with
-    # two ellipses
+    # second try: the beginning of a name and the part that distinguishes it, with two ellipses
     window_texts = {
         x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length
     }
@@ -140,19 +138,19 @@ def _character_width(character: str) -> float:
         text_to_path.get_text_width_height_descent(n * character, properties, False)[0]
         for n in (1, 11)
     )
-    # a difference, of 10 characters at 100 points: matplotlib leaves out the blanks at both ends of
-    # a text
+    # a difference, for 10 characters at 100 points: matplotlib ignores blanks at both ends of a
+    # text
     return float(eleven - one) / 1000
 
 
 def text_inches(text: str, size: float) -> float:
-    """Return the width of the longest line of a text in a font of `size` points."""
+    """Return the width in inches of the longest line of a text in a font of `size` points."""
     return max(sum(map(_character_width, line)) for line in text.split("\n")) * size / 72
 
 
 def _wrap_text(text: str, room: float, size: float, lines: int, break_words: bool) -> str | None:
-    """Return a text in at most `lines` lines of `room` inches at `size` points; None if it does not
-    fit.
+    """Wrap a text to at most `lines` lines of `room` inches at `size` points; return None if it
+    does not fit.
     """
     if text_inches(text, size) <= room:
         return text
@@ -162,9 +160,9 @@ def _wrap_text(text: str, room: float, size: float, lines: int, break_words: boo
         widths = np.cumsum([_character_width(c) for c in remaining]) * size / 72
         n = int(np.searchsorted(widths, room, "right"))  # characters that fit on the line
         if n < len(remaining):
-            # the line ends after a separator, whose blanks need no room; else within a word or not
-            # at all
-            # + 1: a blank may stand just past the room
+            # end the line after a separator, whose blanks need no space; otherwise break the word
+            # or give up
+            # + 1: a blank may follow the last character that fits
             separators = SEPARATOR.finditer(remaining)
             breaks = [
                 m.end() for m in separators if m[1] and len(remaining[: m.end()].rstrip()) <= n
@@ -178,7 +176,7 @@ def _wrap_text(text: str, room: float, size: float, lines: int, break_words: boo
 
 
 def wrap_names(names: Sequence, room: float, size: float, lines: int = 1) -> list[str]:
-    """Return a different text for each name, of at most `lines` lines of `room` inches at `size`
+    """Return a different text for each name, with at most `lines` lines of `room` inches at `size`
     points.
     """
     return list(_wrap_texts(tuple(map(label_text, names)), round(room, 4), size, lines))
@@ -186,10 +184,10 @@ def wrap_names(names: Sequence, room: float, size: float, lines: int = 1) -> lis
 
 @lru_cache(maxsize=256)
 def _wrap_texts(texts: tuple[str, ...], room: float, size: float, lines: int) -> tuple[str, ...]:
-    """Shorten all texts to one length, less and less, until each can be wrapped; see
+    """Shorten all texts to a common length, in small steps, until each can be wrapped; see
     `wrap_names`.
     """
-    # on average, letters are hardly narrower than 0.3 size
+    # on average, letters are hardly narrower than 0.3 times the font size
     max_characters = int(lines * room * 72 / (0.3 * size))
     length = max(SHORTEST, min(max(map(len, texts), default=0), max_characters))
     while True:
@@ -202,7 +200,7 @@ def _wrap_texts(texts: tuple[str, ...], room: float, size: float, lines: int) ->
             wrapped_texts.append((wrapped or text).translate(ESCAPED))
         else:  # no text was too long
             return tuple(wrapped_texts)
-        length = max(SHORTEST, min(length - 1, int(0.94 * length)))  # the next try: 6 % shorter
+        length = max(SHORTEST, min(length - 1, int(0.94 * length)))  # next try: 6 % shorter
 
 
 def count_letters(texts: Sequence[str]) -> int:
@@ -212,20 +210,20 @@ def count_letters(texts: Sequence[str]) -> int:
 
 def max_lines(room: float, size: float) -> int:
     """Return how many lines of text, 1 to 3, fit into `room` inches at `size` points."""
-    return int(np.clip(room / (LINE_HEIGHT * size / 72) - 0.2, 1, 3))  # 0.2 lines stay free
+    return int(np.clip(room / (LINE_HEIGHT * size / 72) - 0.2, 1, 3))  # 0.2 lines remain free
 
 
 def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
-    """Return ascending positions (n,), moved as little as possible (least squares) to be at least
-    `gap` apart.
+    """Return increasing positions (n,), moved as little as possible (least squares) so that they
+    are at least `gap` apart.
 
-    Isotonic regression of ``positions - gap * arange(n)``.
+    Computed by isotonic regression of ``positions - gap * arange(n)``.
     """
     from scipy.optimize import isotonic_regression
 
     steps = gap * np.arange(len(positions))
     moved = isotonic_regression(positions - steps).x + steps
-    return np.where(np.isclose(moved, positions), positions, moved)  # positions that stay are exact
+    return np.where(np.isclose(moved, positions), positions, moved)  # unmoved positions are exact
 
 
 @dataclass(frozen=True)
@@ -238,11 +236,11 @@ class TickNames:
         Position of each text along the axis.
     texts : list of str
     size : float
-        Points of the font.
+        Font size in points.
     upright : bool
-        Whether the texts run at a right angle to the axis, not along it.
-    depth : float
-        Inches beside the axis that the texts take.
+            Whether the texts are perpendicular to the axis instead of along it.
+        depth : float
+            Inches from the axis that the texts occupy.
     """
 
     positions: np.ndarray
@@ -252,7 +250,7 @@ class TickNames:
     depth: float
 
     def label_ticks(self, axis: Any) -> None:
-        """Set ticks and labels of a matplotlib axis; no ticks if its tick labels are switched
+        """Set ticks and labels of a matplotlib axis, or no ticks if its tick labels are switched
         off.
         """
         if not any(
@@ -272,23 +270,23 @@ def fit_names(
     """Return the names of an axis as texts that do not overlap.
 
     The texts run along the axis if all fit in up to three lines without breaking words. Otherwise,
-    or with `upright`, they run at a right angle to it, in a smaller font, moved apart by up to half
+    or with `upright`, they are perpendicular to it, in a smaller font, moved apart by up to half
     a line, and shortened to `max_depth` inches. If they still overlap, only every second, third,
-    ... name is kept, `MAX_NAMED_TICKS` at most.
+    ... name is kept, at most `MAX_NAMED_TICKS`.
 
     Parameters
     ----------
     names : sequence of length n
     positions : array_like, shape (n,)
-        Position of each name along the axis, ascending.
+        Position of each name along the axis, increasing.
     unit : float
-        Inches of one unit of the axis.
-    max_depth : float
-        Inches beside the axis that the texts may take.
-    upright : bool, default False
-        Whether the texts must not run along the axis, as on a vertical one.
+            Inches per unit of the axis.
+        max_depth : float
+            Inches from the axis that the texts may occupy.
+        upright : bool, default False
+            Whether the texts must be perpendicular to the axis, as on a vertical one.
     """
-    # rounded: a floating-point error of the unit must not decide how names are drawn
+    # rounded: floating-point errors in the unit must not affect how names are drawn
     positions = np.asarray(positions, dtype=float)
     unit = round(unit, 4)
     # inches between the closest names
@@ -303,7 +301,7 @@ def fit_names(
             return TickNames(
                 positions, texts, MAX_FONT, upright=False, depth=lines * LINE_HEIGHT * MAX_FONT / 72
             )
-    # the first name alone, if nothing else has room
+    # only the first name, if nothing else fits
     best = TickNames(
         positions[:1],
         wrap_names(names[:1], max_depth, MIN_FONT),
@@ -312,15 +310,15 @@ def fit_names(
         depth=max_depth,
     )
     most_letters = 0
-    # step 1 shows every name; if they have no room, the second shows at most `MAX_NAMED_TICKS`, the
-    # last the two ends
+    # step 1 shows every name; if they do not fit, the next shows at most `MAX_NAMED_TICKS`, the
+    # last only the two ends
     second_step = max(2, math.ceil(len(positions) / MAX_NAMED_TICKS))
     # 3: step 2, if there are two names
     for step in (1, *range(second_step, max(3, len(positions)))):
         for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
             line_height, ticks = LINE_HEIGHT * size / 72, positions[::step]  # inches; axis units
-            # names are moved apart in inches; adding the shift alone keeps the ticks exact that do
-            # not move
+            # names are moved apart in inches; adding only the shift keeps ticks exact that are not
+            # moved
             moved = ticks + (spread_apart(unit * ticks, line_height) - unit * ticks) / unit
             # too far away
             if len(positions) and unit * np.abs(moved - ticks).max() > 0.5 * line_height:
@@ -336,8 +334,8 @@ def fit_names(
 
 
 def group_titles(labels: Labels, names: Sequence, room: float) -> list[str]:
-    """Return the title ``response = group`` of the panel of each group, in up to three lines of
-    `room` inches.
+    """Return the title ``response = group`` of each group's panel, in up to three lines of `room`
+    inches.
     """
     return wrap_names(
         [group_title(labels, label_text(x)) for x in names], room, TITLE_FONT, lines=3
@@ -350,13 +348,13 @@ def group_title(labels: Labels, group: str) -> str:
 
 
 def title_inches(titles: Sequence[str]) -> float:
-    """Return the height in inches of the title with most lines."""
+    """Return the height in inches of the title with the most lines."""
     return LINE_HEIGHT * TITLE_FONT / 72 * max((x.count("\n") + 1 for x in titles), default=0)
 
 
 def use_plain_numbers(*axes: Axes) -> None:
-    """Write tick labels in full: without an offset or a power of ten that all ticks of an axis
-    share.
+    """Write tick labels in full, without an offset or power of ten common to all ticks of an
+    axis.
     """
     from matplotlib.ticker import ScalarFormatter
 
@@ -368,10 +366,10 @@ def use_plain_numbers(*axes: Axes) -> None:
 
 
 def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
-    """Write the tick labels of a logarithmic axis in full where it spans less than two powers of
+    """Write the tick labels of a logarithmic axis in full if it spans less than two powers of
     ten.
 
-    Otherwise matplotlib would write labels such as `6 x 10^1` at its ticks.
+    Otherwise matplotlib would write tick labels such as `6 x 10^1`.
     """
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -384,7 +382,7 @@ def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
 
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
-    """Return width and height of axes in inches, before an equal aspect shrinks them
+    """Return the width and height of axes in inches, before an equal aspect shrinks them
     (``original``).
     """
     box = ax.get_position(original=True)
@@ -394,8 +392,8 @@ def axes_inches(ax: Axes) -> tuple[float, float]:
 
 
 def check_axes(axes: Any, n: int) -> list[Axes]:
-    """Return the caller's axes as a list; raise an OptionError if there are not `n`."""
-    # of one Axes, a sequence, or an array of plt.subplots
+    """Return the caller's axes as a list; raise an OptionError if their number is not `n`."""
+    # `axes` may be one Axes, a sequence, or an array from plt.subplots
     axes_list = list(np.ravel(np.asarray(axes, dtype=object)))
     if isinstance(axes, str):  # probably the kind of figure
         raise BBLTypeError(
@@ -414,7 +412,7 @@ def check_axes(axes: Any, n: int) -> list[Axes]:
 
 
 def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """Return the caller's axes, or else the axes of a new figure of this size (width, height)."""
+    """Return the caller's axes, or axes of a new figure with this size (width, height)."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -423,13 +421,13 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
-    """Mark the cells of a map (rows, columns) below -0.02 `limit` with a minus, for readers who see
-    no colours.
+    """Mark the cells of a map (rows, columns) below -0.02 `limit` with a minus sign, for readers
+    who cannot see colours.
 
-    `limit` is the end of the colour scale. Cells closer to zero are almost white; cells beyond -0.6
-    `limit` are dark, and their mark is white.
+    `limit` is the end of the colour scale. Cells closer to zero are almost white; cells beyond
+    -0.6 `limit` are dark, with a white mark.
     """
-    depth = np.nan_to_num(-values / limit)  # 1 is the darkest colour of negative values
+    depth = np.nan_to_num(-values / limit)  # 1 is the darkest colour for negative values
     for is_marked, colour in (((depth > 0.02) & (depth < 0.6), "0.2"), (depth >= 0.6, "white")):
         row, col = np.nonzero(is_marked)
         ax.plot(col, row, "_", color=colour, markersize=5)
@@ -438,8 +436,8 @@ def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
 def draw_colour_bar(
     image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither"
 ) -> None:
-    """Draw the colour bar of `image` into the axes `bar`, or if None beside `axes`; `ends` as from
-    `pointed_ends`.
+    """Draw the colour bar of `image` into the axes `bar` or, if None, next to `axes`; `ends` as
+    from `pointed_ends`.
     """
     placement: dict[str, Any] = (
         {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
@@ -448,7 +446,7 @@ def draw_colour_bar(
 
 
 def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
-    """Return the positions of groups in ``labels.groups``, of all groups by default."""
+    """Return the positions in ``labels.groups`` of `groups`, or of all groups if None."""
     if groups is None:
         return list(range(len(labels.groups)))
     unknown = [g for g in groups if g not in labels.groups]
@@ -464,8 +462,8 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
 
 
 def group_colours(n: int) -> Sequence:
-    """Return a colour for each of `n` groups: of `COLOURS`, or of a colour map if there are more
-    groups.
+    """Return a colour for each of `n` groups, from `COLOURS` or, with more groups, from a colour
+    map.
     """
     if n <= len(COLOURS):
         return COLOURS[:n]
@@ -475,22 +473,22 @@ def group_colours(n: int) -> Sequence:
 
 
 def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
-    """Draw a legend; `options` go to ``ax.legend``, which would leave out names that begin with an
-    underscore.
+    """Draw a legend; `options` are passed to ``ax.legend``, which by itself would omit names that
+    begin with an underscore.
     """
-    # made with placeholders, which the names replace
+    # created with placeholders, which are then replaced by the names
     legend = ax.legend(handles, ["-"] * len(names), frameon=False, fontsize="small", **options)
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_text(name)
 
 
 def colour_limit(values: np.ndarray) -> float:
-    """Return the end of a colour scale: the largest magnitude, or of more than 5000 values the
+    """Return the end of a colour scale: the largest magnitude or, with more than 5000 values, the
     quantile 0.995.
 
-    The quantile keeps a few extreme values from making all others pale. Of over 50 values, those
-    beyond `OUTLYING` times the quantile 0.98 do not count: they are fields of levels that never
-    occur in a group, beside which all others would be white.
+    The quantile keeps a few extreme values from making all others pale. With more than 50 values,
+    those beyond `OUTLYING` times the quantile 0.98 are ignored: they are fields of levels that
+    never occur in a group, and would make all other cells white.
     """
     magnitude = np.abs(values[np.isfinite(values)])
     if not magnitude.size:
@@ -498,7 +496,7 @@ def colour_limit(values: np.ndarray) -> float:
     limit = np.quantile(magnitude, 0.995) if magnitude.size > 5000 else magnitude.max()
     if magnitude.size > 50 and limit > (end := OUTLYING * np.quantile(magnitude, 0.98)) > 0.0:
         limit = magnitude[magnitude <= end].max()
-    return float(limit or magnitude.max() or 1.0)  # a scale needs an end above zero
+    return float(limit or magnitude.max() or 1.0)  # the end of a scale must be positive
 
 
 def diverging_scale(values: np.ndarray) -> dict[str, Any]:
@@ -516,10 +514,10 @@ def diverging_scale(values: np.ndarray) -> dict[str, Any]:
 
 
 def pointed_ends(values: np.ndarray, limit: float, low: bool = True) -> str:
-    """Return the ends of a colour bar (matplotlib's ``extend``) that point, because values lie
-    beyond `limit`.
+    """Return which ends of a colour bar (matplotlib's ``extend``) are pointed because values
+    exceed `limit`.
 
-    `low` says whether the scale goes below zero.
+    `low` is whether the scale extends below zero.
     """
     if not (np.abs(values[np.isfinite(values)]) > limit).any():
         return "neither"

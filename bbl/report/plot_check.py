@@ -1,8 +1,5 @@
-"""Calibration plot: reliability diagrams of predicted probabilities, with histograms of the
+"""Calibration plot: reliability diagrams of predicted probabilities in bins, with histograms of the
 predictions.
-
-n rows, K groups. A *bin* is an interval of predicted probabilities of a group. The limits of
-the observed share of the group in a bin are those of Wilson (1927), from the bin's total weight.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_calibration"]
 
-MAX_LARGE_PANELS = 9  # groups up to which the panels of a new figure are large
+MAX_LARGE_PANELS = 9  # with more groups, the panels of a new figure are small
 
 
 def plot_calibration(
@@ -52,7 +49,7 @@ def plot_calibration(
     groups: Sequence | None = None,
     axes: Any = None,
 ) -> list[Axes]:
-    """Draw the observed share of a group against its predicted probability, and a histogram of the
+    """Draw a group's observed proportion against its predicted probability, and a histogram of the
     predictions.
 
     Parameters
@@ -63,29 +60,29 @@ def plot_calibration(
     y : array_like of int, shape (n,)
         The observed groups, as numbers 0..K-1.
     weights : array_like, shape (n,), optional
-        How often each row was observed; once by default.
+        Frequency of each row; 1 by default.
     bins : int, default 10
         Number of bins of equal width between 0 and 1.
     groups : sequence, optional
-        Groups to draw; by default all, or of two groups only the second, as the first has the
-        complement.
-    axes : sequence of matplotlib Axes, optional
-        A diagram and a histogram for all groups together, or one of each for each group. A new
-        figure by default.
+            Groups to draw; by default all, or only the second of two, since the first is its
+            complement.
+        axes : sequence of matplotlib Axes, optional
+            One diagram and one histogram for all groups, or a diagram and a histogram for each
+            group. A new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Diagram and histogram of each group. A point is a bin: its mean prediction against the
-        observed share, with the 95 % interval of Wilson (1927) for a binomial share. A new figure
-        shows at most 24 groups.
+        Diagram and histogram of each group. Each point is a bin: its mean prediction against
+        the observed proportion, with Wilson's (1927) 95 % interval for a binomial proportion,
+        given the bin's total weight. A new figure shows at most 24 groups.
 
     Raises
     ------
     DataError
-        If the arrays do not belong together, or probabilities lie outside 0..1.
-    OptionError
-        If a group is unknown, or `axes` holds another number.
+            If the arrays do not match, or probabilities are outside 0..1.
+        OptionError
+            If a group is unknown, or `axes` has the wrong length.
 
     Examples
     --------
@@ -122,8 +119,8 @@ def plot_calibration(
     lines = []
     for diagram, _ in pairs:
         diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
-    # all groups share the one pair of panels, or each has its own; a new figure may have fewer
-    # pairs than groups
+    # all groups share one pair of panels, or each has its own; a new figure may have fewer pairs
+    # than groups
     for k, colour, (diagram, histogram) in zip(
         shown, colours, pairs * (len(shown) if share_axes else 1), strict=False
     ):
@@ -154,22 +151,22 @@ def plot_calibration(
 
 @dataclass(frozen=True)
 class _Bins:
-    """Predicted probabilities of one group, binned. All arrays but `total` have an entry for each
-    bin with rows.
+    """Predicted probabilities of one group, binned. All arrays except `total` have one entry per
+    nonempty bin.
     """
 
     total: np.ndarray  # weight of the rows in each bin, shape (bins,)
     mean: np.ndarray  # mean prediction
-    share: np.ndarray  # observed share of the group
-    low: np.ndarray  # 95 % limits of the share
+    share: np.ndarray  # observed proportion of the group
+    low: np.ndarray  # 95 % limits of the proportion
     high: np.ndarray
 
     @classmethod
     def from_predictions(
         cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int
     ) -> _Bins:
-        """Bin the predicted probabilities `p` of a group; `is_in_group` says which rows are in it.
-        Arrays are (n,).
+        """Bin the predicted probabilities `p` of a group; `is_in_group` marks its rows. Arrays are
+        (n,).
         """
         from statsmodels.stats.proportion import proportion_confint
 
@@ -189,8 +186,8 @@ def _label_axes(
 ) -> None:
     """Set the limits, titles and axis labels of (diagram, histogram) `pairs`.
 
-    `names` are the groups; with `share_axes` one pair shows all of them. Only the outer panels have
-    axis labels.
+    `names` are the groups; with `share_axes` one pair shows all of them. Only the outer panels
+    have axis labels.
     """
     is_single = len(names) == 1
     response = shorten_names([labels.response], length=24)[0]
@@ -202,7 +199,7 @@ def _label_axes(
         if share_axes
         else ""
     )
-    # upper end of the axis of counts
+    # upper end of the count axis
     tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
     titles = group_titles(labels, names, width)
     # a shared pair has no title
@@ -210,7 +207,7 @@ def _label_axes(
         diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
         if not is_single:
-            histogram.set_yscale("log")  # most predictions of each of many groups are close to 0
+            histogram.set_yscale("log")  # with many groups, most predictions are close to 0
             histogram.set_ylim(0.5, 1.5 * tallest)  # from below one observation
         if not is_single and not share_axes:
             diagram.set_title(title, fontsize=TITLE_FONT)
@@ -230,11 +227,11 @@ def _label_axes(
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
-    """Return axes of a new figure, in a grid: a diagram and below it a histogram for each group, in
-    turn.
+    """Return axes of a new figure, in a grid: alternately a diagram and, below it, the histogram
+    of the same group.
     """
     n = min(len(groups), MOST_PANELS)
-    # inches of a diagram with its histogram: of a single one, of up to `MAX_LARGE_PANELS`, or of
+    # inches of a diagram with its histogram: for a single one, for up to `MAX_LARGE_PANELS`, for
     # more
     width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= MAX_LARGE_PANELS else (1.8, 2.4))
     columns = grid_columns(n, width + 0.25)

@@ -28,8 +28,8 @@ __all__ = ["plot_coefficients"]
 
 MAX_ROWS = 40  # coefficients of a new figure
 WIDTH = 4.2  # inches of the panel
-MAX_NAME_WIDTH = 3.4  # inches of the names beside the panel
-MARKERS = "osD^vP"  # one for each group, in turn
+MAX_NAME_WIDTH = 3.4  # inches of the names to the left of the panel
+MARKERS = "osD^vP"  # one per group, in turn
 
 
 def plot_coefficients(
@@ -42,17 +42,17 @@ def plot_coefficients(
     title: str = "Estimate",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw estimates with their intervals: a row for each name, with a point for each group.
+    """Draw estimates with their intervals, one row per name and one point per group.
 
     Parameters
     ----------
     names : sequence of n str
-        All are drawn if `ax` is given, else at most `MAX_ROWS`: those with the largest |estimate| /
-        width of interval in any group.
+        All are drawn if `ax` is given, otherwise at most `MAX_ROWS`: those with the largest
+        ratio of |estimate| to interval width in any group.
     groups : sequence of K labels
     estimate, lower, upper : ndarray, shape (K, n)
-        Points and ends of the intervals; no point for nan, a hollow point without a line if an
-        end is not finite.
+        Points and ends of the intervals; there is no point for nan, and a hollow point without
+        a line if an end is not finite.
     title : str, default "Estimate"
         Label of the axis.
     ax : matplotlib Axes, optional
@@ -65,7 +65,7 @@ def plot_coefficients(
         estimate = estimate[:, shown]
         lower = lower[:, shown]
         upper = upper[:, shown]
-    # inches between rows: half a line for each group, 1.6 lines at least
+    # inches between rows: half a line per group, but at least 1.6 lines
     gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72
     rows = np.arange(n_shown, dtype=float)  # vertical positions
     if ax is None:
@@ -76,14 +76,14 @@ def plot_coefficients(
         if is_hollow.any():
             note_text(ax, NO_INTERVAL)
     else:
-        # less room for names than in a new figure, whose margin is as wide as its names
+        # less space for names than in a new figure, whose margin is as wide as its names
         fit_names(
             names, rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True
         ).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
     for k in range(K):
-        # groups are spread over half of the gap
+        # groups are spread over half of the gap between rows
         y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
         low = lower[k]
         high = upper[k]
@@ -105,7 +105,7 @@ def plot_coefficients(
             **style,
         )
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
-    ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)  # the first row on top
+    ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)  # first row at the top
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if K > 1:
@@ -120,14 +120,15 @@ def plot_coefficients(
 def _order_by_distance_from_zero(
     estimate: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
-    """Return the positions (n,) of coefficients (K, n), by falling |estimate| / width of interval.
+    """Return the positions (n,) of coefficients (K, n), by decreasing ratio of |estimate| to
+    interval width.
 
-    The largest over the groups counts; a coefficient without an interval comes last.
+    The largest ratio over the groups is used; coefficients without an interval come last.
     """
     interval_width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.abs(np.nan_to_num(estimate)) / interval_width
-    # an interval of width 0 has an infinite distance, or nan if the estimate is 0 too
+    # the distance is infinite for an interval of width 0, or nan if the estimate is also 0
     return np.argsort(
         -np.nan_to_num(distance, posinf=np.finfo(float).max).max(axis=0), kind="stable"
     )
@@ -136,14 +137,13 @@ def _order_by_distance_from_zero(
 def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, n_notes: int, K: int) -> Axes:
     """Return axes of a new figure with `names` as tick labels at `rows`, `gap` inches apart.
 
-    There is room for a legend of K groups above the axes, and for `n_notes` notes of `note_text`
-    below.
+    Space is reserved for a legend of K groups above the axes, and for `n_notes` notes of
+    `note_text` below.
     """
     import matplotlib.pyplot as plt
 
     tick_names = fit_names(names, rows, gap, MAX_NAME_WIDTH, upright=True)
-    # up to three groups are in one row of the legend, more in rows of two; 1.3: 30 % of the height
-    # to spare
+    # the legend has one row for up to three groups, otherwise rows of two; 1.3: 30 % spare height
     head = (
         0.15
         if K == 1
@@ -151,7 +151,7 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, n_notes: int, 
     )
     foot = 0.6 + NOTE_HEIGHT * n_notes
     height = max(len(rows) * gap, 0.8)
-    left_margin = tick_names.depth + 0.3  # depth: inches that the names take
+    left_margin = tick_names.depth + 0.3  # depth: inches occupied by the names
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))
     ax = axes_at(figure, left_margin, head, WIDTH, height)
     tick_names.label_ticks(ax.yaxis)

@@ -1,6 +1,4 @@
-"""Effects plot: estimates with their intervals, a panel for each group and a row for each
-effect.
-"""
+"""Effects plot: estimates with their intervals, one panel per group and one row per effect."""
 
 from __future__ import annotations
 
@@ -40,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["plot_effects"]
 
 WIDTH = 3.2  # inches of a panel
-# inches of a panel beside others, so that three of them and the names fit into 13 inches
+# inches of each of several panels, so that three of them and the names fit into 13 inches
 NARROW_WIDTH = 2.5
-MAX_NAME_WIDTH = 3.6  # inches of the names beside the panels
+MAX_NAME_WIDTH = 3.6  # inches of the names to the left of the panels
 ROW = 1.6 * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
 
 
@@ -62,18 +60,18 @@ def plot_effects(
     ----------
     labels : Labels
     groups : sequence of G labels
-        Each has a panel.
+        One panel for each group.
     names : sequence of n str
         Names of the effects, the rows of every panel.
     values : ndarray, shape (G, 3, n)
-        Estimates, lower and upper limits. An estimate that is not finite has no point, an interval
-        with such a limit no line.
+        Estimates, lower and upper limits. An estimate that is not finite has no point; an
+        interval with a limit that is not finite has no line.
     title : str
-        Label of the axis of values.
+        Label of the value axis.
     null : float or None
-        Value of no effect, at which a vertical line is drawn; None for no line.
+        Value of no effect, marked by a vertical line; None for no line.
     top : int
-        Largest number of rows that are drawn, the first ones.
+        Largest number of rows to draw, starting with the first.
     axes : sequence of matplotlib Axes, optional
     """
     from matplotlib.ticker import MaxNLocator
@@ -82,7 +80,7 @@ def plot_effects(
     rows = np.arange(n, dtype=float)  # vertical positions
     if axes is None:
         shown_groups = groups[:MOST_PANELS]
-        # points of the shown rows without an interval
+        # points in the shown rows without an interval
         point, low, high = (values[: len(shown_groups), k, :n] for k in range(3))
         is_hollow = np.isfinite(point) & ~(np.isfinite(low) & np.isfinite(high))
         n_notes = (n < len(names)) + (len(shown_groups) < len(groups)) + bool(is_hollow.any())
@@ -93,13 +91,13 @@ def plot_effects(
         shown_groups = groups
         panels = check_axes(axes, len(groups))
         for ax, text in zip(panels, group_titles(labels, groups, WIDTH), strict=True):
-            # less room for names than in a new figure, whose margin is as wide as its names
+            # less space for names than in a new figure, whose margin is as wide as its names
             fit_names(
                 names[:n], rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True
             ).label_ticks(ax.yaxis)
             ax.set_title(text, fontsize=TITLE_FONT)
     colour = group_colours(1)[0]
-    lacking = []  # the hollow points of each panel
+    lacking = []  # hollow points of each panel
     for ax, (point, low, high) in zip(panels, values[: len(shown_groups), :, :n], strict=True):
         has_interval = np.isfinite(low) & np.isfinite(high)
         ax.hlines(
@@ -127,14 +125,14 @@ def plot_effects(
             )
         if null is not None:
             ax.axvline(null, color="0.5", linewidth=1, zorder=1)
-        ax.set(ylim=(n - 0.5, -0.5))  # the first row on top
+        ax.set(ylim=(n - 0.5, -0.5))  # first row at the top
         ax.set_xlabel(
             wrap_names([title], 0.9 * axes_inches(ax)[0], MAX_FONT, lines=2)[0], fontsize=MAX_FONT
         )
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
         use_plain_numbers(ax)
-        if axes is None:  # few numbers, with room for long ones
+        if axes is None:  # few ticks, with space for long numbers
             ax.xaxis.set_major_locator(MaxNLocator(4))
     if axes is None:
         share_limits(panels)
@@ -149,7 +147,7 @@ def _new_panels(
     """Return the panels of a new figure with `names` as tick labels at `rows`, and the groups as
     titles.
 
-    There is room for `n_notes` notes of `note_shown`.
+    Space is reserved for `n_notes` notes of `note_shown`.
     """
     tick_names = fit_names(names, rows, ROW, MAX_NAME_WIDTH, upright=True)
     width = WIDTH if len(groups) == 1 else NARROW_WIDTH
@@ -160,7 +158,7 @@ def _new_panels(
         columns=grid_columns(len(groups), width, max_columns=3),
         width=width,
         height=height,
-        left=tick_names.depth + 0.3,  # depth: inches that the names take
+        left=tick_names.depth + 0.3,  # depth: inches occupied by the names
         head=title_inches(titles) + 0.5,
         foot=0.75 + NOTE_HEIGHT * n_notes,
         bar=0.1,

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_confusion", "plot_roc"]
 
-MIN_CELL = 0.62  # inches of a side of a cell of a confusion matrix, in a new figure of few groups
-MIN_MAP = 2.2  # inches of a side of the map of a new figure
-MAX_MAP = 8.0  # inches of a side of the map of a new figure
-MAX_NAME_DEPTH = 2.2  # inches of the groups' names beside and below the map of a new figure
-MAX_NUMBERED_GROUPS = 24  # groups up to which cells show numbers
-MAX_CURVES = 12  # ROC curves of a figure
-WHITE_ABOVE = 0.55  # share above which the number in a cell is white, as the cell is dark
+MIN_CELL = 0.62  # side of a cell of a confusion matrix in inches, in a new figure with few groups
+MIN_MAP = 2.2  # smallest side of a new figure's map in inches
+MAX_MAP = 8.0  # largest side of a new figure's map in inches
+MAX_NAME_DEPTH = 2.2  # inches of the group names to the left of and below the map of a new figure
+MAX_NUMBERED_GROUPS = 24  # with more groups, cells do not show numbers
+MAX_CURVES = 12  # ROC curves per figure
+WHITE_ABOVE = 0.55  # proportion above which a cell is dark and its number white
 
 
 def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -> Axes:
-    """Draw a confusion matrix: counts as numbers, shares of the observed group (the row) as
+    """Draw a confusion matrix: counts as numbers, proportions of the observed group (the row) as
     colours.
 
     `counts` (K, K) are weighted observations by observed (rows) and predicted group (columns).
@@ -57,27 +57,27 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     row_totals = counts.sum(axis=1, keepdims=True)  # (K, 1): observations of each observed group
     share = np.divide(counts, row_totals, out=np.zeros_like(counts), where=row_totals > 0)
     texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
-    # inches of the widest number, with a margin of 0.06 at either side
+    # inches of the widest number, with a margin of 0.06 on either side
     widest = max(text_inches(x, MAX_FONT) for row in texts for x in row) + 0.12
     if ax is None:
         ax, cell = _new_map_axes(labels, max(MIN_CELL, widest))
     else:
         cell = min(axes_inches(ax)) / K  # inches
-        # less room for names than in a new figure, whose margins are as wide as its names
+        # less space for names than in a new figure, whose margins are as wide as its names
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9, upright=True).label_ticks(
             ax.yaxis
         )
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9).label_ticks(ax.xaxis)
     ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     if K <= MAX_NUMBERED_GROUPS:
-        # points: the widest number, with half of its margins, fits into a cell
+        # in points, so that the widest number with half of its margins fits into a cell
         size = min(MAX_FONT + 1, MAX_FONT * (cell - 0.06) / (widest - 0.06))
         for i in range(K):
             for j in range(K):
                 colour = "white" if share[i, j] > WHITE_ABOVE else "black"
                 ax.text(j, i, texts[i][j], ha="center", va="center", color=colour, fontsize=size)
     response = shorten_names([labels.response], length=24)[0]
-    label_width = max(K * cell, 1.5)  # inches for the names of the axes
+    label_width = max(K * cell, 1.5)  # inches for the axis labels
     ax.set_xlabel(wrap_names([f"Predicted {response}"], label_width, TITLE_FONT, lines=2)[0])
     ax.set_ylabel(wrap_names([f"Observed {response}"], label_width, TITLE_FONT, lines=2)[0])
     ax.tick_params(length=0)
@@ -91,9 +91,10 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
 
 
 def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
-    """Return axes of a new figure with the K groups as tick labels, and the inches of a cell.
+    """Return axes of a new figure with the K groups as tick labels, and the size of a cell in
+    inches.
 
-    A cell has `min_cell` inches, unless the side of the map would then be outside `MIN_MAP` to
+    A cell has `min_cell` inches, unless the side of the map would be outside `MIN_MAP` to
     `MAX_MAP`.
     """
     import matplotlib.pyplot as plt
@@ -103,7 +104,7 @@ def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
     cell = side / K
     row_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH, upright=True)
     column_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH)
-    # inches for the names of the groups, and 0.6 for the name of the axis
+    # inches for the group names, and 0.6 for the axis label
     left_margin = row_names.depth + 0.6
     foot = column_names.depth + 0.6
     figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
@@ -125,18 +126,18 @@ def plot_roc(
     """Draw the ROC curve of each group against all other groups, with the area under it in the
     legend.
 
-    A group to which no row, or every row, belongs has no curve.
+    Groups with none or all of the rows have no curve.
 
     Parameters
     ----------
     labels : Labels
     score : ndarray, shape (n, K)
-        Scores that rank rows: the larger, the more likely is the group.
+        Scores that rank rows: larger means that the group is more probable.
     y : ndarray of int, shape (n,)
         Observed groups, 0..K-1.
     weights : ndarray, shape (n,)
     groups : sequence, optional
-        Groups to draw; by default the first twelve, or of two groups only the second.
+        Groups to draw; by default the first twelve, or only the second of two.
     ax : matplotlib Axes, optional
     """
     K = len(labels.groups)
@@ -144,14 +145,14 @@ def plot_roc(
     shown = chosen if groups is not None else chosen[:MAX_CURVES]  # group numbers
     is_new_figure = ax is None
     ax = axes_or_new(ax, size=(4.4, 4.2))
-    areas = [auc(score[:, k], y == k, weights)[0] for k in shown]  # [0]: without its limits
+    areas = [auc(score[:, k], y == k, weights)[0] for k in shown]  # [0]: without the limits
     diagonal = ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines = []
     names = []
     texts = wrap_names([labels.groups[k] for k in shown], room=1.6, size=LEGEND_FONT, lines=1)
     colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
     for k, text, area, colour in zip(shown, texts, areas, colours, strict=True):
-        if np.isnan(area):  # no row, or every row, is in the group
+        if np.isnan(area):  # the group has none or all of the rows
             continue
         fpr, tpr, _ = roc_curve(score[:, k], y == k, weights)
         lines += ax.plot(fpr, tpr, color=colour, linewidth=1.4, zorder=3)

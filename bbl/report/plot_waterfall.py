@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_waterfall"]
 
 WIDTH = 4.6  # inches of the panel
-MAX_NAME_WIDTH = 3.2  # inches of the names beside the bars
+MAX_NAME_WIDTH = 3.2  # inches of the names to the left of the bars
 GAP = 1.7 * LINE_HEIGHT * MAX_FONT / 72  # inches between bars
 
 
@@ -39,7 +39,7 @@ def plot_waterfall(
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the baseline, the contributions, largest first, and the sum as bars; each starts where
-    the last one ends.
+    the previous one ends.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def plot_waterfall(
     title : str, default "Log-odds"
         Label of the axis.
     top : int, default 12
-        Contributions with a bar each; the smaller ones share one bar.
+        Number of contributions with their own bar; the smaller ones share one bar.
     ax : matplotlib Axes, optional
     """
     names = list(names)
@@ -60,17 +60,17 @@ def plot_waterfall(
     shown = order[:top]
     remaining = order[top:]
     labels = [names[0], *(names[k] for k in shown)]
-    steps = [values[0], *values[shown]]  # signed lengths of all bars except that of the sum
+    steps = [values[0], *values[shown]]  # signed lengths of all bars except the sum
     if len(remaining):
         labels.append(f"{len(remaining)} others")
         steps.append(values[remaining].sum())
     labels.append("sum")
-    ends = np.cumsum(steps)  # where the bars end
+    ends = np.cumsum(steps)  # ends of the bars
     y = np.arange(len(labels), dtype=float)
     if ax is None:
         ax = _new_axes(labels, y)
     else:
-        # less room for names than in a new figure, whose margin is as wide as its names
+        # less space for names than in a new figure, whose margin is as wide as its names
         fit_names(
             labels, y, axes_inches(ax)[1] / len(labels), max_depth=1.4, upright=True
         ).label_ticks(ax.yaxis)
@@ -91,13 +91,13 @@ def plot_waterfall(
             va="center",
             fontsize=8,
         )
-    # thin lines from the end of each bar to the start of the next; bars reach 0.65 / 2 above and
+    # thin lines from the end of each bar to the start of the next; bars extend 0.65 / 2 above and
     # below their position
     ax.vlines(ends, y[:-1] - 0.33, y[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     low = min(0.0, ends.min())
     high = max(0.0, ends.max())
-    margin = 0.16 * ((high - low) or 1.0)  # room for the numbers beside the bars
+    margin = 0.16 * ((high - low) or 1.0)  # space for the numbers next to the bars
     ax.set(ylim=(len(labels) - 0.5, -0.5), xlim=(low - margin, high + margin))
     ax.set_xlabel(wrap_names([title], axes_inches(ax)[0], TITLE_FONT, lines=2)[0])
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -107,7 +107,7 @@ def plot_waterfall(
 
 
 def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
-    """Return axes of a new figure with room for a bar for each label; tick `labels` are set at
+    """Return axes of a new figure with space for one bar per label; tick `labels` are set at
     `positions`.
     """
     import matplotlib.pyplot as plt
@@ -115,7 +115,7 @@ def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
     needs_two_lines = max(text_inches(x, MAX_FONT) for x in labels) > MAX_NAME_WIDTH
     gap = GAP * (1.6 if needs_two_lines else 1.0)
     tick_names = fit_names(labels, positions, gap, MAX_NAME_WIDTH, upright=True)
-    # depth: inches that the names take
+    # depth: inches occupied by the names
     height = len(labels) * gap
     left_margin = tick_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))

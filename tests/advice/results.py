@@ -418,12 +418,12 @@ FIGURES = {
         closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit()))),
     ),
     "a comparison of other predictors": case(
-        "Compare models of the same predictors and pairs",
+        "Compare models with the same predictors and pairs",
         closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit("y ~ a")))),
         closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit()))),
     ),
     "a comparison of other sizes": case(
-        r"Compare the same model",
+        r"Compare models with the same parameters",
         closed(lambda: bbl.plot_comparison(([[0.0]], []), ([[0.0, 1.0]], []))),
         closed(lambda: bbl.plot_comparison(([[0.0]], []), ([[0.5]], []))),
     ),

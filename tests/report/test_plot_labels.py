@@ -228,7 +228,7 @@ def test_a_network_says_which_pairs_it_shows():
     }
     labels = labels_of("a", "pqr", [2, 2, 2])
     empty = Parameters(Layout([2, 2, 2]), np.zeros((1, 6)))
-    assert draw_network(labels, empty)[0].get_title() == "class = a\nno pair is coupled"
+    assert draw_network(labels, empty)[0].get_title() == "class = a\nno coupled pairs"
     assert (
         draw_network(labels, Parameters(empty.layout, np.ones((1, 6))))[0].get_title()
         == "class = a"

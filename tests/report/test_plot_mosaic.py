@@ -136,6 +136,6 @@ def test_tables_that_no_figure_can_show_are_refused():
     rows = pd.DataFrame(np.random.default_rng(0).integers(0, 25, (900, 2)), columns=["a", "b"])
     with pytest.raises(
         OptionError,
-        match=r"up to 4 variables and 400 cells, and this model has 2 and 625\..*cells\(\)",
+        match=r"up to 4 variables and 400 cells, but this model has 2 and 625\..*cells\(\)",
     ):
         fitted("~ a + b", rows, None).plot_mosaic()

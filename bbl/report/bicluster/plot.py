@@ -1,8 +1,7 @@
-"""Figures of two-way clusterings: the table sorted by groups, the history of the search, criteria
-of numbers of groups, similarities of items.
+"""Figures of two-way clusterings: the table sorted by groups, the search history, criteria for
+numbers of groups, similarities of items.
 
-I rows are in a groups and J columns in b groups; a *block* is a row group by a column group. A
-*partition* is the group of each row, or of each column.
+I rows are in a groups and J columns in b groups; a *block* is a row group by a column group.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_blocks", "plot_history", "plot_selection", "plot_similarity"]
 
-MAX_PIXELS = 1500  # pixels of a side of an image; cells of a larger table are averaged
-# cells of the shorter side; with fewer, each cell has a pixel of the screen or more
+MAX_PIXELS = 1500  # pixels along a side of an image; cells of a larger table are averaged
+# smallest number of cells on the shorter side for which cells are averaged; with fewer, each cell
+# covers at least a pixel of the screen
 SMOOTHED_FROM = 300
-MAX_NAMED = 40  # rows or columns up to which each is named
-MAX_NUMBERED = 30  # groups up to which each is numbered
-MAX_MARKED = 40  # steps of a history up to which each is marked
-MAX_LEGEND = 10  # levels up to which a legend names them
-# cells; with more of them, the colour scale leaves out the extreme 0.5 % at either end
+MAX_NAMED = 40  # with more rows or columns, they are not named
+MAX_NUMBERED = 30  # with more groups, they are not numbered
+MAX_MARKED = 40  # with more steps, those of a history are not marked
+MAX_LEGEND = 10  # with more levels, there is no legend
+# with more cells, the colour scale ignores the extreme 0.5 % at either end
 CLIP_ABOVE = 5000
 
 
@@ -56,32 +56,32 @@ def plot_blocks(
     rated: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a table with rows and columns in their groups, and lines between the blocks.
+    """Draw a table sorted by groups of rows and columns, with lines between the blocks.
 
     Parameters
     ----------
     rows, columns : ndarray of int, shape (I,) and (J,)
         Group of each row and of each column.
     means : ndarray, shape (a, b)
-        Means of the blocks; in categorical tables, codes of their most frequent levels.
+        Block means; for categorical tables, codes of the most frequent levels.
     cells : (row, column, value, weight), or None
-        The observed cells, arrays of one length; None to draw the means.
+        The observed cells, arrays of equal length; None to draw the means.
     names : sequence of three
         Names of the rows, the columns and the values.
     item_names : two sequences
-        The name of each row and of each column.
+        Names of the rows and of the columns.
     levels : sequence, optional
-        Levels of categorical cells, whose values are codes.
+        Levels of categorical cells, with codes as values.
     rated : bool, default False
-        Whether cells are rated pairs, all of value 1, so that pairs without a cell are zeros
-        (unrated), not missing.
+        Whether cells are rated pairs with value 1, so that pairs without a cell are zeros
+        (unrated) and not missing.
     ax : matplotlib Axes, optional
         A new figure by default.
     """
     n_rows = len(rows)
     n_columns = len(columns)
     ax = axes_or_new(ax, _figure_size(n_rows, n_columns))
-    # of the groups, in sorted order
+    # groups in sorted order
     ends = [np.cumsum(np.bincount(partition)) for partition in (rows, columns)]
     image = (
         None
@@ -89,7 +89,7 @@ def plot_blocks(
         else _cell_image(rows, columns, cells, rated, are_codes=levels is not None)
     )
     values = means if image is None else image
-    # a pixel counts once for the colour scale, a block as often as it has cells
+    # for the colour scale, a pixel counts once, a block as often as it has cells
     weight = (
         np.ones(values.shape)
         if image is not None
@@ -101,8 +101,8 @@ def plot_blocks(
         picture: Any = ax.pcolormesh(edges[1], edges[0], means, rasterized=True, **scale)
     else:
         extent = (0.0, n_columns, n_rows, 0.0)
-        # "antialiased" averages neighbouring pixels of large images; an average of codes means
-        # nothing
+        # "antialiased" averages neighbouring pixels of large images, but averages of codes are
+        # meaningless
         interpolation = (
             "nearest"
             if min(n_rows, n_columns) < SMOOTHED_FROM or levels is not None
@@ -116,8 +116,8 @@ def plot_blocks(
     _label_axes(ax, (rows, columns), names, item_names)
     value_name = short_name(names[2])
     if levels is None:
-        # block means of pairs that are rated (1) or not (0) are shares; cells have the name of the
-        # values alone
+        # block means of rated (1) or unrated (0) pairs are proportions; cells have only the name of
+        # the values
         title = (
             "Share " if image is None and rated else "Mean " if image is None else ""
         ) + value_name
@@ -134,7 +134,7 @@ def plot_blocks(
 
 
 def _figure_size(n: int, m: int) -> tuple[float, float]:
-    """Return width and height of a figure in inches: in proportion to n x m cells, but 3.4 to 8
+    """Return the width and height of a figure in inches, proportional to n x m cells, but 3.4 to 8
     high.
     """
     width = 6.0
@@ -148,30 +148,30 @@ def _cell_image(
     rated: bool,
     are_codes: bool,
 ) -> np.ndarray:
-    """Return the cells, sorted by groups, as an image of at most `MAX_PIXELS` a side; arguments as
-    in `plot_blocks`.
+    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side;
+    arguments as in `plot_blocks`.
 
-    A pixel is the mean of its cells, and nan without any. If values are codes, it is the last of
-    its cells. If `rated`, it is the share of rated pairs among all pairs in the pixel.
+    A pixel is the mean of its cells, or nan if it has none; for codes, it is its last cell. With
+    `rated`, it is the proportion of rated pairs among all pairs in the pixel.
     """
     shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
     n_pixels = shape[0] * shape[1]
     pixel_row_column = []  # of each cell
-    # for rows, then for columns: groups, pixels of the side, and the row or column of each cell
+    # for rows, then for columns: groups, pixels along the side, and the row or column of each cell
     for partition, side, index in zip((rows, columns), shape, cells[:2], strict=True):
         # position of each row or column, sorted by group
         rank = np.empty(len(partition), dtype=np.int64)
         rank[np.argsort(partition, kind="stable")] = np.arange(len(partition))
         pixel_row_column.append((rank * side // len(partition))[index])
     pixel = pixel_row_column[0] * shape[1] + pixel_row_column[1]
-    if are_codes:  # an average of codes means nothing
+    if are_codes:  # averages of codes are meaningless
         image = np.full(n_pixels, np.nan)
         image[pixel] = cells[2]
         return image.reshape(shape)
     # weighted sum of the values in each pixel
     total = np.bincount(pixel, cells[2] * cells[3], n_pixels)
     weight = np.bincount(pixel, cells[3], n_pixels)
-    if rated:  # all values are 1; the divisor is the mean number of pairs in a pixel, cells or not
+    if rated:  # all values are 1; divide by the mean number of all pairs in a pixel
         return (total / (len(rows) * len(columns) / n_pixels)).reshape(shape)
     return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan).reshape(shape)
 
@@ -179,19 +179,18 @@ def _cell_image(
 def _colour_scale(
     values: np.ndarray, weight: np.ndarray, levels: Sequence | None
 ) -> dict[str, Any]:
-    """Return the options ``cmap``, ``vmin``, ``vmax`` of the colours of values (n,) with weights
+    """Return the options ``cmap``, ``vmin``, ``vmax`` for the colours of values (n,) with weights
     (n,).
 
-    With `levels`, values are codes, and each has a colour. Otherwise the scale is symmetric, with
-    white at zero, if values go clearly to both sides of zero.
+    With `levels`, values are codes, and each has its own colour. Otherwise the scale is symmetric,
+    with white at zero, if values lie clearly on both sides of zero.
     """
     import matplotlib
     from matplotlib.colors import ListedColormap
 
     if levels is not None:
         base_map = matplotlib.colormaps["tab10" if len(levels) <= MAX_LEGEND else "viridis"]
-        # the first colours of a list of ten, or equidistant colours of a continuous map, whose
-        # positions are in 0..1
+        # the first colours of a list of ten, or equidistant positions 0..1 of a continuous map
         colours = (
             base_map(np.arange(len(levels)))
             if len(levels) <= MAX_LEGEND
@@ -206,13 +205,13 @@ def _colour_scale(
     high = values.max()
     if weight.sum() > CLIP_ABOVE:
         order = np.argsort(values)
-        # cumulative: low and high are weighted quantiles
+        # cumulative weights: low and high are weighted quantiles
         share = np.cumsum(weight[order]) / weight.sum()
         low, high = (
             values[order[min(int(np.searchsorted(share, q)), len(order) - 1)]]
             for q in (0.005, 0.995)
         )
-    # the shorter side is above a tenth
+    # the shorter side is more than a tenth of the longer
     is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
     cmap = matplotlib.colormaps[DIVERGING if is_symmetric else SEQUENTIAL].with_extremes(
         bad=MISSING
@@ -230,7 +229,7 @@ def _draw_borders(ax: Axes, ends: list[np.ndarray], n: int, m: int) -> None:
         if len(end) > MAX_NUMBERED:  # thin, as strong lines would hide the cells
             draw(end[:-1], 0, length, colors="black", linewidth=0.3, alpha=0.4, zorder=2)
             continue
-        width = float(np.clip(18.0 / len(end), 0.5, 1.4))  # points: the thinner, the more groups
+        width = float(np.clip(18.0 / len(end), 0.5, 1.4))  # points; thinner with more groups
         draw(end[:-1], 0, length, colors="white", linewidth=width + 0.8, zorder=2)
         draw(end[:-1], 0, length, colors="black", linewidth=width, zorder=3)
 
@@ -241,8 +240,8 @@ def _label_axes(
     """Name the rows and columns of a small table, or number the groups of a large one; remove ticks
     and frame.
 
-    Each argument has an entry for rows and one for columns: partition, name of the axis, names of
-    its items.
+    Each argument has an entry for rows and one for columns: partition, axis name, names of the
+    items.
     """
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):  # rows, then columns
         partition = partitions[k]
@@ -273,21 +272,21 @@ def _label_axes(
 
 
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
-    """Draw the criterion, minus its minimum, as a map of the numbers of groups; a star marks the
+    """Draw the criterion minus its minimum as a map over the numbers of groups; a star marks the
     minimum.
 
     `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete
-    grid. The criterion is -2 ICL, minus twice the integrated completed likelihood. `names` holds
-    the name of the rows and the name of the columns.
+    grid. The criterion is -2 ICL (ICL: integrated completed likelihood). `names` are the names of
+    rows and columns.
     """
     ax = axes_or_new(ax, size=(5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")
     excess = grid.to_numpy() - grid.to_numpy().min()  # (row groups, column groups)
     a, b = excess.shape
-    # the colours distinguish the best 60 %, and all others have the last colour
-    # a scale needs an end above zero
+    # colours distinguish the best 60 %; all others have the last colour
+    # the end of a scale must be positive
     vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0
-    # cells are centred at the numbers of groups, which begin with 1
+    # cells are centred at the numbers of groups, which start at 1
     image = ax.imshow(
         excess,
         origin="lower",
@@ -317,7 +316,7 @@ def plot_history(
         The objective at steps 0, 1, ... of one search, or of several chains.
     axis_names : (str, str)
         Names of the steps and of the objective.
-    reached : float, optional
+    A value to mark by a dashed line: the final objective, if it is different.
         A value to mark by a dashed line: the objective after all steps, if it is another.
     ax : matplotlib Axes, optional
         A new figure by default.
@@ -326,7 +325,7 @@ def plot_history(
 
     ax = axes_or_new(ax, size=(5.6, 3.6))
     n_chains, n_steps = history.shape
-    # single values are marked where a line would have a few corners only
+    # mark single values if a line would have only a few points
     marker = "o" if n_steps <= MAX_MARKED else None
     for k, values in enumerate(history):
         ax.plot(
@@ -367,11 +366,11 @@ def plot_similarity(
     item_names: Sequence[Sequence],
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the shares of posterior draws in which two rows, and two columns, are in one group;
-    items sorted by group.
+    """Draw the probability that two rows, and two columns, are in one group, given as the
+    proportion of posterior draws; items are sorted by group.
 
     Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions
-    (I,) and (J,), names of the axes, names of all items, Axes (a new figure by default).
+    (I,) and (J,), axis names, names of all items, Axes (a new figure by default).
     """
     if axes is None:
         import matplotlib.pyplot as plt

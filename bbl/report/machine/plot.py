@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-# `@check_keywords`: an unknown keyword raises an error that names the closest one
+# `@check_keywords`: an unknown keyword raises an error that suggests the closest one
 from bbl.checks import check_keywords
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.report.canvas import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_comparison", "plot_configurations", "plot_cv", "plot_parameters"]
 
 MAX_HEIGHT = 15.0  # inches of a new figure of images
-NAME_DEPTH = 1.5  # inches for the names below an image of a single row
+NAME_DEPTH = 1.5  # inches for the names below an image with a single row
 
 
 class HasParameters(Protocol):
@@ -59,22 +59,22 @@ def plot_cv(
     title: str | None = None,
     logarithmic: bool = False,
 ) -> Axes:
-    """Draw the score of a cross-validation against the setting (Woo & Wang 2022, Figures 3, 5a, 6
-    and 8).
+    """Draw the score of a cross-validation against the setting (Woo & Wang 2022, Figures 3, 5a,
+    6, 8).
 
     Parameters
     ----------
     frame : DataFrame
-        Settings in the first column, scores in the second; if present, ``ci1`` and ``ci2`` are the
-        limits of a band.
+        Settings in the first column, scores in the second; ``ci1`` and ``ci2``, if present, are
+        the limits of a band.
     best : float, optional
         The setting to mark.
     ax : matplotlib Axes, optional
     symbol, title : str, optional
-        Name of the setting in the legend and below the axis; the name of the first column by
-        default.
+        Name of the setting in the legend and on the axis; by default the name of the first
+        column.
     logarithmic : bool, default False
-        Whether the axis of the settings is logarithmic, with a zero drawn at its left end.
+        Whether the settings' axis is logarithmic, with zero drawn at its left end.
     """
     setting, score = frame.columns[:2]  # names of columns
     ax = axes_or_new(ax, size=(5.2, 3.6))
@@ -90,21 +90,21 @@ def plot_cv(
         ax.fill_between(
             x, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label="95% interval"
         )
-        if len(x) == 1:  # a band has no width there
+        if len(x) == 1:  # a band would have no width
             ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
     if best is not None:
         # the score of the setting closest to `best`
         best, best_score = float(best), y[np.argmin(np.abs(x - best))]
         ax.axvline(best, color=COLOURS[1], linestyle=":", linewidth=1.4, zorder=1)
         label = f"best: {symbol} = {best:.3g}"
-        # dotted too, for the legend to explain the line
+        # also dotted, so that the legend explains the line
         ax.plot([best], [best_score], "D:", color=COLOURS[1], markersize=7, zorder=4, label=label)
     if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # a logarithmic axis needs two settings
         if x.min() > 0:
             ax.set_xscale("log")
             plain_log_axis(ax.xaxis, x.min(), x.max())
         else:
-            # linear from zero to the least positive setting
+            # linear from zero to the smallest positive setting
             ax.set_xscale("symlog", linthresh=x[x > 0].min())
     ax.set(xlabel=title, ylabel="Score" if score == "score" else short_name(score))
     if ax.get_legend_handles_labels()[1]:
@@ -121,26 +121,26 @@ def plot_comparison(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw inferred against true parameters, fields and couplings apart (Woo & Wang 2022, Figures
-    4, 5b-d).
+    """Draw inferred against true parameters, with fields and couplings in different colours (Woo &
+    Wang 2022, Figures 4, 5b-d).
 
     Parameters
     ----------
     true, inferred : pair (h, J), or an object with attributes h and J
-        Fields h and couplings J: each an array, a sequence of arrays, or a mapping to arrays, the
-        same in both models.
+        Fields h and couplings J: each an array, a sequence of arrays, or a mapping to arrays,
+        of the same kind in both models.
     ax : matplotlib Axes, optional
     title : str, optional
 
     Returns
     -------
     matplotlib Axes
-        The legend gives the root mean square difference of the fields, and of the couplings.
+        The legend shows the root mean square difference of the fields and of the couplings.
 
     Raises
     ------
     DataError
-        If the two models do not have the same parameters.
+        If the two models have different parameters.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def plot_comparison(
                 markersize=5 if x.size < 500 else 2.5,
                 markerfacecolor=colour if name == "h" else "none",
             )
-    if title:  # a title with mathematics is not wrapped
+    if title:  # titles with math mode are not wrapped
         ax.set_title(
             title
             if "$" in title
@@ -189,15 +189,15 @@ def plot_comparison(
 
 
 def _unpack_parameters(parameters: HasParameters | Sequence) -> tuple[Iterable, Iterable]:
-    """Return fields h and couplings J of a pair, or of an object that has them as attributes."""
+    """Return fields h and couplings J of a pair, or of an object with these attributes."""
     if isinstance(parameters, Sequence):
         h, J = parameters
         return h, J
     if not hasattr(parameters, "h") or not hasattr(parameters, "J"):
         raise BBLTypeError(
             f"{type(parameters).__name__} has no fields h and couplings J to compare.",
-            hint="Give results of mlestimate() or randompar(), or pairs (h, J), as of a group of a "
-            "fit: (fit.coef().h[group], fit.coef().J[group]).",
+            hint="Give results of mlestimate() or randompar(), or pairs (h, J), such as a fit's "
+            "(fit.coef().h[group], fit.coef().J[group]).",
         )
     return parameters.h, parameters.J
 
@@ -208,17 +208,17 @@ def _flatten_both(
     """Return the fields, or the couplings, of two models as flat arrays in the same order; `name`
     is ``h`` or ``J``.
 
-    A DataError if the models do not have the same parameters.
+    Raises a DataError if the models have different parameters.
     """
     if isinstance(true, Mapping) and isinstance(inferred, Mapping):
         missing_keys = [key for key in true if key not in inferred]
         if missing_keys:
             raise DataError(
-                f"The inferred {name} has no {missing_keys[0]!r}.",
-                hint="Compare models of the same predictors and pairs.",
+                f"The inferred {name} does not contain {missing_keys[0]!r}.",
+                hint="Compare models with the same predictors and pairs.",
             )
         true, inferred = [true[key] for key in true], [inferred[key] for key in true]
-    flat = []  # an array for each model
+    flat = []  # one array per model
     for values in (true, inferred):
         arrays = list(values.values()) if isinstance(values, Mapping) else list(values)
         flat.append(
@@ -227,7 +227,7 @@ def _flatten_both(
     if len(flat[0]) != len(flat[1]):
         raise DataError(
             f"There are {len(flat[0])} true and {len(flat[1])} inferred {name}.",
-            hint="Compare the same model.",
+            hint="Compare models with the same parameters.",
         )
     return flat[0], flat[1]
 
@@ -241,22 +241,22 @@ def plot_configurations(
     names: Sequence | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo &
-    Wang 2022).
+    """Draw one configuration per group as an image, darker for higher level codes (Figure 7 of Woo
+    & Wang 2022).
 
     Parameters
     ----------
     codes : array_like of int, shape (K, m)
         Level codes of the m predictors.
     shape : (int, int), optional
-        Rows and columns of the image; by default a square if m is a square number, else a single
-        row.
+        Rows and columns of the image; by default a square if m is a square number, otherwise a
+        single row.
     titles : sequence of length K, optional
     positions : array_like of int, shape (m,), optional
-        Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are
-        drawn as code 0.
-    names : sequence of length m, optional
-        Names of the predictors, written below an image of a single row.
+            Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are
+            drawn as code 0.
+        names : sequence of length m, optional
+            Names of the predictors, written below an image with a single row.
     axes : sequence of K matplotlib Axes, optional
     """
     codes = np.atleast_2d(np.asarray(codes))
@@ -291,7 +291,7 @@ def plot_configurations(
     panel_titles = [""] * K if titles is None else list(titles)
     images = np.zeros((K, n_pixels))
     images[:, pixels] = codes
-    order = np.argsort(pixels)  # predictors from left to right, in an image of a single row
+    order = np.argsort(pixels)  # predictors from left to right, in an image with a single row
     # only for a single row
     names_below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
     panels = (
@@ -303,7 +303,7 @@ def plot_configurations(
         panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, lines=3
     )
     for k, ax in enumerate(panels):
-        # vmax is at least 1, as a scale needs an end above zero
+        # vmax is at least 1, as the end of a scale must be positive
         ax.imshow(
             images[k].reshape(shape),
             cmap="Greys",
@@ -328,7 +328,7 @@ def _new_image_axes(
     """Return axes of a new figure, one per image, in a grid of at most `MAX_HEIGHT`.
 
     `titles` has a title for each image, `shape` the numbers of rows and columns of an image.
-    `names`, if any, are written below the columns `pixels` of an image of a single row.
+    `names`, if any, are written below the columns `pixels` of an image with a single row.
     """
     K = len(titles)
     # inches: a single row is wider

@@ -1,4 +1,4 @@
-"""Interaction graph of graphical models: nodes on a circle, the probability of each edge as width
+"""Interaction graph of graphical models: nodes on a circle, edges with their probability as width
 and colour.
 """
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_edges"]
 
-MIN_SHOWN = 0.05  # probability from which an edge is drawn
-MIN_SOLID = 0.5  # probability from which an edge is solid, not dashed
-PALE_SHARE = 0.25  # share of the colour map that is left out: pale edges would not be seen on white
+MIN_SHOWN = 0.05  # smallest probability of a drawn edge
+MIN_SOLID = 0.5  # smallest probability of a solid edge; others are dashed
+PALE_SHARE = 0.25  # fraction of the colour map that is left out: pale edges are invisible on white
 
 
 def plot_edges(
@@ -41,12 +41,12 @@ def plot_edges(
     from matplotlib.colors import LinearSegmentedColormap
 
     is_shown = probability >= MIN_SHOWN
-    order = np.argsort(probability[is_shown], kind="stable")  # the most probable on top
+    order = np.argsort(probability[is_shown], kind="stable")  # most probable edges on top
     ends = ends[is_shown][order]
     probability = probability[is_shown][order]
     title = "Probability of edges"
-    # a list with the axes of the graph, and the axes of the colour bar, None beside the caller's
-    # axes
+    # a list with the axes of the graph; and the axes of the colour bar, or None to place it next to
+    # the caller's axes
     panels, bar = (
         new_graph_axes([list(names)], [title], notes=[""])
         if ax is None

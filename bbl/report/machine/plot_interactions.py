@@ -1,12 +1,7 @@
 """Interaction graph: predictors as nodes on a circle, their strongest pairwise interactions as
 edges.
 
-*Couplings* are the parameters of a pair of predictors, one for each combination of their levels.
-The *strength* of a pair is their Frobenius norm in the zero-sum gauge, in which couplings sum to
-zero over the levels of either predictor. A `Layout` has the number m of predictors and the
-``pairs`` (P, 2), and takes the couplings of a pair out of the parameters (size,) of a group:
-``table(theta, i, j)``. `Parameters` has these vectors as ``theta`` (K, size), and as ``shift``
-their differences from the pooled fit, or the same vectors if there is none.
+The *strength* of a pair is the Frobenius norm of its couplings in the zero-sum gauge.
 """
 
 from __future__ import annotations
@@ -51,13 +46,13 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_graph", "draw_network", "new_graph_axes"]
 
-MAX_NODES = 40  # predictors up to which all are drawn; of more, only those with an edge
+MAX_NODES = 40  # with more predictors, only those with an edge are drawn
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
-MARGIN = 0.1  # inches beyond the names
-# nodes up to which names are horizontal; with more they run along the radius
+MARGIN = 0.1  # inches outside the names
+# with more nodes, names are not horizontal but run along the radius
 MAX_HORIZONTAL_NAMES = 12
-MAX_PAIRS = 80  # drawn by default in each of up to 4 graphs
-MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
+MAX_PAIRS = 80  # pairs drawn by default in each of up to 4 graphs
+MAX_PAIRS_SMALL = 30  # pairs drawn by default in each of more graphs, which are small
 
 
 def draw_network(
@@ -76,22 +71,20 @@ def draw_network(
     parameters : Parameters
         With a pooled fit, the differences from it are drawn.
     groups : sequence, optional
-        Graphs to draw: a group, or a pair ``(a, b)`` for the parameters of group a minus those of
-        group b. All groups by default.
-    top : int, optional
-        Number of strongest pairs in each graph; by default twice the number of predictors, at least
-        20 and at most 80, or 30 in more than 4 graphs.
+            Graphs to draw: a group, or a pair ``(a, b)`` for the difference in parameters, group a
+            minus group b. All groups by default.
+        top : int, optional
+            Number of strongest pairs in each graph; by default twice the number of predictors, but
+            at least 20 and at most 80, or 30 with more than 4 graphs.
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        The width of an edge is the *strength* of the pair: the Frobenius norm of its couplings in
-        the zero-sum gauge (in which couplings sum to zero over the levels of either predictor). Its
-        colour is the sign of the largest coupling of non-reference levels: red positive, blue
-        negative. All graphs share one colour scale. If there are more than 40 predictors, those
-        without an edge are left out.
+        The width of an edge is the *strength* of the pair. Its colour is the sign of the largest
+        coupling of non-reference levels: red if positive, blue if negative. All graphs share
+        one colour scale. With more than 40 predictors, those without an edge are left out.
 
     Raises
     ------
@@ -133,7 +126,7 @@ def draw_network(
         if axes is None
         else (check_axes(axes, len(theta)), None)
     )
-    # zero: there may be no edges
+    # zero: the set of edges may be empty
     scale = _edge_scale(np.concatenate([*signed_strengths, np.zeros(1)]))
     headings = _graph_titles(titles, notes, min(axes_inches(ax)[0] for ax in panels))
     # a new figure may have fewer panels than there are graphs
@@ -148,17 +141,15 @@ def draw_network(
 
 
 def _shown_pairs_note(n: int, total: int) -> str:
-    """Return a note that a graph shows the `n` strongest of `total` pairs; empty if it shows
-    all.
-    """
+    """Return the note that a graph shows the `n` strongest of `total` pairs."""
     if not n:
-        return "no pair is coupled"
+        return "no coupled pairs"
     count = f"{n} strongest" if n > 1 else "strongest"
     return "" if n == total else f"showing the {count} of {total} pairs"
 
 
 def _graph_titles(titles: list[str], notes: list[str], width: float) -> list[str]:
-    """Return the title of each graph with its note on a line below, cut to `width` inches."""
+    """Return the title of each graph, with its note on a line below, cut to `width` inches."""
     lines = zip(
         wrap_names(titles, width, TITLE_FONT, lines=3),
         wrap_names(notes, width, TITLE_FONT, lines=2),
@@ -173,12 +164,12 @@ def new_graph_axes(
     """Return axes of a new figure for graphs with these node `names`, titles and notes, and axes
     for its colour bar.
     """
-    # graphs, and nodes of the largest
+    # number of graphs, and of nodes in the largest
     n = min(len(names), MOST_PANELS)
     n_nodes = max(map(len, names))
-    # inches of the circle's radius and of the names outside
+    # inches of the circle's radius and of the names outside it
     radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
-    # radial names have room in a font that is half a point larger than the smallest
+    # radial names fit in a font half a point larger than the smallest
     radius = max(radius, _least_radius(n_nodes, MIN_FONT + 0.5))
     depth = min(
         depth,
@@ -205,7 +196,7 @@ def new_graph_axes(
 def _edge_scale(values: np.ndarray) -> dict[str, Any]:
     """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for edges.
 
-    It lacks the pale middle of the colour map, in which weak edges would not be seen.
+    The pale middle of the colour map is left out, as it would hide weak edges.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -230,7 +221,7 @@ def _graph_parameters(
         is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
         # `second` is empty for a single group
         first, *second = group_numbers(labels, g if is_pair else [g])
-        # a difference of two groups needs no shift: the pooled fit would cancel
+        # a difference between two groups needs no shift: the pooled fit cancels
         theta.append(
             parameters.theta[first] - parameters.theta[second[0]]
             if is_pair
@@ -244,22 +235,21 @@ def _graph_parameters(
 
 
 def _strongest_pairs(strength: np.ndarray, n: int) -> np.ndarray:
-    """Return the positions in `strength` of the `n` strongest pairs, strongest last; none of
-    strength 0.
+    """Return the positions in `strength` of the `n` strongest pairs, strongest last; pairs of
+    strength 0 are left out.
     """
     order = np.argsort(strength, kind="stable")[-n:]
     return order[strength[order] > 0]
 
 
 def _sign_of_pair(layout: Layout, theta: np.ndarray, pair: int) -> float:
-    """Return the sign (-1, 0 or 1) of a pair's largest coupling of non-reference levels, in the
+    """Return the sign (-1, 0 or 1) of a pair's largest coupling of non-reference levels in the
     zero-sum gauge.
 
     `theta` (size,) are the parameters of a graph, `pair` is a position in ``layout.pairs``.
     """
     i, j = layout.pairs[pair]
-    # the levels of reference get couplings of 0 before the change of gauge, and are left out after
-    # it
+    # reference levels have couplings of 0 before the change of gauge, and are left out after it
     table = zero_sum(np.pad(layout.table(theta, int(i), int(j)), ((1, 0), (1, 0))))[1:, 1:].ravel()
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
@@ -275,8 +265,8 @@ def draw_graph(
     """Draw nodes with their names, and edges between them; return the drawn edges.
 
     `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths or probabilities,
-    `scale` the options of their colours (as from `_edge_scale`), and `dashed` (n,) says which edges
-    are dashed.
+    `scale` the options of their colours (as from `_edge_scale`), and `dashed` (n,) marks dashed
+    edges.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
@@ -284,13 +274,13 @@ def draw_graph(
     # clockwise from the top
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)
     nodes = np.column_stack([np.cos(angle), np.sin(angle)])
-    t = np.linspace(0, 1, 25)[:, None]  # parameter of the points on a curve
+    t = np.linspace(0, 1, 25)[:, None]  # curve parameter
     curves = []
-    # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart; the
-    # longer, the more bent
+    # quadratic Bezier curves, bent towards the centre so that edges along the rim are separated;
+    # longer edges are bent more
     for a, b in edges:
         half_distance = np.linalg.norm(nodes[a] - nodes[b]) / 2
-        # with few nodes, edges are straight: the control point is the middle of the nodes
+        # with few nodes, edges are straight: the control point is the midpoint of the nodes
         control = (
             (nodes[a] + nodes[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * half_distance)
         )
@@ -315,7 +305,7 @@ def draw_graph(
     ax.set_axis_off()
     width, height = axes_inches(ax)
     radius = _name_nodes(ax, names, nodes, angle, width, height)
-    # limits in units of the radius: the centre of the circle is in the middle of the axes
+    # limits in units of the radius: the circle is centred in the axes
     ax.set(
         xlim=np.array([-0.5, 0.5]) * width / radius, ylim=np.array([-0.5, 0.5]) * height / radius
     )
@@ -323,7 +313,7 @@ def draw_graph(
 
 
 def _least_radius(n: int, size: float) -> float:
-    """Return the radius in inches of a circle with room for n radial names of `size` points around
+    """Return the radius in inches of a circle with space for n radial names of `size` points around
     it.
     """
     return n * LINE_HEIGHT * size / 72 / (2 * np.pi * NAME_RADIUS)
@@ -332,46 +322,46 @@ def _least_radius(n: int, size: float) -> float:
 def _name_nodes(
     ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, width: float, height: float
 ) -> float:
-    """Write the names of the nodes outside the circle; return the radius in inches that leaves room
-    for them.
+    """Write the names of the nodes outside the circle; return the radius in inches that leaves
+    space for them.
 
-    `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are
-    inches of the axes. A smaller font is taken only if it shows clearly more letters.
+    `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are the
+    size of the axes in inches. A smaller font is used only if it shows clearly more letters.
     """
     n = len(names)
     is_radial = len(names) > MAX_HORIZONTAL_NAMES
-    # best choice so far: font size, texts, radius; -1: the first font is taken even if it shows no
+    # best choice so far: font size, texts, radius; -1: the first font is used even if it shows no
     # letters
     most_letters = -1
     best = (MIN_FONT, [""] * n, 1.0)
     for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
         # inches outside the circle for names, on the left and right, and above and below; the
-        # circle keeps the rest
-        beside = min(longest + 0.03, 0.225 * width)
+        # circle gets the rest
+        side_margin = min(longest + 0.03, 0.225 * width)
         above = (
             min(longest + 0.03, 0.225 * height)
             if is_radial
             else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
         )
-        radius = min(width / 2 - beside, height / 2 - above) - MARGIN
-        radius /= NAME_RADIUS  # names begin outside the circle
+        radius = min(width / 2 - side_margin, height / 2 - above) - MARGIN
+        radius /= NAME_RADIUS  # names start outside the circle
         rim = NAME_RADIUS * radius
-        # by which the second node is below the top one
+        # vertical distance of the second node from the top one
         fall = rim * (1 - np.cos(2 * np.pi / max(n, 3)))
-        # for the lines of a radial name: from one node to the next along the rim
+        # space for the lines of a radial name: from one node to the next along the rim
         height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * fall
-        texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
-        # radial names that would overlap count as no letters
+        texts = wrap_names(names, side_margin, size, max_lines(height_of_name, size))
+        # radial names that overlap show no letters
         n_letters = count_letters(texts) * (not is_radial or radius >= _least_radius(n, size))
-        # without letters so far, the smaller font
+        # if no letters were shown so far, use the smaller font
         if n_letters > MORE_LETTERS * most_letters or not most_letters:
             most_letters = n_letters
             best = (float(size), texts, radius)
     size, texts, radius = best
-    # names that overlap: every step-th
+    # if names overlap, every step-th is shown
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1
-    # up to a whole step before the first name, at which the circle closes
+    # up to a full step before the first name, where the circle closes
     for k in range(0, max(n - step + 1, 1), step):
         (x, y) = nodes[k]
         degrees = np.degrees(angle[k]) % 360
@@ -381,7 +371,7 @@ def _name_nodes(
             (NAME_RADIUS * x, NAME_RADIUS * y),
             rotation=(degrees - 180 if is_left else degrees) if is_radial else 0,
             rotation_mode="anchor",
-            # horizontal names near the top and the bottom are centred above and below their nodes
+            # horizontal names near the top and bottom are centred above and below their nodes
             ha="center" if not is_radial and abs(x) < 0.2 else "right" if is_left else "left",
             va="center" if is_radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",
             fontsize=size,

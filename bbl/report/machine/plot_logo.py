@@ -1,15 +1,5 @@
-"""Sequence logos: the levels of each predictor as stacked letters, whose heights are information or
-fields.
-
-There are K groups and m predictors; predictor i has L_i levels. *Fields* h are the parameters of
-single levels, *couplings* J the parameters of joint levels of two or more predictors; D is the
-number of fields of non-reference levels.
-
-`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a ``pooled``
-fit their differences from it. Its `Layout` says where they are: the D fields first, those of
-predictor i from ``start[i]`` to ``start[i + 1]``; then the couplings of pairs, up to
-``pair_start[-1]``; then those of larger terms. ``scopes`` lists the predictors of all these tables,
-in their order.
+"""Sequence logos: the levels of each predictor as stacked letters, with information or fields as
+heights. There are K groups and m predictors; predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -49,9 +39,9 @@ __all__ = ["draw_logo", "information", "zero_sum_fields"]
 
 MAX_POSITIONS = 200  # predictors of a logo
 NAME_DEPTH = 1.5  # inches for the names below a logo
-MAX_HEIGHT = 15.0  # inches of all rows of a new figure, unless its logos are of the least height
+MAX_HEIGHT = 15.0  # inches of all rows of a new figure, unless its logos have the minimum height
 NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "U": "#D55E00"}
-# colours by the chemistry of the residue: polar, basic, acidic, hydrophobic
+# colours by the residue's chemistry: polar, basic, acidic, hydrophobic
 AMINO_ACIDS = {
     letter: colour
     for letters, colour in (
@@ -65,11 +55,11 @@ AMINO_ACIDS = {
 
 
 def _alphabet_colours(labels: Labels) -> dict[str, str] | None:
-    """Return the colours of nucleotides or amino acids by letter, if all levels are letters of
-    either; else None.
+    """Return the colours of nucleotides or amino acids by letter, if all levels are letters of one
+    of them; otherwise None.
 
-    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, as fewer letters may mean
-    other things.
+    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, because fewer letters
+    may have another meaning.
     """
     used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
     if len(used) > 2 and used <= set(NUCLEOTIDES):
@@ -89,12 +79,12 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A is
-        4 for nucleotides, 20 for amino acids, else ``L_i``. There is no correction for small
-        samples.
+        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A
+        is 4 for nucleotides, 20 for amino acids, otherwise ``L_i``. Small samples are not
+        corrected for.
     """
     alphabet = _alphabet_colours(labels)
-    # of the alphabet
+    # size of the alphabet
     n_letters = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20
     heights = []
     for table in counts:
@@ -108,8 +98,8 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
 
 
 def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
-    """Return the fields in the zero-sum gauge, in which no level is the reference: fields and
-    couplings sum to zero.
+    """Return the fields in the zero-sum gauge, which has no reference level: fields and couplings
+    sum to zero.
 
     Parameters
     ----------
@@ -119,33 +109,33 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``f_i(x) - mean_x f_i(x)`` with ``f_i(x) = h_i(x) + sum_j mean_x' J_ij(x, x')``, means over
-        all levels, the reference included; likewise with couplings of more predictors.
+        ``f_i(x) - mean_x f_i(x)`` with ``f_i(x) = h_i(x) + sum_j mean_x' J_ij(x, x')``, where
+        means include the reference level; likewise for couplings of more predictors.
     """
     layout = parameters.layout
     theta = parameters.shift
-    # for each coupling J_ij(x, x') of a pair the two fields, 0..D-1, of the same levels: h_i(x),
-    # and h_j(x')
+    # for each coupling J_ij(x, x') of a pair, the two fields, 0..D-1, of these levels: h_i(x) and
+    # h_j(x')
     row, col = pair_cells(layout)
-    # levels of the predictor of each field, (D,)
+    # predictor of each field, (D,)
     n_levels = np.repeat(layout.n_levels, np.diff(layout.start))
     fields = theta[:, : layout.D].copy()
-    # of pairs, in group k
+    # pairs, in group k
     for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):
-        # to each field the mean of its couplings over the levels of the other predictor (0 at the
-        # reference level)
+        # add to each field the mean of its couplings over the levels of the other predictor (0 at
+        # the reference level)
         fields[k] += np.bincount(row, couplings / n_levels[col], layout.D)
         fields[k] += np.bincount(col, couplings / n_levels[row], layout.D)
     for term in layout.scopes[layout.m + len(layout.pairs) :]:  # terms of three or more predictors
-        couplings = layout.table(theta, *term)  # those of the term, (K, L_i - 1, L_j - 1, ...)
+        couplings = layout.table(theta, *term)  # (K, L_i - 1, L_j - 1, ...)
         for a, i in enumerate(term):
             other_axes = tuple(1 + b for b in range(len(term)) if b != a)
             n_other_cells = np.prod([layout.n_levels[j] for j in term if j != i])
-            # the mean over the joint levels of the others, reference levels included
+            # mean over the joint levels of the others, including reference levels
             fields[:, layout.start[i] : layout.start[i + 1]] += (
                 couplings.sum(axis=other_axes) / n_other_cells
             )
-    # reference levels have fields of 0
+    # fields of reference levels are 0
     tables = [
         np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)
     ]
@@ -165,11 +155,11 @@ def draw_logo(
     Parameters
     ----------
     labels : Labels
-        Longer names of levels are drawn as words. Nucleotides and amino acids have the usual
-        colours.
+        Names of several letters are drawn as words. Nucleotides and amino acids have their
+        usual colours.
     heights : sequence of m array_like, shape (K, L_i)
-        Heights of the letters, made by `information` or `zero_sum_fields`; negative ones hang below
-        the axis.
+        Heights of the letters, from `information` or `zero_sum_fields`; negative ones are drawn
+        below the axis.
     groups : sequence, optional
         Groups to draw; all by default.
     ylabel : str, default "Bits"
@@ -186,7 +176,7 @@ def draw_logo(
     OptionError
         If a group is unknown, `axes` has the wrong length, or there are more than 200 predictors.
     DataError
-        If `heights` do not belong to the levels, or are not finite.
+        If `heights` do not match the levels, or are not finite.
 
     Examples
     --------
@@ -211,7 +201,7 @@ def draw_logo(
     names = [labels.groups[k] for k in shown[:n_panels]]
     panels = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))
     note_shown(panels[0], n_panels, len(shown), "logos")
-    # heights of the highest stack of letters above the axis, and of the lowest below
+    # heights of the highest stack above the axis, and of the lowest below it
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min(
         (np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0
@@ -247,7 +237,7 @@ def _fit_predictor_names(labels: Labels, width: float) -> TickNames:
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
-    """Return axes of a new figure, one per group, as wide as the names of the levels need."""
+    """Return axes of a new figure, one per group, wide enough for the names of the levels."""
     n = len(groups)
     m = len(labels.names)
     longest_name = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
@@ -274,7 +264,7 @@ def _level_colours(labels: Labels) -> list[Sequence]:
     """Return a list of L_i colours for the levels of each predictor i.
 
     Letters of an alphabet have its colours; other levels have the same colour in all predictors if
-    colours suffice.
+    there are enough colours.
     """
     alphabet = _alphabet_colours(labels)
     if alphabet is not None:
@@ -290,10 +280,10 @@ def _stack_letters(
 ) -> None:
     """Stack the letters of one predictor at position `x`, the tallest farthest from zero.
 
-    `heights`, `texts` and `colours` have an entry for each level; letters of negative height hang
-    below zero.
+    `heights`, `texts` and `colours` have one entry per level; letters with negative height are
+    drawn below zero.
     """
-    ends = {1.0: 0.0, -1.0: 0.0}  # end of the stack above zero, and of the stack below
+    ends = {1.0: 0.0, -1.0: 0.0}  # ends of the stacks above and below zero
     for a in np.argsort(np.abs(heights), kind="stable"):
         sign = 1.0 if heights[a] > 0 else -1.0
         if heights[a]:
@@ -312,13 +302,13 @@ def _letter_outline(text: str) -> Any:
 
 
 def _draw_letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
-    """Draw a text centred at `x` from `low` up, stretched to `height` and width 0.9; narrow letters
-    stay narrower.
+    """Draw a text centred at `x` from `low` upwards, stretched to `height` and width 0.9; narrow
+    letters remain narrower.
     """
     from matplotlib.patches import PathPatch
     from matplotlib.transforms import Affine2D
 
-    if not text.strip():  # matplotlib has no path for blanks
+    if not text.strip():  # blanks have no path in matplotlib
         return
     path = _letter_outline(text)
     box = path.get_extents()

@@ -1,10 +1,8 @@
-"""Figure of a table of counts: a mosaic whose tiles are shaded by residuals, with the names of all
-levels.
+"""Mosaic plot of a table of counts, shaded by residuals.
 
-A mosaic is a square that is split along x by the levels of the first variable, each part along y by
-those of the second, then again along x and y by those of the third and the fourth. The area of a
-tile is the share of its cell of the table. Variables are numbered 0..3; they are named below, on
-the left, above and on the right.
+A square is split along x by the levels of the first variable, each part along y by the second, then
+again along x and y by the third and fourth. A tile's area is its cell's proportion of the total
+count. The variables 0..3 are labelled below, on the left, above and on the right.
 """
 
 from __future__ import annotations
@@ -23,32 +21,30 @@ if TYPE_CHECKING:
 __all__ = ["check_mosaic", "draw_mosaic"]
 
 MAX_VARIABLES = 4  # one for each side of the mosaic
-RIGHT = 3  # number of the variable that is named on the right
-MAX_TILES = 400  # cells of the table
+RIGHT = 3  # number of the variable that is labelled on the right
+MAX_TILES = 400  # largest number of cells
 SIZE = (8.5, 7.0)  # inches of a new figure, width and height
-NAME_DEPTH = 1.1  # inches beside the mosaic for the names of levels
-# of the total count, which an empty cell gets, so that its neighbours have a place
+NAME_DEPTH = 1.1  # inches next to the mosaic for the names of levels
+# fraction of the total count given to an empty cell, so that its neighbours keep their places
 EMPTY_SHARE = 1e-7
-# width or height above which a tile is not empty, in shares of the mosaic's side
+# width or height above which a tile is not empty, as a fraction of the mosaic's side
 MIN_TILE_SIDE = 1e-5
-# around the mosaic, in shares of its side, for names that are moved apart by half a line
+# margin around the mosaic, as a fraction of its side, for names that are moved by half a line
 MARGIN = 0.02
-GAP = 0.03  # between the columns, in shares of the width; less between later splits
+GAP = 0.03  # between the columns, as a fraction of the width; less between later splits
 BOUNDS = (-4.0, -2.0, 2.0, 4.0)  # residuals at which the shade changes
-DASHED_BELOW = -2.0  # residual below which a tile has dashed edges, for readers who see no colours
-# colours below -4, of -4..-2, -2..2, 2..4 and above 4
-# of RdBu, safe for colour-blind readers
+DASHED_BELOW = -2.0  # tiles with smaller residuals have dashed edges, to be seen without colours
+# colours below -4, in -4..-2, -2..2, 2..4 and above 4
+# from RdBu, safe for colour-blind readers
 SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
 
 
 def check_mosaic(n_levels: Sequence[int]) -> None:
-    """Raise an OptionError if there are too many variables or cells for a figure, or no
-    variable.
-    """
+    """Raise an OptionError for too many variables or cells for a figure, or no variables."""
     n_tiles = float(np.prod(np.array(n_levels, dtype=float)))
     if not 1 <= len(n_levels) <= MAX_VARIABLES or n_tiles > MAX_TILES:
         raise OptionError(
-            f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, and this "
+            f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, but this "
             f"model has {len(n_levels)} and {n_tiles:.3g}.",
             argument="formula",
             hint="List the residuals with cells(), or fit fewer predictors.",
@@ -67,12 +63,12 @@ def draw_mosaic(
     Parameters
     ----------
     names : sequence of length m
-        Variables in the order in which they split the tiles.
+        Variables in splitting order.
     levels : m sequences
         Levels of each variable.
     counts, residuals : ndarray, shape (L_1, ..., L_m)
-        Count and Pearson residual of each cell of the table; tiles with a residual below -2 have
-        dashed edges.
+        Count and Pearson residual of each cell; tiles with a residual below -2 have dashed
+        edges.
     ax : matplotlib Axes, optional
         A new figure by default.
 
@@ -85,12 +81,12 @@ def draw_mosaic(
     from statsmodels.graphics.mosaicplot import mosaic
 
     ax = axes_or_new(ax, SIZE)
-    # extend: the shades at both ends are those of all residuals beyond -4 and 4
+    # extend: the shades at both ends are for residuals beyond -4 and 4
     shades = ScalarMappable(
         BoundaryNorm(BOUNDS, len(SHADES), extend="both"), ListedColormap(list(SHADES))
     )
     shares = np.maximum(counts / counts.sum(), EMPTY_SHARE)
-    # keys are numbers of levels as texts: the names of different levels may be equal
+    # keys are level numbers as text: different levels may have equal names
     cells = {tuple(map(str, cell)): float(share) for cell, share in np.ndenumerate(shares)}
 
     def tile_style(key: tuple[str, ...]) -> dict:
@@ -101,7 +97,7 @@ def draw_mosaic(
         return {"facecolor": shades.to_rgba(residual), **edge}
 
     # statsmodels computes default shades, which are not used: its divisions by 0 are ignored, and
-    # statistic=True avoids the default shades that exist only for up to five levels of a fourth
+    # statistic=True avoids default shades that only support up to five levels of a fourth
     # variable
     with np.errstate(divide="ignore", invalid="ignore"):
         options = {
@@ -113,7 +109,7 @@ def draw_mosaic(
         _, tiles = mosaic(cells, ax=ax, properties=tile_style, **options)
     # (x, y, width, height) of each tile
     boxes = {tuple(map(int, key)): box for key, box in tiles.items()}
-    ax.set(xlim=(-MARGIN, 1.0 + MARGIN), ylim=(1.0 + MARGIN, -MARGIN))  # the first level on top
+    ax.set(xlim=(-MARGIN, 1.0 + MARGIN), ylim=(1.0 + MARGIN, -MARGIN))  # first level at the top
     ax.set_frame_on(False)
     _name_sides(ax, names, levels, boxes)
     bar = ax.figure.colorbar(shades, ax=ax, shrink=0.6, aspect=25, pad=0.02, extend="both")
@@ -122,12 +118,12 @@ def draw_mosaic(
 
 
 def _gaps(counts: np.ndarray) -> list[float]:
-    """Return the gap between the tiles of each split, as a share of the part that is split.
+    """Return the gap between the tiles of each split, as a fraction of the part that is split.
 
-    Gaps are half as wide in the second split along an axis. They shrink with the root of the number
-    of parts to split, by eye: up to four parts leave them as they are.
+    Gaps are half as wide in the second split along an axis. With more than four parts to split
+    they shrink with the root of their number, chosen by eye.
     """
-    # parts before each split
+    # number of parts before each split
     n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]
     return [GAP / (1 + k // 2) / max(1.0, np.sqrt(n) / 2) for k, n in enumerate(n_parts)]
 
@@ -135,11 +131,11 @@ def _gaps(counts: np.ndarray) -> list[float]:
 def _name_sides(
     ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence], boxes: dict[tuple, tuple]
 ) -> None:
-    """Write the names of variables and levels at the four sides: below, left, above, right.
+    """Write the names of variables and levels on the four sides: below, left, above, right.
 
-    `boxes` has the (x, y, width, height) of each tile, by the numbers of its levels.
+    `boxes` has the (x, y, width, height) of each tile, by its level numbers.
     """
-    # the rest goes to names and the colour bar
+    # the remaining space is for names and the colour bar
     width, height = (0.85 * inches for inches in axes_inches(ax))
     sides = [ax.xaxis, ax.yaxis]
     if len(names) > 2:
@@ -155,7 +151,7 @@ def _name_sides(
             ticks.label_ticks(axis)
             title = wrap_names([names[number]], width if is_horizontal else height, TITLE_FONT)[0]
             axis.set_label_text(title, fontsize=TITLE_FONT)
-        else:  # there is one variable: the left has no names
+        else:  # with one variable, there are no names on the left
             axis.set_ticks([])
     for side in ax.child_axes:
         for spine in side.spines.values():
@@ -165,17 +161,18 @@ def _name_sides(
 def _fit_level_names(
     levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float
 ) -> TickNames:
-    """Return the names of the levels of variable `number`, each in the middle of its tiles at the
+    """Return the names of the levels of variable `number`, each centred on its tiles at the
     variable's side.
 
     `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, an
-    earlier variable has split the side into parts: the names are repeated in each part, and empty
-    tiles have none. A name stands in the middle of the tiles next to the side; if these are all
-    empty, those behind them count.
+    earlier variable has split the side into parts: the names are repeated in each part, except
+    for empty tiles. A name is centred on the tiles next to the side or, if these are all empty, on
+    the tiles behind them.
 
-    For instance, variable 2 of three is named above. In the key (a, b, c) of a tile, ``along``
-    takes (a,), the part of the upper side, and ``across`` takes (b,): tiles of the smallest b with
-    counts are next to that side. So the names of the levels c repeat above each level a.
+    For instance, variable 2 of three is labelled above. In the key (a, b, c) of a tile, ``along``
+    selects (a,), the part of the upper side, and ``across`` selects (b,): tiles with the smallest b
+    that has counts are next to that side. The names of the levels c are repeated above each level
+    a.
     """
     axis = number % 2  # 0 along x, 1 along y
     # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those
@@ -184,13 +181,13 @@ def _fit_level_names(
     across = slice(1 - axis, number, 2)
     # for each part of the side: the levels across it of the tiles that are next to it
     strips: dict[tuple, tuple] = {}
-    # in the order of their distance from the side; the last levels are next to the right side
+    # in order of distance from the side; the last levels are next to the right side
     for key in sorted(boxes, key=lambda key: key[across], reverse=number == RIGHT):
         # a box is (x, y, width, height); 3 - axis: height for the sides along x, width for those
         # along y
         if boxes[key][3 - axis] > MIN_TILE_SIDE:
             strips.setdefault(key[along], key[across])
-    # for each part of the side and level: where its tiles begin and end
+    # for each part of the side and level: start and end of its tiles
     ranges: dict[tuple, tuple[float, float]] = {}
     for key, box in boxes.items():
         if strips.get(key[along]) == key[across]:

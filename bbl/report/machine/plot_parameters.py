@@ -1,13 +1,6 @@
-"""Figure of the parameters of a Boltzmann machine: its fields as bars or a map, its couplings as
-maps.
-
-*Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings*
-those of pairs; K is the number of groups. A *map* is a matrix of coloured cells. All lengths are in
+"""Figure of the parameters of a Boltzmann machine: the fields as bars or as a map, the couplings as
+maps (matrices of coloured cells). There are K groups, D fields and m predictors; lengths are in
 inches.
-
-A `Layout` says where parameters are in the vector of a group: the D fields first, those of
-predictor i from ``start[i]`` to ``start[i + 1]``; then the couplings of pair p, of the predictors
-``pairs[p]``, from ``pair_start[p]``.
 """
 
 from __future__ import annotations
@@ -56,14 +49,14 @@ if TYPE_CHECKING:
 __all__ = ["plot_parameters"]
 
 MAX_BARS = 150  # fields of all groups; more are drawn as a map
-MAX_CELLS = 280  # of a side of a map; with more cells than pixels some would not be seen
-# D up to which couplings are drawn one by one (with binary predictors they always are)
+MAX_CELLS = 280  # cells along a side of a map; with more cells than pixels some would be lost
+# with more fields, couplings are not drawn individually (except for binary predictors)
 MAX_SINGLE_COUPLINGS = 400
-MIN_MARKED_CELL = 0.15  # inches of a cell in which the mark of a negative value can be seen
-MAX_NAMED_LEVELS = 16  # D up to which a map of couplings names levels, not predictors
-MAX_LARGE_MAPS = 6  # maps of couplings up to which they are large
+MIN_MARKED_CELL = 0.15  # smallest cell, in inches, with visible marks of negative values
+MAX_NAMED_LEVELS = 16  # with more fields, a map of couplings names predictors instead of levels
+MAX_LARGE_MAPS = 6  # with more maps of couplings, all are small
 MIN_LINE_GAP = 0.08  # inches between the lines that separate predictors
-NAME_DEPTH = 1.5  # inches for the names beside and below a map
+NAME_DEPTH = 1.5  # inches for the names to the left of and below a map
 GROUP_WIDTH = 2.0  # inches for the names of the groups
 GAP = 0.25  # inches between maps
 
@@ -87,18 +80,18 @@ def plot_parameters(
     groups : sequence, optional
         Groups to draw; all by default.
     errors : array_like, shape (K, D) or (2, K, D), optional
-        Intervals of the fields of all groups: half-widths, or distances of the lower and the upper
-        limit; nan for none. Bars have error bars; in a map, a dot marks the fields whose interval
-        does not contain zero.
+        Intervals of the fields of all groups: half-widths, or distances of the lower and upper
+        limits; nan for none. Bars get error bars; in a map, dots mark fields whose interval
+        excludes zero.
     axes : sequence of matplotlib Axes, optional
-        One for the fields, then one per group for the couplings, if the model has any; a new figure
-        by default.
+        One for the fields, then one per group for the couplings, if any; a new figure by
+        default.
 
     Returns
     -------
     list of matplotlib Axes
-        The fields first. More than `MAX_BARS` fields are drawn as a map. Where there are too many
-        couplings, a cell is the Frobenius norm of the couplings of a pair. Couplings of three and
+        The fields first. More than `MAX_BARS` fields are drawn as a map. If there are too many
+        couplings, a cell is the Frobenius norm of a pair's couplings. Couplings of three or
         more predictors are not drawn.
 
     Raises
@@ -109,17 +102,17 @@ def plot_parameters(
         If `errors` has the wrong shape or is negative.
     """
     shown = group_numbers(labels, groups)
-    # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before
+    # shift (K, size): parameters, or with a pooled fit their differences from it, with a d before
     # the symbols h and J
     layout = parameters.layout
     theta = parameters.shift[shown]
     d = "" if parameters.pooled is None else r"\Delta "
-    # (2, groups shown, D): distances of the lower and the upper limits from the fields
+    # (2, groups shown, D): distances of the lower and upper limits from the fields
     limit_distances = (
         None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
     )
     group_names = [labels.groups[g] for g in shown]
-    # without couplings there are no maps; the caller's axes are for all groups
+    # without couplings there are only fields, and the caller's axes are for all groups
     n_maps = (
         0
         if not len(layout.pairs)
@@ -130,7 +123,7 @@ def plot_parameters(
     map_style = _MapStyle.from_layout(labels, layout, n_maps)
     if axes is None:
         panels, bar_axes = _new_figure(labels, layout, group_names, map_style, n_maps)
-        # without maps there is no note
+        # the note is for maps
         note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")
     else:
         panels = check_axes(axes, 1 + n_maps)
@@ -164,10 +157,10 @@ def plot_parameters(
 
 
 def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
-    """Return `errors` as distances (2, K, D) of the lower and the upper limits from the fields;
-    `shape` is (K, D).
+    """Return `errors` as distances (2, K, D) of the lower and upper limits from the fields; `shape`
+    is (K, D).
 
-    A DataError if they have another shape or are negative.
+    Raises a DataError if they have another shape or are negative.
     """
     limit_distances = np.asarray(errors, dtype=float)
     if limit_distances.shape not in (shape, (2, *shape)) or (limit_distances < 0).any():
@@ -185,14 +178,14 @@ class _MapStyle:
     # whether a cell is a coupling of two levels, not the norm of a pair of predictors
     shows_levels: bool
     n: int  # cells along a side: D levels, or m predictors
-    names: list  # of levels or predictors along a side
+    names: list  # levels or predictors along a side
     name_positions: np.ndarray  # position of each name along a side, in cells
-    min_side: float  # inches of a side in a new figure, at least
-    max_side: float  # inches of a side in a new figure, at most
+    min_side: float  # smallest side in a new figure, in inches
+    max_side: float  # largest side in a new figure, in inches
 
     @classmethod
     def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _MapStyle:
-        """Choose cells, names and sizes for `n_maps` maps, one for each group."""
+        """Choose cells, names and sizes for `n_maps` maps, one per group."""
         shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
         n = layout.D if shows_levels else layout.m
         names = list(labels.names)
@@ -205,8 +198,8 @@ class _MapStyle:
                 for y in levels[1:]
             ]
             positions = np.arange(n)
-        # least and largest side in inches; names are 0.16 inches apart, in which a line of the
-        # smallest font has room to spare
+        # smallest and largest side in inches; names are 0.16 inches apart, more than enough for a
+        # line of the smallest font
         low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(
             n_maps, (2.4, 3.8) if are_large else (2.0, 2.6)
         )
@@ -217,14 +210,14 @@ class _MapStyle:
         )
 
     def tick_names(self, side: float) -> tuple[TickNames, TickNames]:
-        """Return the names below a map of `side` inches, and those beside it."""
+        """Return the names below a map of `side` inches, and those to its left."""
         cell = side / self.n
         below = fit_names(self.names, self.name_positions, cell, NAME_DEPTH)
         return below, fit_names(self.names, self.name_positions, cell, NAME_DEPTH, upright=True)
 
 
 def _field_width(layout: Layout, K: int) -> float:
-    """Return the width in inches of the axes of the fields of K groups in a new figure."""
+    """Return the width in inches of the axes for the fields of K groups in a new figure."""
     inches_per_level = max(0.16, 0.07 * K) if K * layout.D <= MAX_BARS else 0.1
     return float(np.clip(inches_per_level * layout.D, 5.8, 11.0))
 
@@ -245,7 +238,7 @@ def _field_tick_names(
 
 
 def _group_tick_names(names: list, height: float) -> TickNames:
-    """Return the names of the groups beside the map of the fields, which is `height` inches
+    """Return the group names to the left of the map of the fields, which is `height` inches
     high.
     """
     return fit_names(names, np.arange(len(names)), height / len(names), GROUP_WIDTH, upright=True)
@@ -254,11 +247,11 @@ def _group_tick_names(names: list, height: float) -> TickNames:
 def _new_figure(
     labels: Labels, layout: Layout, names: list, map_style: _MapStyle, n_maps: int
 ) -> tuple[list[Axes], list[Axes | None]]:
-    """Return axes of a new figure, for the fields and below them for the maps; and the axes of two
+    """Return axes of a new figure for the fields and, below them, the maps; and the axes of two
     colour bars.
 
-    `names` are the groups; the first `n_maps` of them have a map. The first colour bar belongs to
-    the fields (None if they are not a map), the second to the couplings (None without maps).
+    `names` are the groups; the first `n_maps` of them have a map. The first colour bar is for the
+    fields (None if they are not a map), the second for the couplings (None without maps).
     """
     K = len(names)
     is_map = len(names) * layout.D > MAX_BARS
@@ -267,7 +260,7 @@ def _new_figure(
     if is_map:
         right_margin = 1.0  # for the colour bar
     elif labels.response is None:
-        right_margin = 0.2  # there is no legend
+        right_margin = 0.2  # without a legend
     else:
         _, _, right_margin = _legend_texts(labels, names)  # the width of the legend
     width = left_margin + _field_width(layout, K) + right_margin
@@ -287,7 +280,7 @@ def _new_figure(
 
 
 def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -> Grid:
-    """Return a grid of a map for each group in `names`, whose sides grow by up to 30 % to fill
+    """Return a grid with a map for each group in `names`; sides are enlarged by up to 30 % to fill
     `width` inches.
     """
     if not names:  # an empty grid, of size 0
@@ -300,14 +293,14 @@ def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -
     left_margin = map_style.tick_names(min_side)[1].depth + 0.2
     # 1.0: the colour bar
     side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))
-    below, beside = map_style.tick_names(side)
+    below, left_names = map_style.tick_names(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(
         n=len(names),
         columns=columns,
         width=side,
         height=side,
-        left=beside.depth + 0.2,
+        left=left_names.depth + 0.2,
         head=head,
         foot=below.depth + 0.2,
         gap=GAP,
@@ -322,7 +315,7 @@ def _predictor_middles(layout: Layout) -> np.ndarray:
 
 
 def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None:
-    """Draw vertical lines (with `across` horizontal ones too) between predictors on an axis of
+    """Draw vertical lines (with `across` also horizontal ones) between predictors on an axis of
     levels, if legible.
     """
     if axes_inches(ax)[0] > MIN_LINE_GAP * layout.m:
@@ -354,12 +347,12 @@ def _draw_bars(
 ) -> None:
     """Draw fields (K, D) as one bar per level and group; predictors are named above them.
 
-    `names` are the groups, `title` that of the vertical axis, `errors` (2, K, D) the distances of
-    the limits, or None.
+    `names` are the groups, `title` labels the vertical axis, `errors` (2, K, D) are the distances
+    of the limits, or None.
     """
     K = len(fields)
     D = fields.shape[1]
-    # bars of a level fill 80 % of its place
+    # the bars of a level fill 80 % of its space
     width = 0.8 / K
     values = np.where(np.isfinite(fields), fields, np.nan)
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
@@ -367,7 +360,7 @@ def _draw_bars(
         ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))
     ]
     if errors is not None:
-        cap = min(2.5, 120 / (K * D))  # points: shorter, the more bars there are
+        cap = min(2.5, 120 / (K * D))  # points; shorter with more bars
         for k in range(K):
             ax.errorbar(
                 x[k],
@@ -417,11 +410,11 @@ def _draw_field_map(
     errors: np.ndarray | None,
     bar: Axes | None,
 ) -> None:
-    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) does not
-    contain zero.
+    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) excludes
+    zero.
 
-    `names` are the groups, `title` that of the colour bar, `bar` its axes, or None for a place
-    beside the map.
+    `names` are the groups, `title` labels the colour bar, `bar` is its axes, or None to place it
+    next to the map.
     """
     colours = diverging_scale(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
@@ -455,8 +448,8 @@ def _draw_coupling_maps(
     """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one
     colour scale.
 
-    `names` are the groups. `d` stands before the symbol J in the title of the colour bar, which is
-    drawn in the axes `bar`, or if None beside the maps.
+    `names` are the groups. `d` is a prefix of the symbol J in the title of the colour bar, which is
+    drawn in the axes `bar` or, if None, next to the maps.
     """
     import matplotlib
 
@@ -471,7 +464,7 @@ def _draw_coupling_maps(
         colours = diverging_scale(couplings)
     else:
         i, j = layout.pairs.T  # the two predictors of each pair
-        # Frobenius norm of the couplings of each pair, which follow each other, (K, pairs)
+        # Frobenius norm of each pair's couplings, which are contiguous, (K, pairs)
         norms = np.sqrt(np.add.reduceat(couplings**2, layout.pair_start[:-1] - layout.D, axis=1))
         maps = np.full((len(theta), layout.m, layout.m), np.nan)
         maps[:, i, j] = maps[:, j, i] = norms
@@ -486,9 +479,9 @@ def _draw_coupling_maps(
         extent = (-0.5, map_style.n - 0.5, map_style.n - 0.5, -0.5)
         image = ax.imshow(_coarsen(maps[k]), extent=extent, interpolation="nearest", **colours)
         ax.set_title(titles[k], fontsize=TITLE_FONT)
-        below, beside = map_style.tick_names(sides[k])
+        below, left_names = map_style.tick_names(sides[k])
         below.label_ticks(ax.xaxis)
-        beside.label_ticks(ax.yaxis)
+        left_names.label_ticks(ax.yaxis)
         if map_style.shows_levels:
             ax.tick_params(length=0)
             _separate_predictors(ax, layout, across=True)
@@ -500,7 +493,7 @@ def _draw_coupling_maps(
 
 
 def _coarsen(values: np.ndarray) -> np.ndarray:
-    """Return a map (n, n) with at most `MAX_CELLS` cells a side; a merged block has its value of
+    """Return a map (n, n) with at most `MAX_CELLS` cells per side; a merged block gets its value of
     largest magnitude.
     """
     step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
@@ -509,7 +502,7 @@ def _coarsen(values: np.ndarray) -> np.ndarray:
     n = math.ceil(len(values) / step)
     padded = np.full((n * step, n * step), np.nan)
     padded[: len(values), : len(values)] = values
-    # the cells of each block
+    # cells of each block
     merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)
     # position in the block; numbers before nan
     largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)

@@ -1,6 +1,4 @@
-"""Figures of posterior draws: traces of chains, histograms of ranks, and forest plots of
-intervals.
-"""
+"""Figures of posterior draws: traces of chains, histograms of ranks, forest plots of intervals."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "plot_posterior"]
 
 KINDS = ("trace", "forest", "rank")
-MAX_PANELS = 12  # panels of a figure
+MAX_PANELS = 12  # panels per figure
 BINS = 20  # bins of a rank histogram
-WIDTH = 3.4  # inches of a panel of a new figure
+WIDTH = 3.4  # inches of a panel in a new figure
 
 
 def plot_posterior(
@@ -50,15 +48,14 @@ def plot_posterior(
     ----------
     kind : {"trace", "forest", "rank"}
     draws : ndarray, shape (chains, draws, groups, parameters)
-        Posterior draws; those of a group without draws are nan.
+        Posterior draws; nan for a group without draws.
     groups, names : sequence of str
         Names of groups and parameters.
     rhat : ndarray, shape (groups, parameters)
-        Diagnostic of convergence, 1 for chains that have mixed.
+        Convergence diagnostic, 1 for chains that have mixed.
     top : int
-        Number of parameters to draw, in traces and ranks `MAX_PANELS` at most; a forest has those
-        with the largest
-        |mean| / sd.
+        Number of parameters to draw, at most `MAX_PANELS` in traces and ranks; a forest has
+        those with the largest |mean| / sd.
     level : float
         Posterior probability of the intervals of a forest.
     axes : sequence of matplotlib Axes, optional
@@ -90,16 +87,16 @@ def plot_posterior(
 
 
 def _new_panels(titles: Sequence[str]) -> list[Axes]:
-    """Return axes of a new figure, one for each title, with room for one more line of title."""
+    """Return axes of a new figure, one per title, with space for one more line of title."""
     import matplotlib.pyplot as plt
 
-    # one more line than line breaks, and R-hat
+    # one more line than line breaks, plus R-hat
     n = len(titles)
     lines = max(title.count("\n") for title in titles) + 2
     columns = min(n, 3)
     rows = -(-n // columns)  # rounded up
-    # inches: 1.45 for a panel without its title, 0.175 for a line of the title, 0.6 for the titles
-    # of the figure
+    # inches: 1.45 for a panel without its title, 0.175 for a line of the title, 0.6 for the
+    # figure's titles
     size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     panels = list(np.ravel(axes))
@@ -123,7 +120,7 @@ def _draw_forest(
     mean = draws.mean(axis=(0, 1))
     sd = draws.std(axis=(0, 1), ddof=1)
     has_draws = ~np.isnan(mean).all(axis=1)  # for each group
-    # 1e-300: no 0 / 0; initial: possibly no group has draws
+    # 1e-300: avoids 0 / 0; initial: it may be that no group has draws
     z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)
     chosen = np.sort(np.argsort(-z, kind="stable")[:top])  # in the order of `names`
     lower, upper = highest_density(draws[:, :, :, chosen], level)  # (groups, chosen)
@@ -135,7 +132,7 @@ def _draw_forest(
     else:
         (ax,) = check_axes(axes, 1)
     handles = []
-    # groups are drawn beside each other in the row of a parameter
+    # groups are drawn next to each other in the parameter's row
     offsets = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
     for g, (colour, offset) in enumerate(zip(group_colours(len(groups)), offsets, strict=True)):
         y = np.arange(len(chosen)) + offset
@@ -147,7 +144,7 @@ def _draw_forest(
         text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], length=36)
     ]
     ax.set_yticklabels(texts, fontsize=MAX_FONT - 0.5)
-    ax.set_ylim(len(chosen) - 0.4, -0.6)  # the first parameter on top
+    ax.set_ylim(len(chosen) - 0.4, -0.6)  # first parameter at the top
     ax.set_xlabel(f"Posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
         draw_legend(
@@ -163,7 +160,7 @@ def _draw_forest(
 
 
 def _draw_trace(ax: Axes, draws: np.ndarray) -> None:
-    """Draw the chains (chains, draws) of a parameter against the number of the draw."""
+    """Draw the chains (chains, draws) of a parameter against the draw number."""
     for k, chain in enumerate(draws):
         ax.plot(chain, color=COLOURS[k % len(COLOURS)], linewidth=0.4, alpha=0.8)
     ax.margins(x=0.0)
@@ -172,10 +169,10 @@ def _draw_trace(ax: Axes, draws: np.ndarray) -> None:
 def _draw_ranks(ax: Axes, draws: np.ndarray) -> None:
     """Draw a histogram of each chain's ranks among all draws (chains, draws) of a parameter."""
     chains, n = draws.shape
-    # 0 is the least
+    # 0 is the smallest
     ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)
     edges = np.linspace(0, chains * n, BINS + 1)
-    # the proportion of the chain's ranks in each bin, relative to a uniform distribution
+    # proportion of the chain's ranks in each bin, relative to a uniform distribution
     for k, chain_ranks in enumerate(ranks):
         counts = np.histogram(chain_ranks, edges)[0]
         ax.stairs(

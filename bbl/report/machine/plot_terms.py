@@ -1,14 +1,6 @@
-"""Figure of the couplings of one *term*, a set of three or more interacting predictors: small heat
-maps.
-
-A map has the non-reference levels of the term's first predictor as rows and those of its second as
-columns; there is one for each group and each combination of levels of the other predictors. The
-order of a term is the number of its predictors.
-
-`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a pooled fit
-their differences from it. Its `Layout` has ``terms``, an array (terms, k) for each order k = 2, 3,
-..., and ``order``, the highest; ``index(*predictors)`` is -1 if there is no such term;
-``table(vectors, *predictors)`` has the couplings of a term.
+"""Figure of the couplings of one *term*, a set of three or more interacting predictors, as small
+heat maps. Rows are non-reference levels of the first predictor, columns of the second; there is one
+map for each group and each combination of levels of the other predictors.
 """
 
 from __future__ import annotations
@@ -50,16 +42,16 @@ MAX_SIDE = 3.2  # inches of a panel's side
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:
-    """Return the positions of the predictors of the strongest term of the highest order; a
-    DataError if order < 3.
+    """Return the positions of the predictors of the strongest term of the highest order; raises a
+    DataError if that is below 3.
     """
     layout = parameters.layout
     if layout.order <= 2:
         raise DataError(
-            "The model has no terms of three predictors or more.",
+            "The model has no terms of three or more predictors.",
             hint="Draw fields and pairs with plot().",
         )
-    n_lower = sum(map(len, layout.terms[:-1]))  # number of terms of lower orders, which come first
+    n_lower = sum(map(len, layout.terms[:-1]))  # number of terms of lower order, which come first
     # largest strength of each term in any group
     strength = np.array(
         [interaction_strength(layout, row)[n_lower:] for row in parameters.shift]
@@ -74,8 +66,8 @@ def plot_term(
     groups: Sequence[Any] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the couplings of a term: the first predictor by the second, a map for each joint level
-    of the others.
+    """Draw the couplings of a term: the first predictor by the second, with a map for each joint
+    level of the others.
 
     Parameters
     ----------
@@ -83,12 +75,12 @@ def plot_term(
     parameters : Parameters
         With a pooled fit, the differences from it are drawn.
     term : sequence of int
-        Positions of three or more predictors: levels of the first are rows, levels of the second
-        columns.
+        Positions of three or more predictors: rows are levels of the first, columns of the
+        second.
     groups : sequence, optional
         Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
-        One for each group and joint level; a new figure, of up to 24 maps, by default.
+        One for each group and joint level; by default a new figure with up to 24 maps.
 
     Returns
     -------
@@ -101,7 +93,7 @@ def plot_term(
         If a group is unknown, or `axes` has the wrong length.
     """
     shown = group_numbers(labels, groups)
-    # d is written before the symbol J if couplings are differences from the pooled fit
+    # d is a prefix of the symbol J if couplings are differences from the pooled fit
     layout = parameters.layout
     d = "" if parameters.pooled is None else r"\Delta "
     rows, columns, *other_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
@@ -122,7 +114,7 @@ def plot_term(
     # group by group, as `heads`
     maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
-    bar = None  # the colour bar is beside the caller's axes
+    bar = None  # place the colour bar next to the caller's axes
     if axes is None:
         panels, bar = _new_axes(heads[:n], rows, columns, maps_per_group=len(joint))
         note_shown(panels[0], n, len(maps), "maps")
@@ -131,7 +123,7 @@ def plot_term(
     colours = diverging_scale(maps[:n])
     width, height = axes_inches(panels[0])
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), max_depth=1.2)
-    beside = fit_names(
+    left_names = fit_names(
         rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True
     )
     titles = _map_titles(heads[:n], width)
@@ -140,7 +132,7 @@ def plot_term(
         ax.set_title(titles[k], fontsize=TITLE_FONT)
         ax.tick_params(length=0)
         below.label_ticks(ax.xaxis)
-        beside.label_ticks(ax.yaxis)
+        left_names.label_ticks(ax.yaxis)
         if ax.xaxis.get_tick_params()["labelbottom"]:  # only the outer panels have names
             ax.set_xlabel(wrap_names([labels.names[term[1]]], width, TITLE_FONT)[0])
         if ax.yaxis.get_tick_params()["labelleft"]:
@@ -153,12 +145,12 @@ def plot_term(
 
 
 def _map_titles(heads: list[tuple[str, str]], width: float) -> list[str]:
-    """Return the titles of maps from their `heads`: the group, and below it the levels of the other
-    predictors.
+    """Return the titles of maps from their `heads`: the group and, below it, the levels of the
+    other predictors.
 
     Lines are cut to the `width` of a map in inches.
     """
-    # 0.2: titles may reach into the gaps between maps
+    # 0.2: titles may extend into the gaps between maps
     lines = [
         wrap_names(texts, width + 0.2, TITLE_FONT, lines=2) for texts in zip(*heads, strict=True)
     ]
@@ -171,19 +163,19 @@ def _new_axes(
     """Return axes of a new figure for the maps, one for each of `heads`, and axes for its colour
     bar.
 
-    `rows` and `columns` are the names of the levels along the sides of a map.
+    `rows` and `columns` are the names of the levels along a map's sides.
     """
-    # 0.4 more than the height, for titles
+    # 0.4 inches more than the height, for titles
     width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
     height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
-    # a row of panels for each group, if it is narrower than 12 inches
+    # one row of panels per group, if it is narrower than 12 inches
     n_columns = (
         maps_per_group
         if maps_per_group * (width + 0.3) < 12
         else grid_columns(len(heads), width + 0.3)
     )
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), max_depth=1.2)
-    beside = fit_names(
+    left_names = fit_names(
         rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True
     )
     head = 0.2 + title_inches(_map_titles(heads, width))
@@ -192,7 +184,7 @@ def _new_axes(
         columns=n_columns,
         width=width,
         height=height,
-        left=0.55 + beside.depth,
+        left=0.55 + left_names.depth,
         head=head,
         foot=0.5 + below.depth,
         gap=0.3,

@@ -1,15 +1,5 @@
-"""Tables of fields and couplings by the names of groups, predictors and levels; a table is made
-when it is looked up.
-
-*Fields* are the parameters of single predictors. *Couplings* are the parameters of a *term*, two or
-more interacting predictors. Level 0 is the reference, whose parameters are 0 and left out. There
-are D fields, K groups and m predictors; predictor i has L_i levels.
-
-`Parameters` has ``theta`` (K, size), the parameter vectors of the groups, and ``pooled`` (size,),
-that of the pooled fit or None. A `Layout` says where each table lies in such a vector:
-``table(vector, *predictors)`` takes it out, ``index(*predictors)`` is -1 if these predictors do not
-interact, ``terms`` has an array (terms, k) for each order k = 2, 3, ..., and the fields of
-predictor i are those from ``start[i]`` to ``start[i + 1]``.
+"""Tables of fields and couplings, indexed by names of groups, predictors and levels, and created on
+lookup. There are D fields, K groups and m predictors; predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -43,15 +33,15 @@ __all__ = [
     "parameter_names",
 ]
 
-Tables = TypeVar("Tables")  # type of the values of a mapping: a table, or the tables of a group
+Tables = TypeVar("Tables")  # type of a mapping's values: a table, or the tables of a group
 SHOWN = 10  # names or rows in a repr
-SHOWN_TABLES = 3  # tables of a mapping that a notebook shows
+SHOWN_TABLES = 3  # tables of a mapping shown in notebooks
 
 
 def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
-    """Return ``positions[name]``; if there is none, raise a KeyError with hints.
+    """Return ``positions[name]``; raise a KeyError with hints if it does not exist.
 
-    `kind`, ``"group"`` or ``"predictor"``, says in the error what `name` should be.
+    `kind`, ``"group"`` or ``"predictor"``, is what the error expects `name` to be.
     """
     try:
         return positions[name]
@@ -64,25 +54,26 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
 
 
 class Named:
-    """Mixin: attributes can be looked up by name, as in R's lists: ``coef["h"]`` is ``coef.h``."""
+    """Mixin for attribute lookup by name, as in R's lists: ``coef["h"]`` is ``coef.h``."""
 
     def __getitem__(self, name: object) -> Any:
-        """Return the public attribute `name`; raise a KeyError if there is none."""
+        """Return the public attribute `name`; raise a KeyError if it does not exist."""
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
             raise KeyError(
-                f"there is no {name!r} here. {near_match(name, names)}It has {', '.join(names)}."
+                f"{name!r} does not exist here. {near_match(name, names)}Choose from "
+                f"{', '.join(names)}."
             )
         return getattr(self, str(name))
 
-    __iter__ = None  # not iterable: else Python would iterate over self[0], self[1], ...
+    __iter__ = None  # not iterable: otherwise Python would iterate over self[0], self[1], ...
 
 
 class _GroupTables(Mapping[Any, Tables], Notebook):
     """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector `theta`
     (size,) of one group.
 
-    ``_positions`` has the number 0..m-1 of each predictor by its name.
+    ``_positions`` maps the name of each predictor to its number 0..m-1.
     """
 
     def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
@@ -92,7 +83,7 @@ class _GroupTables(Mapping[Any, Tables], Notebook):
         self._positions = {name: i for i, name in enumerate(labels.names)}
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         return repr(self), [_level_section(key, self[key]) for key in islice(self, SHOWN_TABLES)]
 
 
@@ -100,7 +91,7 @@ class FieldTables(_GroupTables[pd.Series]):
     """Fields of one group: maps a predictor to a Series over its non-reference levels."""
 
     def __getitem__(self, name: object) -> pd.Series:
-        """Return the fields of a predictor; raise a KeyError if the model has no such predictor."""
+        """Return a predictor's fields; raise a KeyError if the model has no such predictor."""
         i = _position("predictor", name, self._positions)
         values = self._layout.table(self._theta, i)
         return pd.Series(
@@ -120,11 +111,11 @@ class FieldTables(_GroupTables[pd.Series]):
 
 
 class CouplingTables(_GroupTables[pd.DataFrame]):
-    """Couplings of one group: maps a tuple of predictors to a DataFrame, levels of the first by
-    levels of the others.
+    """Couplings of one group: maps a tuple of predictors to a DataFrame, with levels of the first
+    as rows and levels of the others as columns.
 
-    A key may have the predictors in any order; iteration gives each term once, pairs first, in the
-    order of the predictors. With three and more predictors the columns are a MultiIndex.
+    The predictors of a key may be in any order; iteration gives each term once, pairs first, in
+    the order of the predictors. With three or more predictors the columns are a MultiIndex.
     """
 
     def __getitem__(self, term: object) -> pd.DataFrame:
@@ -172,7 +163,7 @@ def _joint_level_index(levels: list[pd.Index]) -> pd.MultiIndex:
 class _TablesByGroup(Mapping[Any, Tables], Notebook):
     """Maps a group to its tables; `kind` is their class, `FieldTables` or `CouplingTables`.
 
-    ``_positions`` has the number 0..K-1 of each group by its name.
+    ``_positions`` maps the name of each group to its number 0..K-1.
     """
 
     def __init__(
@@ -187,7 +178,7 @@ class _TablesByGroup(Mapping[Any, Tables], Notebook):
         self._positions = {group: g for g, group in enumerate(labels.groups)}
 
     def __getitem__(self, group: object) -> Tables:
-        """Return the tables of a group; raise a KeyError if the model has no such group."""
+        """Return a group's tables; raise a KeyError if the model has no such group."""
         g = _position("group", group, self._positions)
         return self._kind(self._labels, self._parameters.layout, self._parameters.theta[g])
 
@@ -198,7 +189,7 @@ class _TablesByGroup(Mapping[Any, Tables], Notebook):
         return len(self._labels.groups)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         sections = []
         for group in islice(self, SHOWN_TABLES):
             tables: Any = self[group]
@@ -213,16 +204,16 @@ class _TablesByGroup(Mapping[Any, Tables], Notebook):
 
 
 def _as_tuple(name: object) -> tuple[Any, ...]:
-    """Return the name of a predictor, or the names of a term, as a tuple."""
+    """Return a predictor's name, or the names of a term, as a tuple."""
     return name if isinstance(name, tuple) else (name,)
 
 
 def _level_section(key: object, table: Any) -> Section:
-    """Return a table of fields or couplings for a notebook; its heading has the names in `key`,
-    which look it up.
+    """Return a table of fields or couplings for a notebook; its heading contains the names in `key`
+    with which it is looked up.
     """
     frame = table.to_frame("field") if isinstance(table, pd.Series) else table
-    # source: what has the rows that are left out, for the note
+    # source: for the note, where all rows can be found
     return first_rows(
         frame.iloc[:, :SHOWN],
         ", ".join(map(label_text, _as_tuple(key))),
@@ -231,8 +222,8 @@ def _level_section(key: object, table: Any) -> Section:
 
 
 def _mapping_repr(title: str, names: list[str], n: int) -> str:
-    """Return the repr of a mapping with `n` keys, of which `names` are the first, such as ``<Fields
-    of 'a', 'b'>``.
+    """Return the repr of a mapping with `n` keys, starting with `names`, such as ``<Fields of 'a',
+    'b'>``.
     """
     if not n:
         return f"<{title} nothing>"
@@ -240,7 +231,7 @@ def _mapping_repr(title: str, names: list[str], n: int) -> str:
 
 
 class Coefficients(Named, Notebook):
-    """Coefficients of a fit by label; what ``coef()`` returns. As in R, ``coef["h"]`` is
+    """Coefficients of a fit by label, as returned by ``coef()``. As in R, ``coef["h"]`` is
     ``coef.h``.
 
     Parameters
@@ -255,16 +246,16 @@ class Coefficients(Named, Notebook):
     h : Mapping
         ``h[group][predictor]``: Series of fields by non-reference level.
     J : Mapping
-        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b,
-        a]`` is the transpose. ``J[group][a, b, c]`` has the levels of `a` as rows, the joint levels
-        of `b` and `c` as columns.
+        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`;
+        ``J[group][b, a]`` is the transpose. ``J[group][a, b, c]`` has the levels of `a` as rows
+        and the joint levels of `b` and `c` as columns.
     h0, J0 : Mapping or None
         Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None without a pooled fit.
 
     Raises
     ------
     KeyError
-        On looking up a group, a predictor or a term that the model does not have.
+        If a group, predictor or term that is looked up does not exist in the model.
 
     Examples
     --------
@@ -296,11 +287,11 @@ class Coefficients(Named, Notebook):
         -------
         DataFrame
             Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``,
-            ``level2`` (missing for fields), if there are terms of three predictors ``predictor3``,
+            ``level2`` (missing for fields), with terms of three predictors ``predictor3``,
             ``level3`` (missing for pairs) and so on, ``estimate``, ``pooled`` and ``difference``
             (nan without a pooled fit). Rows are ordered by group, then by number of predictors,
-            then by term. Labels are categorical, or objects where two different levels compare
-            equal (1 and True).
+            then by term. Labels are categorical, or objects if different levels compare equal (1
+            and True).
 
         Examples
         --------
@@ -315,14 +306,14 @@ class Coefficients(Named, Notebook):
         layout = parameters.layout
         K = len(labels.groups)
         levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
-        # (max(order, 2), K size): of each parameter the fields (0..D-1) of its levels; -1 where it
+        # (max(order, 2), K size): for each parameter, the fields (0..D-1) of its levels; -1 if it
         # has fewer predictors
         fields = np.tile(term_columns(layout), K)
-        # predictor of each field, (D + 1,); the last entry is that of field -1
+        # predictor of each field, (D + 1,); the last entry is for field -1
         predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)
         pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
         label_columns = {}
-        for k, field in enumerate(fields):  # of the k-th predictor of each parameter
+        for k, field in enumerate(fields):  # the k-th predictor of each parameter
             number = str(k + 1) if k else ""
             label_columns[f"predictor{number}"] = _labels_of_codes(labels.names, predictor[field])
             label_columns[f"level{number}"] = _labels_of_codes(levels, field)
@@ -339,7 +330,7 @@ class Coefficients(Named, Notebook):
         )
 
     def _first_fields_section(self) -> Section:
-        """Return the fields of the first `SHOWN` groups, a row for each of the first `SHOWN`
+        """Return the fields of the first `SHOWN` groups, with a row for each of the first `SHOWN`
         levels.
         """
         labels = self._labels
@@ -364,11 +355,11 @@ class Coefficients(Named, Notebook):
         return Section(f"Fields h{' (' + ', '.join(notes) + ')' if notes else ''}", table)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         return self._head_text(), [self._first_fields_section()]
 
     def _head_text(self) -> str:
-        """Return how many coefficients there are, and how they are looked up."""
+        """Return the number of coefficients, and how to look them up."""
         labels = self._labels
         layout = self._parameters.layout
         groups = (
@@ -411,8 +402,8 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
 
     The result is categorical, or an array of objects if distinct labels compare equal (1 and True).
     """
-    # position of each distinct label in `distinct`; with its type, as 1, 1.0 and True are different
-    # levels
+    # position of each distinct label in `distinct`; types are included, as 1, 1.0 and True are
+    # different levels
     positions: dict[tuple, int] = {}
     # the same for each of `labels`
     distinct_codes = np.array(
@@ -422,14 +413,14 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
     codes = np.where(codes < 0, -1, distinct_codes[codes])
     if distinct.is_unique:
         return pd.Categorical.from_codes(codes, distinct)
-    return np.append(distinct.to_numpy(dtype=object), [None])[codes]  # code -1 takes None, the last
+    return np.append(distinct.to_numpy(dtype=object), [None])[codes]  # code -1 takes the last, None
 
 
 def category_frame(
     columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index
 ) -> pd.DataFrame:
-    """Return a frame of categorical columns; `columns` has (codes, levels) by name, a code of -1 is
-    a missing value.
+    """Return a frame of categorical columns; `columns` has (codes, levels) by name, with code -1
+    for missing values.
     """
     return pd.DataFrame(
         {
@@ -441,13 +432,13 @@ def category_frame(
 
 
 def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
-    """Return the probabilities (n, L_i) of all levels of each predictor, from `p` (n, D) of
-    non-reference levels.
+    """Return the probabilities (n, L_i) of all levels of each predictor, given those of the
+    non-reference levels, `p` (n, D).
 
     `start` (m + 1,) are the bounds of the predictors' columns in `p`.
     """
     tables = [p[:, first:end] for first, end in itertools.pairwise(start)]
-    # the reference level has the remaining probability, which rounding may bring below zero
+    # the reference level has the remaining probability, possibly negative by rounding
     return [np.column_stack([np.maximum(1.0 - table.sum(axis=1), 0.0), table]) for table in tables]
 
 
@@ -457,8 +448,7 @@ def filled_frame(
     """Return the rows with missing cells filled in: probabilities of levels, or the most probable
     levels if `best`.
 
-    `table` has the probabilities (n, L_i) of the levels of each predictor; those of a known cell
-    are 0 and 1.
+    `table` has the probabilities (n, L_i) of each predictor's levels, 0 or 1 for known cells.
     """
     if best:
         codes = [first_largest(probabilities) for probabilities in table]

@@ -1,10 +1,8 @@
-"""Pack what files of all families hold (call, design, log-loss, training rows and their summaries),
-and unpack it.
-
-A *family* is a kind of models, such as machines or networks. It adds entries of its own to the
-dict, and its own table of arrays. Earlier versions of the package skip unknown entries of the dict
-but refuse unknown arrays: additions go into the dict.
+"""Pack and unpack what the files of all model families contain: call, design, log-loss, training
+rows and their summaries.
 """
+# Each family adds its own entries to the dict and its own arrays. Earlier versions of the package
+# ignore unknown entries of the dict but refuse unknown arrays: additions must go into the dict.
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ from bbl.stats.metrics import LossRecord
 
 __all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "unpack_model"]
 
-# shape, range and sum of the class shares that predictions use, if the user gave some
+# shape, range and sum of the class proportions for predictions, if the user specified them
 PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)
 
-# arrays of every model of K groups and m predictors: kind of dtype, shape, range of values (any if
-# there is none; below a length that it names); the last four hold n training rows
+# arrays of every model with K groups and m predictors: kind of dtype, shape, range of values (any
+# if missing; below a length if named); the last four contain n training rows
 MODEL_TABLE = {
     "log_likelihood": ArraySpec("f", (1,)),
-    # of the levels of all predictors, one after another
+    # levels of all predictors, one after another
     "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),
     "codes": ArraySpec("u", ("n", "m"), required=False),
     "weights": ArraySpec("f", ("n",), required="codes"),
@@ -51,9 +49,9 @@ def pack_model(
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) are those of the family; an
-    array that is None is left out. Training rows are stored only with `store_data`; `tuned` says
-    whether an option was tuned inside the fit.
+    `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) belong to the family; arrays
+    that are None are left out. Training rows are stored only with `store_data`; `tuned` is whether
+    an option was tuned inside the fit.
     """
     meta = {"call": fit.call, "design": fit.design.to_dict(), **entries}
     if isinstance(fit, ClassifierResults):
@@ -61,14 +59,14 @@ def pack_model(
             fit.log_loss, tuned
         )
     stored = {name: array for name, array in arrays.items() if array is not None}
-    # `_counts`: weighted counts (K, L_i) of the levels of each predictor; the first part is empty,
-    # as there may be none
+    # `_counts`: weighted level counts (K, L_i) of each predictor; the first part is empty, in case
+    # there are none
     stored["counts"] = np.concatenate(
         [np.zeros((len(fit.design.response.levels), 0)), *fit._counts], axis=1
     )
     if store_data and fit.training is not None:
         sample = fit.training
-        # codes of numbers are floats, stored by their bits in the array of unsigned integers
+        # codes of numbers are floats, stored bitwise in the array of unsigned integers
         codes = sample.codes.view(np.uint64) if sample.codes.dtype.kind == "f" else sample.codes
         stored |= {"codes": codes, "weights": sample.weights, "y": sample.response}
         if sample.missing is not None:
@@ -84,10 +82,10 @@ def check_model(
     design: Design,
     **sizes: int,
 ) -> None:
-    """Raise a ValueError unless the call is text and `arrays` are those of `MODEL_TABLE` and of a
-    family's `table`.
+    """Raise a ValueError unless the call is text and `arrays` match `MODEL_TABLE` and a family's
+    `table`.
 
-    `sizes` are the known values of symbols of `table`; ``K``, ``m`` and ``levels`` come from the
+    `sizes` are the known values of symbols in `table`; ``K``, ``m`` and ``levels`` come from the
     design.
     """
     check_types(meta, {"call": str})
@@ -103,17 +101,17 @@ def unpack_model(
     lowest_group: int = 0,
     whole: bool = True,
 ) -> dict[str, Any]:
-    """Return the arguments of all classes of results from what `pack_model` stored and
+    """Return the arguments of all result classes from content that `pack_model` stored and
     `check_model` checked.
 
-    Groups of training rows must be `lowest_group` or more (-1 for models that admit rows of unknown
-    group), and their weights whole numbers if `whole`.
+    Groups of training rows must be at least `lowest_group` (-1 for models that allow rows of
+    unknown group), and their weights integers if `whole`.
     """
     n_levels = design.n_levels
     # a table (K, L_i) for each predictor; without predictors, `np.split` would return one empty
     # table
     counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
-    real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a number of at least 0
+    real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a non-negative number
     sample, row_labels = _unpack_rows(arrays, meta.get("index"), design, lowest_group, whole)
     arguments = {
         "call": meta["call"],
@@ -143,7 +141,7 @@ def _unpack_rows(
     if "codes" not in arrays:
         return None, None
     codes, weights, y = (arrays[name] for name in ("codes", "weights", "y"))
-    # the type that codes of factors with so many levels have; see `pack_model` for numbers
+    # the type of codes for factors with this many levels; for numbers see `pack_model`
     has_numbers = bool(design.is_number.any())
     if codes.dtype != (np.uint64 if has_numbers else code_dtype(design.n_levels)):
         raise ValueError("its rows are malformed")
@@ -162,8 +160,8 @@ def _unpack_rows(
 
 
 def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
-    """Return the class shares (K,) in a file, or None; a ValueError unless they are non-negative
-    and sum to 1.
+    """Return the class proportions (K,) in a file, or None; raises a ValueError unless they are
+    non-negative and sum to 1.
     """
     if "priors" not in meta:
         return None
@@ -174,7 +172,7 @@ def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels as a dict for JSON: ``labels``, a list of text or ints, or None, and
+    """Return row labels as a dict for JSON: ``labels``, a list of text or integers or None, and
     ``name``, text or None.
 
     ``labels`` is None for the default labels 0, 1, ..., and for labels of other types, which are
@@ -191,7 +189,7 @@ def _pack_index(index: pd.Index) -> dict:
 
 
 def _unpack_index(stored: dict, n: int) -> pd.Index:
-    """Return the labels of `n` rows that `_pack_index` stored."""
+    """Return the labels of `n` rows, as stored by `_pack_index`."""
     labels = stored["labels"]
     name = stored["name"]
     is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
@@ -203,8 +201,8 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
     """Return the entry ``log_loss`` of the dict of a model file: the fields of a `LossRecord`.
 
-    Without a log-loss there is no entry, but a `tuned` model has the entry None: a file of a tuned
-    model without the entry is taken for a file of an earlier version.
+    Without a log-loss there is no entry, except that a `tuned` model has the entry None: a file of
+    a tuned model without the entry is assumed to come from an earlier version.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}
@@ -212,7 +210,7 @@ def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict 
 
 
 def unpack_loss(meta: dict) -> LossRecord | None:
-    """Return the log-loss that `pack_loss` stored, or None; a ValueError if it has wrong types or
+    """Return the log-loss stored by `pack_loss`, or None; raises a ValueError for wrong types or
     negative numbers.
     """
     if meta.get("log_loss") is None:

@@ -1,5 +1,5 @@
-"""Tables of the arrays in a model file (dtype, shape and range of each), and the check of arrays
-against a table.
+"""Specifications of the arrays in a model file (dtype, shape and range), and validation against
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
     "check_types",
 ]
 
-# intervals of `ArraySpec`: least and largest value
+# intervals of `ArraySpec`: smallest and largest value
 LARGEST_FLOAT = float(np.finfo(float).max)
 FINITE = (-LARGEST_FLOAT, LARGEST_FLOAT)
 NON_NEGATIVE = (0.0, LARGEST_FLOAT)
@@ -32,7 +32,7 @@ PROBABILITY = (0.0, 1.0)
 class ArraySpec:
     """Required dtype, shape and range of an array of a model file.
 
-    A *symbol* is the name of a length, such as ``"K"``; ``"K+1"`` is one more than a known length.
+    A *symbol* is a named length, such as ``"K"``; ``"K+1"`` is one more than a known length.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class ArraySpec:
     shape : tuple of int or str
         Lengths and symbols.
     interval : tuple of a float and a float or str, optional
-        Least and largest value, both allowed; or the least value and a symbol, below whose length
-        all values are. nan is refused. By default any value is accepted, nan included.
+        Smallest and largest value, inclusive; or the smallest value and a symbol, an exclusive
+        upper bound. nan is refused. By default any value is accepted, including nan.
     required : bool or str, default True
-        Whether every model file of the same kind has the array, or the name of an array that it
-        comes with.
+        Whether every model file of the same kind has the array, or the name of another array
+        that implies it.
     sum_tolerance : float, optional
-        Largest distance of the sum of all values from 1; any sum is accepted by default.
+        Largest deviation of the sum of all values from 1; any sum is accepted by default.
     """
 
     kind: str
@@ -57,9 +57,9 @@ class ArraySpec:
     sum_tolerance: float | None = None
 
     def admits(self, array: np.ndarray, sizes: dict[str, int]) -> bool:
-        """Return whether an array is as specified; `sizes` has the known lengths by symbol.
+        """Return whether an array meets the specification; `sizes` has the known lengths by symbol.
 
-        Writes in place: a symbol that `sizes` lacks is added with the length of its axis.
+        Modifies `sizes` in place: an unknown symbol is added with the length of its axis.
         """
         if array.dtype.kind != self.kind or array.ndim != len(self.shape):
             return False
@@ -79,17 +79,17 @@ class ArraySpec:
 def check_arrays(
     arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], **sizes: int
 ) -> None:
-    """Raise a ValueError unless `arrays` are those of a `table`; `sizes` are the known values of
-    its symbols.
+    """Raise a ValueError unless `arrays` match a `table`; `sizes` are the known values of its
+    symbols.
 
     Any other symbol has the length that it has in the first array of the table. Kernels rely on
-    shapes and ranges, and the checksum of a file does not prove that this package wrote it.
+    shapes and ranges, and a file's checksum does not prove that it was written by this package.
     """
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"{min(unknown)!r} is not an array of such a model")
     sizes |= {f"{symbol}+1": size + 1 for symbol, size in sizes.items()}
     for name, spec in table.items():
-        # `required`: True, False, or the name of the array that this one comes with
+        # `required`: True, False, or the name of the array that implies this one
         is_required = spec.required in arrays if isinstance(spec.required, str) else spec.required
         if name in arrays:
             if not spec.admits(arrays[name], sizes):
@@ -99,9 +99,7 @@ def check_arrays(
 
 
 def check_types(stored: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    """Raise a ValueError unless each entry of the dict `stored` that `types` names is of the type
-    given there.
-    """
+    """Raise a ValueError unless each entry of `stored` that `types` names has the given type."""
     for name, expected in types.items():
         if type(stored[name]) is not expected:
             raise ValueError(f"{name!r} is malformed")

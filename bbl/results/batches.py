@@ -1,4 +1,4 @@
-"""Frames of predictions, of new rows read in batches, and their file. n rows, K groups."""
+"""Prediction frames, prediction of new rows in batches, and prediction files. n rows, K groups."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ def prediction_frame(
     response: Hashable,
     costs: np.ndarray | None = None,
 ) -> pd.DataFrame | pd.Series:
-    """Return predictions from class scores (n, K): a column for each group and ``yhat``, or
+    """Return predictions from class scores (n, K): a column for each group and ``yhat``, or only
     ``yhat`` for type "class".
 
     ``yhat`` is the most probable group or, with `costs` (K, K; observed by predicted), the group
     with the lowest expected cost; it is missing where scores are nan. The other columns are, by
-    `type`,
-    probabilities or links: for each group its score less the log-sum-exp of the other scores.
+    `type`, probabilities or links: each group's score minus the log-sum-exp of the other scores.
     """
-    # beside the name yhat; as categories, groups have their type in the data
+    # column names in addition to yhat; as categories, groups keep their type in the data
     columns = pd.Index(groups, dtype=object)
     predicted = (
         first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     )
     group_codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
-    # yhat_ beside a group yhat
+    # yhat_ if a group is named yhat
     name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]
     yhat = pd.Series(
         pd.Categorical.from_codes(group_codes, columns.infer_objects()), index=index, name=name
@@ -61,8 +60,7 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
     """Yield the predictors of new rows: batches of rows from `source`, or all rows of `newdata` if
     `source` is None.
 
-    Tables of pandas keep their index; rows of Arrow batches are numbered from 0 on through all
-    batches.
+    Pandas tables keep their index; rows of Arrow batches are numbered from 0 across all batches.
     """
     if source is None:
         yield to_frame(newdata, "newdata")
@@ -72,16 +70,16 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
     empty_frame = source.frame("newdata")
     n_read = 0
     for name in names:
-        empty_frame.column(name)  # raises a DataError if the source lacks it
+        empty_frame.column(name)  # raises a DataError if the source lacks the column
     for frame, _ in source.batches(names):  # _: name of the file or part
-        # `arrow` is None in tables of pandas
+        # `arrow` is None for pandas tables
         row_labels = frame.index if frame.arrow is None else pd.RangeIndex(n_read, n_read + frame.n)
         n_read += frame.n
         yield replace(frame, index=row_labels, argument="newdata")
 
 
 def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:
-    """Return predictions as a polars DataFrame or Series, without row labels; groups have their
+    """Return predictions as a polars DataFrame or Series, without row labels; groups keep their
     type in the data.
     """
     import polars as pl
@@ -104,8 +102,8 @@ def is_polars(data: object) -> bool:
 
 
 def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -> int:
-    """Write frames with the same columns to one CSV or Parquet file, as its name ends, and return
-    the number of rows.
+    """Write frames with the same columns to one CSV or Parquet file, depending on its extension,
+    and return the number of rows.
 
     The file is named ``path + ".part"`` until it is complete.
     """
@@ -126,7 +124,7 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
             writer.close()
             os.replace(unfinished_path, target)
     except BaseException:
-        with suppress(OSError):  # on a full disk closing fails, too
+        with suppress(OSError):  # if the disk is full, closing also fails
             writer.close()
         unfinished_path.unlink(missing_ok=True)
         raise
@@ -134,7 +132,7 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
 
 
 def _make_writer(target: Path, unfinished_path: Path) -> _CSVWriter | _ParquetWriter:
-    """Return the writer of a file that will be named `target`; refuse other types of file."""
+    """Return the writer for a file that will be named `target`; refuse other file types."""
     suffix = target.suffix.lower()
     if suffix == ".csv":
         return _CSVWriter(unfinished_path)
@@ -149,7 +147,7 @@ def _make_writer(target: Path, unfinished_path: Path) -> _CSVWriter | _ParquetWr
 
 
 class _CSVWriter:
-    """Writes frames to one CSV file, which the first frame opens."""
+    """Writes frames to one CSV file, which is opened by the first frame."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -161,7 +159,7 @@ class _CSVWriter:
         return self.file is not None
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Append the rows of a frame, the first one after its column names."""
+        """Append the rows of a frame, and for the first frame the column names before them."""
         is_first = self.file is None
         if self.file is None:
             self.file = self.path.open("w", encoding="utf-8", newline="")
@@ -174,7 +172,7 @@ class _CSVWriter:
 
 
 class _ParquetWriter:
-    """Writes frames to one Parquet file, which the first frame opens."""
+    """Writes frames to one Parquet file, which is opened by the first frame."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -202,8 +200,8 @@ class _ParquetWriter:
 
 
 def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return predictions for Parquet: column names as text, and groups (last column) too if their
-    types are mixed.
+    """Return predictions for Parquet: column names as text, and also the groups (last column) if
+    their types are mixed.
     """
     *columns, yhat = (frame.iloc[:, k] for k in range(frame.shape[1]))
     if infer_dtype(yhat.cat.categories).startswith("mixed"):
@@ -215,7 +213,7 @@ def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 @contextmanager
 def _convert_write_errors(target: Path) -> Iterator[None]:
-    """Turn an OSError in the ``with`` block into a DataError that names the file and the reason."""
+    """Convert an OSError in the ``with`` block to a DataError with the file and the reason."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,5 @@
-"""ClassifierResults: the contract of every fitted classifier: class scores, predictions,
-evaluation, explanation.
-
-n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant. From
-`ModelResults` come ``_rows()``, the training rows, and ``_counts``, the weighted counts (K, L_i) of
-the levels of each predictor.
+"""ClassifierResults, the base class of fitted classifiers: class scores, predictions, evaluation,
+explanation. n rows, m predictors, K groups.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-# `@check_keywords`: an unknown keyword raises an error that names the closest one
+# `@check_keywords`: an unknown keyword raises an error that suggests the closest one
 from bbl.checks import check_keywords, choice, generator, integer, share
 from bbl.choices import Unseen
 from bbl.design.decisions import Costs, Priors, check_costs
@@ -48,19 +44,19 @@ __all__ = ["ClassifierResults"]
 
 @dataclass(frozen=True, repr=False)
 class ClassifierResults(PredictionsMixin, EffectsMixin):
-    """A fitted classifier: a model with a response. Each family of models implements the abstract
+    """A fitted classifier: a model with a response. Each model family implements the abstract
     methods.
 
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
-        Class shares for predictions; they replace the shares of the training rows.
+        Class proportions for predictions, instead of those of the training rows.
     """
 
     @abstractmethod
     def _attribution(self) -> Attribution:
-        """Return the terms whose sums are the class scores; an OptionError if class scores are not
-        sums of terms."""
+        """Return the terms of the class scores; raises an OptionError if class scores are not sums
+        of terms."""
 
     @check_keywords
     def evaluate(
@@ -78,12 +74,12 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with predictors and response. None for the training rows, on which scores of any
-            model are too good.
+            Rows with predictors and response. None for the training rows, whose scores are
+            optimistic for any model.
         weights : column name or array_like of shape (n,), optional
-            Frequencies of the new rows, or other weights. By default those in the column that has
-            the weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it;
-            else all rows count alike.
+            Frequencies of the new rows, or other weights. By default, `newdata`'s column with the
+            name of the training weights (``weights="Freq"`` of the fit) if it has one, and
+            otherwise equal weights.
         level : float, default 0.95
             Coverage of the intervals.
         unseen, priors, costs
@@ -93,14 +89,14 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         -------
         Evaluation
             ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, with intervals),
-            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints,
-            and has HTML and LaTeX forms.
+            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; displays
+            as text, HTML or LaTeX.
 
         Raises
         ------
         DataError, LevelError
-            If a column is missing, the response is unknown in some row, or is at a level that the
-            model does not know.
+            If a column is missing, or the response is unknown in some row or has a level that is
+            not in the model.
 
         Examples
         --------
@@ -151,8 +147,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         priors: Priors = None,
         costs: Costs = None,
     ) -> float:
-        """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in
-        `evaluate`.
+        """Return the accuracy, the weighted proportion of correctly classified rows; arguments as
+        in `evaluate`.
 
         Examples
         --------
@@ -173,17 +169,17 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         *,
         priors: Priors = None,
     ) -> Explanation:
-        """Explain predictions: the contribution of each term to the log-odds of two groups, for
-        each row.
+        """Explain predictions by the contribution of each term to the log-odds of two groups, row
+        by row.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
-            Log-odds of the first group against the second. By default, of two groups the second
-            against the first, and of three or more a row's most probable group against the next
-            likely.
+            Log-odds of the first group against the second. By default the second of two groups
+            against the first or, with three or more groups, each row's most probable group against
+            the second most probable.
         unseen, priors
             As in `predict`.
 
@@ -194,15 +190,15 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             zero-sum gauge, which does not depend on reference levels: a field is the mean effect of
             a level, a coupling the additional effect of a pair of levels. The terms of a network
             are the features given their parents. Baseline (priors and ln Z), terms and the
-            summed-out missing values add up to the difference of the class scores. A row that is
-            dropped for missing values has no numbers. A network without prior counts may have
+            contribution of missing values add up to the difference in class scores. Rows that are
+            dropped for missing values have no numbers. A network without prior counts may have
             infinite contributions, which do not add up: a level that never occurs in a group is
             impossible in that group.
 
         Raises
         ------
         OptionError
-            If the model is an average of networks, whose scores are no sums; or a group is unknown.
+            If the model is an average, whose scores are not sums; or a group is unknown.
 
         Examples
         --------
@@ -237,29 +233,28 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         seed: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> Importance:
-        """Return the increase of the log-loss if each predictor in turn is unknown, and summed out
+        """Return the increase in log-loss if each predictor in turn is unknown and averaged over
         exactly.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with predictors and response. None for a cross-validation on the training rows with
-            the settings, and the network structure, of this fit.
+            Rows with predictors and response. None for a cross-validation on the training rows,
+            with the settings and the network structure of this fit.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows. By default those in the column that has the
-            weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
-            all rows count alike.
+            Weights of the new rows. By default, `newdata`'s column with the name of the training
+            weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal weights.
         nfold : int, default 5
             Number of shuffled folds of the cross-validation.
         seed : int, numpy.random.Generator or None, default 0
-            For the shuffling of the folds.
+            For shuffling the folds.
         n_jobs : int, optional
-            Threads; results do not depend on it.
+            Number of threads; results do not depend on it.
 
         Returns
         -------
         Importance
-            ``.frame``: the increase of the log-loss for each predictor, and its standard error over
+            ``.frame``: the increase in log-loss for each predictor, and its standard error over
             rows; ``.plot()``. Nothing is permuted or imputed: the model predicts without the
             predictor.
 
@@ -277,20 +272,19 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         if newdata is None:
             refuse_weights(weights)
             rows = self._rows(takes_newdata=True)
-            rows = rows.rows(rows.response >= 0)  # those whose group is known
+            rows = rows.rows(rows.response >= 0)  # rows with a known group
             workers = n_workers(n_jobs)
             rng = generator(seed)
-            # at most a fold for each observation; `integer` raises an error for other numbers of
-            # folds
+            # at most one fold per observation; `integer` raises an error for other numbers of folds
             folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
             # losses (1 + m, N) of the N validated rows, with all m predictors and without each;
-            # groups and weights (N,); each fold has a random generator for its fit
+            # groups and weights (N,); each fold has its own random generator
             losses, y, row_weights = validated_losses(
                 rows, folds, self._refit, rng.spawn(len(folds)), workers
             )
             subject = f"validated rows of {len(folds)} folds"
-            # `remedy`: the advice that is kept with the log-loss of the fit; `_advice` if that
-            # log-loss is not known
+            # `remedy`: the advice stored with the log-loss of the fit; `_advice` if that log-loss
+            # is unknown
             return summarise_importance(
                 self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice)
             )
@@ -323,8 +317,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         return compare_fits((self, *others))
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the report's sections on predictions and effects; the first says why if there is
-        no evaluation.
+        """Return the report's sections on predictions and effects; if there is no evaluation, the
+        first section gives the reason.
         """
         try:
             evaluation = self.evaluate(newdata, weights)

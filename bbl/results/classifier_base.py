@@ -1,7 +1,5 @@
-"""ClassifierBase: class scores, priors and log-loss of a fitted classifier, and how it is fitted to
-other rows.
-
-n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+"""ClassifierBase: class scores, priors and log-loss of a fitted classifier, and refitting to other
+rows. n rows, m predictors, K groups.
 """
 
 from __future__ import annotations
@@ -32,20 +30,20 @@ __all__ = ["ClassifierBase"]
 
 @dataclass(frozen=True, repr=False)
 class ClassifierBase(ModelResults):
-    """Class scores of a fitted classifier; predictions, effects and evaluation build on them.
+    """Class scores of a fitted classifier, used for predictions, effects and evaluation.
 
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
-        Class shares for predictions; they replace the shares of the training rows.
+        Class proportions for predictions, instead of those of the training rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
-    # log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of
-    # the training rows
+    # log-loss from a cross-validation inside the fit or from a model file; otherwise `log_loss` is
+    # computed on the training rows
     _stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
 
-    _can_refit: ClassVar[bool] = False  # whether `_refit` fits other rows
+    _can_refit: ClassVar[bool] = False  # whether `_refit` is available
 
     shares_in_use = Deprecated("_shares_in_use", "priors or class_shares")
     stored_loss = Deprecated("_stored_loss", "log_loss")
@@ -53,34 +51,35 @@ class ClassifierBase(ModelResults):
 
     @abstractmethod
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of rows with level `codes` (n, m), summing out `missing`
+        """Return the class scores (n, K) of rows with level `codes` (n, m), averaged over `missing`
         (n, m) predictors.
         """
 
     @property
     @abstractmethod
     def _advice(self) -> str:
-        """The remedy for a log-loss above that of the class proportions, as a sentence."""
+        """Advice, as a sentence, for lowering a log-loss above that of the class proportions."""
 
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
-        """Return the source of the standard errors of effects; an OptionError or DataError if there
-        are none.
+        """Return the source of the standard errors of effects; raises an OptionError or DataError
+        if there is none.
         """
-        # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
+        # a model that cannot be bootstrapped has a reason under "effects_bootstrap"
         advice = "se=False" if "effects_bootstrap" in self._refusals else "se='bootstrap'"
         raise OptionError(f"{self._refusals['effects']}.", argument="se", hint=f"Give {advice}.")
 
     @property
     @abstractmethod
     def _bootstrap_members(self) -> Sequence[tuple[ClassifierBase, float]]:
-        """The fits that a bootstrap refits, with their weights in predictions; empty if there is
+        """The fits that a bootstrap refits, with their weights in predictions; empty if there are
         none.
         """
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
-        """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`.
+        """Return a fit to other rows with the same settings; raises an OptionError unless
+        `_can_refit`.
 
-        Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not
+        If `warm`, iterations start at this fit's solution: for its own rows with other weights, not
         for other rows.
         """
         raise OptionError(
@@ -90,13 +89,13 @@ class ClassifierBase(ModelResults):
         )
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:
-        """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to
-        refit drawn rows.
+        """Return (a draw of the model from its posterior given `rows`, class proportions (K,));
+        None if resampled rows are refitted instead.
         """
         return None
 
     def with_priors(self, priors: Priors) -> Self:
-        """Return the model with other class shares for predictions; None for the shares of the
+        """Return the model with other class proportions for predictions; None restores those of the
         training rows.
 
         Parameters
@@ -108,7 +107,7 @@ class ClassifierBase(ModelResults):
         -------
         ClassifierResults
             Of the same class. Nothing is refitted: the parameters of a group do not depend on the
-            shares.
+            class proportions.
 
         Examples
         --------
@@ -121,16 +120,16 @@ class ClassifierBase(ModelResults):
         """
         model = copy.copy(self)
         shares = None if priors is None else check_priors(priors, self.design.response)
-        # the class is frozen, but nobody else has the copy yet
+        # the class is frozen, but the copy has not been shared yet
         object.__setattr__(model, "priors", shares)
         return model
 
     @property
     def _shares_in_use(self) -> np.ndarray:
-        """Shares (K,) of the groups that predictions assume: the model's priors, or the shares of
+        """Class proportions (K,) that predictions assume: the model's priors, or the proportions in
         the training rows.
 
-        The share of a group without training rows is 0, because it has no parameters.
+        The proportion of a group without training rows is 0, because it has no parameters.
         """
         if self.priors is None:
             return self.class_shares
@@ -138,11 +137,11 @@ class ClassifierBase(ModelResults):
         return shares / shares.sum()
 
     def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
-        """Return class scores (n, K) with other class shares: `priors`, or by default the priors of
-        the model.
+        """Return class scores (n, K) for other class proportions: `priors`, or by default the
+        model's priors.
         """
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
-        # of `bbl.stats.metrics`
+        # from `bbl.stats.metrics`
         return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
@@ -159,8 +158,8 @@ class ClassifierBase(ModelResults):
         dropped: np.ndarray | None,
         priors: Priors,
     ) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where
-        `dropped` (n,).
+        """Return the class scores (n, K) of encoded rows under `priors` or the model's priors; nan
+        for `dropped` (n,) rows.
         """
         if dropped is None:
             return self._prior_shifted(self.class_scores(codes, missing), priors)
@@ -175,10 +174,11 @@ class ClassifierBase(ModelResults):
     def log_loss(self) -> LossRecord | None:
         """Log-loss, and the log-loss of predicting the class proportions for every row.
 
-        On validated rows if the fit was tuned, calibrated or averaged by cross-validation, else on
-        the training rows; independent of `priors`. Of very many training rows only a sample is
-        scored; then the record is None unless the log-loss is above that of the shares. None also
-        for a model from an earlier version's file without rows.
+        It is computed on validated rows if the fit was tuned, calibrated or averaged by
+        cross-validation, otherwise on the training rows; it does not depend on `priors`. Very large
+        training data are scored by a sample; the record is then None unless the log-loss is above
+        that of the class proportions. It is also None for models from files of earlier versions
+        without rows.
 
         Examples
         --------
@@ -192,10 +192,10 @@ class ClassifierBase(ModelResults):
         return self._training_loss(self.training)
 
     def _training_loss(self, rows: Rows) -> LossRecord | None:
-        """Return the log-loss of training rows; of a sample of very many, None unless above that of
-        the shares.
+        """Return the log-loss of training rows or, for large data, of a sample; for a sample, None
+        unless it is above that of the class proportions.
         """
-        # not complete: a sample, enough to warn
+        # not complete: a sample, which is sufficient for a warning
         sample, is_complete = scored_rows(rows, self.design)
         if not sample.n:
             return None

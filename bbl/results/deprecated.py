@@ -1,4 +1,4 @@
-"""Former names of attributes: they work as before, with a warning, until a major release."""
+"""Former names of attributes, which work with a warning until the next major release."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Deprecated"]
 
 @dataclass(frozen=True)
 class Deprecated:
-    """A former name of an attribute of a class, hidden from its `dir`.
+    """A former attribute name, hidden from the `dir` of its class.
 
     Attributes
     ----------
     path : str
-        Attribute that has the value, such as ``"estimate.parameters"``.
-    use : str
-        What to use instead, for the warning; empty for what was meant for the package alone.
+            Attribute with the value, such as ``"estimate.parameters"``.
+        use : str
+            Replacement mentioned in the warning; empty for names that were internal.
     """
 
     path: str
@@ -38,5 +38,5 @@ class Deprecated:
         return attrgetter(self.path)(owner if instance is None else instance)
 
     def __set__(self, instance: object, value: object) -> NoReturn:
-        # with a setter, tools that list methods take it for data, and leave it out
+        # with a setter, tools that list methods treat it as data and leave it out
         raise AttributeError("a fitted model is frozen")

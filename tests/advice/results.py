@@ -361,7 +361,7 @@ JUDGED = {
         lambda: blocks(groups=(2, 2)).predict(RATINGS, type="response"),
     ),
     "a new row without cells": case(
-        "Give some of its cells: the column 'rating'",
+        "Give some of its cells, with the column 'rating'",
         lambda: blocks(groups=(2, 2)).predict(pd.DataFrame({"user": [99], "movie": [0]})),
         lambda: blocks(groups=(2, 2)).predict(
             pd.DataFrame({"user": [99], "movie": [0], "rating": [1.0]})

@@ -1,9 +1,7 @@
-"""Model file of a two-way clustering: `pack` to a dict and arrays, `unpack` with every value
-checked.
+"""Model file of a two-way clustering: `pack` into a dict and arrays, `unpack` with validation.
 
 The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
-group, the *cells* are the observed entries of the table. L is the number of levels of categorical
-cells; for numeric cells L is 2, as a block has a count and a sum.
+group. L is the number of levels of categorical cells, or 2 (count and sum) for numeric cells.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
 SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}
 CELLS = ("start", "column", "value", "weight")  # arrays of `Cells`
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none)
+# arrays of a model file: kind of dtype, shape, range of values (any if missing)
 TABLE = {
-    # observations of each level in each block, or (count, sum)
+    # number of observations of each level in each block, or (count, sum)
     "sums": ArraySpec("f", ("a", "b", "L"), FINITE),
     "rows": ArraySpec("i", ("I",), (0, "a")),  # group of each row
     "columns": ArraySpec("i", ("J",), (0, "b")),  # group of each column
     "values": ArraySpec("f", (2,)),  # criterion and within-block sum of squares
     "history": ArraySpec("f", ("n_iter",)),
-    # numbers of groups that were tried
+    # tried numbers of groups
     "selection": ArraySpec("f", ("tried", len(SELECTION)), required=False),
     # groups of the I + J rows and columns
     "population": ArraySpec("i", ("members", "items"), required=False),
@@ -45,7 +43,7 @@ TABLE = {
     "draws_log_posterior": ArraySpec("f", ("chains", "draws"), required="draws_rows"),
     "draws_loyalty": ArraySpec("f", ("chains", "I"), required="draws_rows"),
     "draws_popularity": ArraySpec("f", ("chains", "J"), required="draws_rows"),
-    # where each row begins in the arrays of cells
+    # start of each row in the arrays of cells
     "cells_start": ArraySpec("i", ("I+1",), required=False),
     "cells_column": ArraySpec("i", ("cells",), (0, "J"), required="cells_start"),
     "cells_value": ArraySpec("f", ("cells",), FINITE, required="cells_start"),
@@ -61,9 +59,9 @@ def selection_frame(values: np.ndarray) -> pd.DataFrame:
 
 
 def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
-    """Return the n members of a genetic algorithm's population as a frame, a row each.
+    """Return the n members of a genetic algorithm's population as a frame, one row each.
 
-    Columns are `fitness` (n,), then the groups `labels` (n, I + J) of all rows and columns of the
+    Columns are `fitness` (n,), then `labels` (n, I + J), the groups of all rows and columns of the
     table.
     """
     names = distinct_names(
@@ -112,21 +110,21 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `BiclusterResults` from what `pack` stored; raise a ValueError at an
-    impossible value.
+    """Return the arguments of `BiclusterResults` from content stored by `pack`; raises a ValueError
+    for impossible values.
     """
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])
     method = make_method(options.pop("name"), options)
-    # kind of cells that the method is for, and that the table has ("levels", ...)
+    # kind of cells required by the method, and kind in the table ("levels", ...)
     if method.response != table.holds:
         raise ValueError("method and table do not match")
     check_types(meta, {"call": str, "n_iter": int, "converged": bool})
     n_rows, n_columns = table.shape
-    # an ordered response has `table.levels` too, but its cells are numeric
+    # an ordered response also has `table.levels`, but its cells are numeric
     L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
     check_arrays(arrays, TABLE, I=n_rows, J=n_columns, L=L, items=n_rows + n_columns)
-    if not arrays["sums"].any():  # no block has an observation
+    if not arrays["sums"].any():  # no block has observations
         raise ValueError("its blocks are empty")
     arguments: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
     arguments |= {

@@ -1,8 +1,7 @@
 """BiclusterResults: a two-way clustering of a table.
 
 The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
-group. A *long* table lists its observed cells, a *matrix* has all of them; the cells of a
-*categorical* table are levels.
+group. A *long* table lists its observed cells, a *matrix* has all cells.
 """
 
 from __future__ import annotations
@@ -45,50 +44,49 @@ __all__ = ["BiclusterResults"]
 @final
 @dataclass(frozen=True, repr=False, eq=False)
 class BiclusterResults(BlockTables):
-    """Groups of rows and of columns; made by `bbl.bicluster`.
+    """Groups of rows and of columns, as returned by `bbl.bicluster`.
 
     Attributes
     ----------
     call : str
         The call of `bbl.bicluster`.
     table : TwoWay
-        Names of rows, columns and values; a ``formula``, None for a matrix; what cells hold
-        (``holds``): "numeric", "ordinal" (ordered numbers), "levels" (codes), or "rated" (of value
-        1; unrated pairs have none).
+        Names of rows, columns and values; ``formula``, None for a matrix; ``holds``, the kind
+        of cells: "numeric", "ordinal" (ordered numbers), "levels" (codes of a categorical
+        table), or "rated" (rated pairs have the value 1, unrated pairs no cell).
     method : Prototype, Genetic or Mcmc
         The method with its options.
     rows, columns : ndarray of int32, shape (I,) and (J,)
-        Groups 0..a-1 of the rows and 0..b-1 of the columns, in order of means, or in categorical
-        tables of sizes.
+        Groups 0..a-1 of the rows and 0..b-1 of the columns, ordered by mean or, in categorical
+        tables, by size.
     sums : ndarray, shape (a, b, L)
-        Number of observations of each level in each block; for numeric cells L is 2: number and sum
-        of observations.
+        Number of observations of each level in each block; for numeric cells L is 2: number and
+        sum of observations.
     criterion : float
-        Value by which partitions are compared, smaller is better: minus twice the integrated
-        completed likelihood ("prototype"), the fitness ("genetic"), the posterior expected loss
-        or, for "vi", its lower bound ("mcmc").
+        Value for comparing partitions; smaller is better: minus twice the integrated completed
+        likelihood ("prototype"), the fitness ("genetic"), the posterior expected loss or, for
+        "vi", its lower bound ("mcmc").
     history : ndarray
-        The objective after each half-step of the best start ("prototype"; it never rises, except
-        with the metric "pearson"), the best fitness of each generation ("genetic"), the log
-        posterior of all draws by chain ("mcmc").
+        The objective after each half-step of the best start ("prototype"; it never increases,
+        except with the metric "pearson"), the best fitness of each generation ("genetic"), the
+        log posterior of all draws by chain ("mcmc").
     n_iter : int
     converged : bool
-        Whether the alternation ended before `max_iter` ("prototype"); whether no move of one row or
-        column improves the fitness, as the option `refine` ensures ("genetic"); whether the split
-        R-hat is at most 1.1 ("mcmc").
+        Whether the alternation ended before `max_iter` ("prototype"); whether no move of a
+        single row or column improves the fitness, which the option `refine` ensures
+        ("genetic"); whether the split R-hat is at most 1.1 ("mcmc").
     wcss : float
-        Sum of squared differences of the observed cells from their block means; nan for categorical
-        tables.
+        Sum of squared differences between the observed cells and their block means; nan for
+        categorical tables.
     selection : DataFrame or None
-        The numbers of groups that were tried, with objective and criterion; None if the numbers
-        were given.
+        Tried numbers of groups, with objective and criterion; None if the numbers were given.
     population : DataFrame or None
-        The last population of the genetic algorithm: ``fitness``, and the group of every row and
-        column.
+        The last population of the genetic algorithm: ``fitness``, and the groups of all rows
+        and columns.
     posterior : Posterior or None
         Draws of both partitions with diagnostics ("mcmc").
     cells : Cells or None
-        The observed cells; None in a model that was loaded from a file without them.
+        The observed cells; None in a model loaded from a file without them.
 
     Examples
     --------
@@ -124,8 +122,8 @@ class BiclusterResults(BlockTables):
     def from_found(
         cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit
     ) -> BiclusterResults:
-        """Return the result of the clustering `fit`, with its groups renumbered in order of their
-        means or sizes.
+        """Return the result of the clustering `fit`, with groups renumbered in order of their means
+        or sizes.
         """
         # 0: numeric
         n_levels = (
@@ -143,7 +141,7 @@ class BiclusterResults(BlockTables):
             population = population_frame(
                 table, fit.evolved.population, fit.evolved.population_fitness
             )
-        # "mcmc"; share: of draws that join two items
+        # "mcmc"; share: proportion of draws in which two items are in one group
         if fit.draws is not None and fit.share is not None:
             posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
         return cls(
@@ -165,21 +163,21 @@ class BiclusterResults(BlockTables):
         )
 
     def predict(self, newdata: Any = None, type: str = "response") -> pd.Series | pd.DataFrame:
-        """Predict cells by the mean of their block.
+        """Predict cells by their block means.
 
         Parameters
         ----------
         newdata : table, optional
-            Long table: pairs of row and column to predict. A new row (a new user) is assigned to
-            the group that fits its responses in `newdata` best. Matrix: new rows, nan where
-            missing. None for `fitted`.
+            Long table: pairs of row and column to predict. A new row (e.g. a new user) is assigned
+            to the group that fits its responses in `newdata` best. Matrix: new rows, with nan for
+            missing cells. None for `fitted`.
         type : {"response", "prob"}, default "response"
-            In categorical tables the most frequent level, or the shares of all levels.
+            For categorical tables the most frequent level, or the proportions of all levels.
 
         Returns
         -------
         Series or DataFrame
-            On the index of `newdata`; for a matrix all cells of its rows.
+            On the index of `newdata`; for a matrix, all cells of its rows.
 
         Raises
         ------
@@ -208,10 +206,10 @@ class BiclusterResults(BlockTables):
         # (a, b, L) or (a, b)
         block_values = self._means if wants_shares else self._block_predictions(self._means)
         if self.table.formula is None:
-            # first, as errors of newdata come before one of `type`
+            # first, so that errors in newdata come before an error in `type`
             groups, index = self._assign_matrix_rows(newdata)
             if wants_shares:
-                raise BBLTypeError("type='prob' needs a long table.", argument="type")
+                raise BBLTypeError("type='prob' requires a long table.", argument="type")
             matrix = block_values[groups][:, self.columns]
             return pd.DataFrame(matrix, index=index, columns=pd.Index(self.table.columns.levels))
         i, j, _, groups = self._assign_listed_rows(newdata)  # row and column codes of the pairs
@@ -230,7 +228,7 @@ class BiclusterResults(BlockTables):
         Parameters
         ----------
         newdata : table
-            As for `predict`; a long table with the response.
+            As in `predict`; a long table with the response.
 
         Examples
         --------
@@ -252,10 +250,8 @@ class BiclusterResults(BlockTables):
         return pd.Series(groups[assigned_codes], index=index, name=name)
 
     def _assign_matrix_rows(self, newdata: Any) -> tuple[np.ndarray, pd.Index]:
-        """Return the best group of each row of a matrix, shape (rows,), and the names of its
-        rows.
-        """
-        # entries: row, column, value and weight of each cell
+        """Return the best group of each row of a matrix, shape (rows,), and the row names."""
+        # cells: row, column, value and weight of each
         entries, index = self.table.read_matrix(newdata)
         return self._best_row_groups(
             Cells.from_entries(*entries, (len(index), self.table.shape[1])), index
@@ -266,21 +262,21 @@ class BiclusterResults(BlockTables):
     ) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
         """Read a long table of n pairs, and assign its new rows to groups.
 
-        Return the row codes (n,) of the pairs, I and above for the r new rows, their column codes
+        Return the row codes (n,) of the pairs, at least I for the r new rows, their column codes
         (n,), the names of the new rows, and the groups (I + r,) of the I training rows and of the
-        new ones.
+        new rows.
         """
-        # value: None if no row is new, or without a response
+        # value: None if there are no new rows, or no response
         i, j, value, new_rows = self.table.read(newdata)
         n_training_rows = self.table.shape[0]
         if not len(new_rows.levels):
             return i, j, new_rows, self.rows
         is_new = i >= n_training_rows
         if self.table.holds == "rated" and value is None:
-            value = np.ones(len(i))  # without a response, the pairs that are listed are rated
+            value = np.ones(len(i))  # without a response, listed pairs are rated
         is_observed = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & is_new
         if self.table.holds == "rated" and value is not None:
-            is_observed &= value == 1.0  # the other pairs are unrated, as pairs without a cell are
+            is_observed &= value == 1.0  # other pairs are unrated, like pairs without a cell
         observed_values = np.zeros(0) if value is None else value[is_observed]
         entries = (
             i[is_observed] - n_training_rows,
@@ -293,28 +289,28 @@ class BiclusterResults(BlockTables):
         return i, j, new_rows, np.concatenate([self.rows, new_groups])
 
     def _best_row_groups(self, cells: Cells, names: pd.Index) -> np.ndarray:
-        """Return the best groups (r,) of r new rows by their `cells` (r, J); a LevelError if a row
-        has no cells.
+        """Return the best groups (r,) of r new rows given their `cells` (r, J); raises a LevelError
+        if a row has no cells.
         """
         # `start` bounds the cells of each row
         without_cells = np.flatnonzero(np.diff(cells.start) == 0)
         if len(without_cells):
             raise LevelError(
                 f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and newdata "
-                "has no cells to estimate its group from.",
+                "has no cells from which to estimate its group.",
                 column=self.table.rows.name,
                 argument="newdata",
-                hint=f"Give some of its cells: the column {self.table.response!r}.",
+                hint=f"Give some of its cells, with the column {self.table.response!r}.",
             )
-        holds, means = self.table.holds, self._means  # (a, b); of levels, shares (a, b, L)
+        holds, means = self.table.holds, self._means  # (a, b); for levels, proportions (a, b, L)
         # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level |
         # block) (a, b, L)
-        if holds == "levels":  # codes of the best levels stand in for means
-            # no log 0
+        if holds == "levels":  # codes of the best levels are used as means
+            # avoid log 0
             return best_groups(
                 cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300))
             )
-        if holds == "ordinal":  # codes: ratings less the lowest of the scale
+        if holds == "ordinal":  # codes: ratings minus the lowest of the scale
             codes = Cells(
                 cells.shape,
                 cells.start,
@@ -332,7 +328,7 @@ class BiclusterResults(BlockTables):
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``.
+            Displays as text, HTML or LaTeX; has the attribute ``tables``.
 
         Examples
         --------
@@ -356,7 +352,7 @@ class BiclusterResults(BlockTables):
                 if np.isnan(self.wcss)
                 else {"Sum of squares": self.wcss, "Mean squared error": self.mse}
             ),
-            report.CRITERIA[self.method.name]: self.criterion,  # with the title of the criterion
+            report.CRITERIA[self.method.name]: self.criterion,  # under the criterion's title
             "Iterations": self.n_iter,
             "Converged": "yes" if self.converged else "no",
         }
@@ -370,12 +366,12 @@ class BiclusterResults(BlockTables):
         )
 
     def plot(self, fitted: bool = False, ax: Axes | None = None) -> Axes:
-        """Draw the table with rows and columns in their groups, and lines between the blocks.
+        """Draw the table sorted by groups of rows and columns, with lines between the blocks.
 
         Parameters
         ----------
         fitted : bool, default False
-            Whether to draw block means in place of cells; useful if most cells are missing.
+            Whether to draw block means instead of cells; useful if most cells are missing.
         ax : matplotlib Axes, optional
             A new figure by default.
 
@@ -396,7 +392,7 @@ class BiclusterResults(BlockTables):
         # entries: None to draw the block means
         table = self.table
         entries = None
-        # (a, b); means (a, b, L) are shares of the levels of a categorical table: draw the code of
+        # (a, b); for a categorical table, means (a, b, L) are level proportions: draw the code of
         # the largest
         means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
         if not flag("fitted", fitted):
@@ -422,7 +418,7 @@ class BiclusterResults(BlockTables):
         )
 
     def plot_selection(self, ax: Axes | None = None) -> Axes:
-        """Draw the criterion over the numbers of groups that were tried; return the Axes.
+        """Draw the criterion over the tried numbers of groups; return the Axes.
 
         Examples
         --------
@@ -445,9 +441,9 @@ class BiclusterResults(BlockTables):
     def plot_history(self, ax: Axes | None = None) -> Axes:
         """Draw the objective over the steps of the search.
 
-        The genetic algorithm's best fitness in each generation; the objective of the best start at
-        the start and after each half-step of the alternation, or each iteration with the metric
-        "pearson"; the log posterior of each chain's draws.
+        For the genetic algorithm, the best fitness in each generation; for "prototype", the
+        objective of the best start, initially and after each half-step of the alternation (or each
+        iteration with the metric "pearson"); for "mcmc", the log posterior of each chain's draws.
 
         Parameters
         ----------
@@ -475,7 +471,7 @@ class BiclusterResults(BlockTables):
             axis_names = ("Draw", "Log posterior")
         elif self.method.name == "genetic":
             axis_names = ("Generation", "Best fitness")
-            # single moves after the last generation may have lowered it
+            # single moves after the last generation may have decreased it
             if self.criterion < self.history.min():
                 reached = self.criterion
         else:
@@ -485,8 +481,8 @@ class BiclusterResults(BlockTables):
         return plot_history(history, axis_names, reached, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
-        """Draw the shares of posterior draws in which two rows, and two columns, are in one group;
-        return two Axes.
+        """Draw the posterior probability that two rows, and two columns, are in one group; return
+        two Axes.
 
         Examples
         --------
@@ -506,20 +502,19 @@ class BiclusterResults(BlockTables):
         return plot_similarity(shares, (self.rows, self.columns), names, items, axes)
 
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
-        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without
-        pickle.
+        """Write the model to a file for `bbl.load`: versioned, with a checksum, without pickle.
 
         Parameters
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether to store the cells too. Without them a loaded model has no cell plot; no
-            `fitted` of a long table.
+            Whether to store the cells as well. Without them a loaded model has no cell plot and,
+            for a long table, no `fitted`.
 
         Raises
         ------
         OSError, BBLTypeError
-            If the file cannot be written; an older file of that name then stays unchanged.
+            If the file cannot be written; an existing file with that name then remains unchanged.
 
         Examples
         --------
@@ -543,7 +538,7 @@ class BiclusterResults(BlockTables):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BiclusterResults:
-        """Return the model that `_pack` stored, after checking every value."""
+        """Return the model stored by `_pack`, after checking every value."""
         return cls(**unpack(meta, arrays))
 
     def _repr_html_(self) -> str:

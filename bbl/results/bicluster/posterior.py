@@ -1,7 +1,6 @@
-"""Posterior draws of the partitions of rows and of columns, shares of draws that join two items,
-and diagnostics.
+"""Posterior draws of the partitions of rows and of columns, similarities of items, and diagnostics.
 
-The table has I rows and J columns; a *partition* is the group of each row, or of each column.
+The table has I rows and J columns; a *partition* assigns each row, or each column, to a group.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["Posterior", "pack_posterior", "unpack_posterior"]
 
-ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")  # of `Draws`, in its order
+# fields of `Draws`, in order
+ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Posterior:
-    """The posterior of both partitions; ``fit.posterior`` of `bbl.bicluster` with
+    """The posterior of both partitions, ``fit.posterior`` of `bbl.bicluster` with
     ``method="mcmc"``.
 
     Attributes
@@ -32,13 +32,13 @@ class Posterior:
     row_factor, column_factor : Factor
         Names of the rows and of the columns.
     draws : Draws
-        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered
-        in order of appearance; ``draws.log_posterior`` (chains, draws); the means ``draws.loyalty``
-        (chains, I) and ``draws.popularity`` (chains, J) over the draws of each chain, see `loyalty`
-        and `popularity`. ``draws.traces`` (chains, draws, 3) are the log posterior and the numbers
-        of row groups and of column groups.
+        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J),
+        numbered in order of appearance; ``draws.log_posterior`` (chains, draws); the means
+        ``draws.loyalty`` (chains, I) and ``draws.popularity`` (chains, J) over each chain's
+        draws, see `loyalty` and `popularity`. ``draws.traces`` (chains, draws, 3) are the log
+        posterior and the numbers of row groups and column groups.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
-        Share of draws in which two rows, or two columns, are in one group.
+        Proportion of draws in which two rows, or two columns, are in one group.
     """
 
     row_factor: Factor
@@ -49,19 +49,19 @@ class Posterior:
 
     @property
     def row_similarity(self) -> pd.DataFrame:
-        """Share of draws in which two rows are in one group, with their names."""
+        """Proportion of draws in which two rows are in one group, labelled by their names."""
         return _square_frame(self.row_share, self.row_factor)
 
     @property
     def column_similarity(self) -> pd.DataFrame:
-        """Share of draws in which two columns are in one group, with their names."""
+        """Proportion of draws in which two columns are in one group, labelled by their names."""
         return _square_frame(self.column_share, self.column_factor)
 
     @property
     def n_groups(self) -> pd.DataFrame:
-        """Posterior probability of 1, 2, ... groups (the index), of ``rows`` and of ``columns``."""
-        # for the partitions of rows and of columns: the number of draws that have 0, 1, 2, ...
-        # groups (`draws[:2]`: labels of rows, labels of columns; groups are numbered from 0)
+        """Posterior probabilities of 1, 2, ... groups (the index) of ``rows`` and ``columns``."""
+        # for rows and for columns: the number of draws with 0, 1, 2, ... groups (`draws[:2]`:
+        # labels of rows, labels of columns; groups are numbered from 0)
         n_draws = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]
         table = np.zeros((max(map(len, n_draws)), 2))
         for side, n_by_groups in enumerate(n_draws):
@@ -75,8 +75,8 @@ class Posterior:
 
     @property
     def rhat(self) -> pd.Series:
-        """Split R-hat of the log posterior and of the numbers of groups; above 1.01 the chains have
-        not mixed.
+        """Split R-hat of the log posterior and of the numbers of groups; values above 1.01 indicate
+        that the chains have not mixed.
         """
         return _trace_series(split_rhat(self.draws.traces), "rhat")
 
@@ -87,9 +87,10 @@ class Posterior:
 
     @property
     def loyalty(self) -> pd.Series:
-        """For each row, the posterior mean of the parameter lambda of its group.
+        """Posterior mean of the parameter lambda of each row's group.
 
-        Lambda says how slowly the interest of a row group falls with its rank of the column groups.
+        Lambda controls how slowly a row group's interest decreases with its rank of the column
+        groups.
         """
         mean = self.draws.loyalty.mean(axis=0)
         return pd.Series(
@@ -115,24 +116,24 @@ class Posterior:
 
 
 def _square_frame(share: np.ndarray, factor: Factor) -> pd.DataFrame:
-    """Return shares (n, n) as a frame with the n names of a factor on both axes."""
+    """Return proportions (n, n) as a frame with the n names of a factor on both axes."""
     names = pd.Index(factor.levels, name=factor.name)
     return pd.DataFrame(share, index=names, columns=names)
 
 
 def _trace_series(values: np.ndarray, name: str) -> pd.Series:
-    """Return `values` (3,), one for each column of `Draws.traces`, as a series called `name`."""
+    """Return `values` (3,), one per column of `Draws.traces`, as a series called `name`."""
     return pd.Series(values, index=["log posterior", "row groups", "column groups"], name=name)
 
 
 def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
-    """Return the draws as arrays of a model file; `unpack_posterior` computes the shares again."""
+    """Return the draws as arrays of a model file; `unpack_posterior` recomputes similarities."""
     return {f"draws_{name}": getattr(posterior.draws, name) for name in ARRAYS}
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior that `pack_posterior` stored, from checked arrays; a ValueError if there
-    are no draws.
+    """Return the posterior stored by `pack_posterior`, from checked arrays; raises a ValueError if
+    there are no draws.
     """
     # the first axis of all arrays is the chain
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))

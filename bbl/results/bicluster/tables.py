@@ -1,8 +1,8 @@
-"""Base of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled
+"""Base class of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled
 tables.
 
 The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
-group. The cells of a *categorical* table are levels (``table.holds == "levels"``), L of them.
+group. Cells of a *categorical* table are levels (``table.holds == "levels"``), L of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["BlockTables"]
 
 
 class Observations(int):
-    """A number of observations that can be called and returns itself, as ``nobs()`` is a method of
-    other models.
+    """A number of observations that can be called and returns itself, since ``nobs()`` is a method
+    of other models.
     """
 
     def __call__(self) -> int:
@@ -41,14 +41,15 @@ class BlockTables:
     method: Any  # the method of clustering with its options
     rows: np.ndarray  # group of each row, (I,)
     columns: np.ndarray  # group of each column, (J,)
-    # (a, b, L): observations of each level in each block; of numeric cells (a, b, 2): count and sum
+    # (a, b, L): number of observations of each level in each block; numeric cells (a, b, 2): count,
+    # sum
     sums: np.ndarray
     history: np.ndarray  # objective after each step
-    wcss: float  # sum of squared differences of the cells from their block means
+    wcss: float  # sum of squared differences between the cells and their block means
     cells: Cells | None  # the observed cells
 
     def _require_cells(self) -> Cells:
-        """Return the observed cells; raise a DataError if the model was loaded without them."""
+        """Return the observed cells; raises a DataError if the model was loaded without them."""
         if self.cells is None:
             raise DataError(
                 "This model was saved without its cells.",
@@ -75,45 +76,43 @@ class BlockTables:
 
     @property
     def nobs(self) -> Observations:
-        """Number of observations, ``nobs()``: the sum of their weights. Without brackets it is
+        """Number of observations, ``nobs()``: the total weight. Use without parentheses is
         deprecated.
         """
         return Observations(round(float(self.block_counts.to_numpy().sum())))
 
     @property
     def mse(self) -> float:
-        """`wcss` divided by the number of observations (eq. 2.3 of Li 2014 divides by that of all
-        cells).
+        """`wcss` divided by the number of observations (eq. 2.3 of Li 2014 divides by the number of
+        all cells).
         """
         return self.wcss / self.nobs()
 
     @property
     def fitness_history(self) -> np.ndarray:
-        """Another name of `history`, used with the genetic algorithm."""
+        """Alias of `history`, used with the genetic algorithm."""
         return self.history
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b), or in categorical tables level proportions (a, b, L), smoothed; see
+        """Block means (a, b) or, in categorical tables, smoothed level proportions (a, b, L); see
         `block_means`.
         """
         if self.table.holds == "levels":
-            # a block's prior count, split evenly
+            # a block's prior count, divided evenly
             counts = self.sums + self.method.prior_count / self.sums.shape[2]
             return counts / counts.sum(axis=2, keepdims=True)
         counts = self.sums[..., 0]
         value_sums = self.sums[..., 1]
-        # the mean of all cells stands for a block without cells
+        # a block without cells gets the mean of all cells
         mean_without_cells = value_sums.sum() / counts.sum()
         if self.method.name == "prototype" and self.method.fill is not None:
             mean_without_cells = self.method.fill
-        # 1e-300: no 0 / 0
+        # 1e-300: avoids 0 / 0
         return np.where(counts > 0, value_sums / np.maximum(counts, 1e-300), mean_without_cells)
 
     def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
-        """Return one value per block, (a, b), as a frame with the numbers of the groups on both
-        axes.
-        """
+        """Return one value per block, (a, b), as a frame with group numbers on both axes."""
         index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
         return pd.DataFrame(
             values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_axis_name)
@@ -121,24 +120,24 @@ class BlockTables:
 
     @property
     def _column_axis_name(self) -> str:
-        """Name of the axis of column groups in a frame."""
+        """Name of the column group axis in a frame."""
         return f"{self.table.columns.name} group"
 
     @property
     def block_means(self) -> pd.DataFrame:
-        """The mean of each block, row groups by column groups; in categorical tables the share of
-        each level.
+        """The mean of each block, row groups by column groups; in categorical tables the level
+        proportions.
 
-        The mean of a block without cells is the `fill` of the method, or the mean of all cells.
-        Shares are smoothed by the prior count of the method.
+        The mean of a block without cells is the method's `fill`, or the mean of all cells.
+        Proportions are smoothed by the method's prior count.
         """
         means = self._means
         if means.ndim == 2:
             return self._block_frame(means)
         a, b, L = means.shape
         levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
-        # the name of the group is changed if both are equal; reversed, names are in the order
-        # (group, level)
+        # one name is changed if both groups have the same name; reversed, so that names are in the
+        # order (group, level)
         names = distinct_names([self.table.response, self._column_axis_name])[::-1]
         columns = pd.MultiIndex.from_product([range(b), levels], names=names)
         index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
@@ -146,23 +145,23 @@ class BlockTables:
 
     @property
     def block_counts(self) -> pd.DataFrame:
-        """Number of observations in each block; if cells only say which pairs are rated, the number
-        of its pairs.
+        """Number of observations in each block; if cells only indicate rated pairs, the number of
+        all its pairs.
         """
         return self._block_frame(
             self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0]
         )
 
     def fitted(self) -> pd.DataFrame:
-        """Return for each cell the mean of its block, or in categorical tables the block's most
-        frequent level.
+        """Return the block mean of each cell or, in categorical tables, the block's most frequent
+        level.
 
         Returns
         -------
         DataFrame
-            If the data were a matrix, a matrix of all cells, missing ones included. Otherwise a row
-            for each observed cell: names of row and column, the observed response, and ``fitted``
-            (``fitted_`` if another column has that name).
+            If the data were a matrix, a matrix of all cells, including missing ones. Otherwise a
+            row for each observed cell: names of row and column, the observed response, and
+            ``fitted`` (or ``fitted_`` if another column has that name).
 
         Examples
         --------
@@ -197,7 +196,7 @@ class BlockTables:
         return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def rand_index(self, other: Any) -> pd.DataFrame:
-        """Return the Rand index of the row partition with another one, and of the column partition.
+        """Return the Rand indices of this row partition and column partition with others.
 
         Parameters
         ----------
@@ -207,8 +206,9 @@ class BlockTables:
         Returns
         -------
         DataFrame
-            For ``rows`` and ``columns``: ``rand``, the share of pairs that are together in both
-            partitions or apart in both, and ``adjusted`` for chance (0 for independent partitions).
+            For ``rows`` and ``columns``: ``rand``, the proportion of pairs that are together in
+            both partitions or separate in both, and ``adjusted`` for chance (0 for independent
+            partitions).
 
         Examples
         --------
@@ -222,7 +222,7 @@ class BlockTables:
         columns   1.0       1.0
         """
         partitions = (other.rows, other.columns) if isinstance(other, BlockTables) else tuple(other)
-        # labels of rows and of columns, compared with the numbers (I, J) of rows and columns
+        # labels of rows and of columns must have lengths (I, J)
         if len(partitions) != 2 or any(
             len(p) != n for p, n in zip(partitions, self.table.shape, strict=False)
         ):
@@ -237,8 +237,8 @@ class BlockTables:
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def _block_predictions(self, means: np.ndarray) -> np.ndarray:
-        """Return the prediction of each block, (a, b): its mean, or for shares (a, b, L) its most
-        frequent level.
+        """Return the prediction of each block, (a, b): its mean or, for proportions (a, b, L), its
+        most frequent level.
         """
         if means.ndim == 2 or self.table.levels is None:
             return means
@@ -246,8 +246,8 @@ class BlockTables:
 
 
 def _group_series(labels: np.ndarray, factor: Factor) -> pd.Series:
-    """Return the groups `labels` of all rows, or of all columns, as a series by the names that
-    `factor` holds.
+    """Return the groups `labels` of all rows, or of all columns, as a series indexed by the names
+    in `factor`.
     """
     return pd.Series(
         labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group"

@@ -1,18 +1,9 @@
-"""Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready
-dict and arrays.
-
-K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each
-group and one for all rows pooled if that was made. *Closed forms* are engines without iterations.
-Each function ``_unpack_x`` takes what ``_pack_x`` returns, and raises a ValueError for values that
-no call of it can have returned. An `Estimate` has ``log_z`` (K,), ``log_z_kind``, how ln Z was
-computed; ``class_prior`` (K,), the class proportions; ``predictive``, posterior draws over which
-predictions average, or None; ``fits``, the runs. A run (`EngineFit`) has ``lkh``, the maximised
-objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``, the number of parameters that
-the rows determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a posterior,
-or None; ``state``, a dict of the engine's other arrays. An engine may be ``joint``: it fits all
-groups at once, to P(group | row). Other traits: ``chooses``, it selects the terms; ``zeros``, it
-fits structural zeros. A *support* says which cells of some predictors, its *scope*, can occur.
+"""Pack a fitted Boltzmann machine into the content of a model file, a JSON-ready dict and arrays,
+and unpack it.
 """
+# Dimensions: K response groups, m predictors, `size` parameters per group, `n_runs` engine runs
+# (one per group, and one for all rows pooled if there is a pooled fit). Each ``_unpack_x`` takes
+# the output of ``_pack_x``, and raises a ValueError for values that it cannot have returned.
 
 from __future__ import annotations
 
@@ -54,13 +45,13 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["pack", "unpack"]
 
-STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
-# Arrays of `EngineFit.state` of engines that choose the terms: whether the group has each
-# parameter; in how many regressions of single predictors it is; its weight in each of these
+STATE_PREFIX = "state_"  # for the names of arrays from `EngineFit.state`
+# Arrays of `EngineFit.state` of engines that select the terms: whether the group has each
+# parameter; the number of single-predictor regressions that contain it; its weight in each of these
 TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")
 
-# arrays of a file, but those of terms and states: kind, shape, range (below a named length), array
-# it comes with
+# arrays of a file, except terms and states: kind, shape, range (below a named length), array that
+# implies it
 TABLE = {
     "theta": ArraySpec("f", ("K", "size"), FINITE),
     "pooled": ArraySpec("f", ("size",), FINITE, required=False),
@@ -69,7 +60,7 @@ TABLE = {
     "log_z": ArraySpec("f", ("K",), FINITE),
     "log_z_error": ArraySpec("f", ("K",)),
     "prior": ArraySpec("f", ("K",), NON_NEGATIVE),
-    "lkh": ArraySpec("f", ("n_runs+1",)),  # of all rows, then of each run
+    "lkh": ArraySpec("f", ("n_runs+1",)),  # for all rows, then for each run
     "converged": ArraySpec("b", ("n_runs", "m")),
     "grad_norm": ArraySpec("f", ("n_runs", "n_recorded")),
     "n_iter": ArraySpec("i", ("n_runs", "n_recorded")),
@@ -87,7 +78,7 @@ TABLE = {
     "draws_log_z": ArraySpec("f", ("K", "T"), FINITE, required="draws_hidden"),
     "draws_hidden": ArraySpec("f", ("K", "T", "hidden_size"), FINITE, required=False),
 }
-# kind of stored cells by dtype.kind; others are text
+# kind of stored cells by dtype.kind; others are stored as text
 CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
@@ -104,7 +95,7 @@ def pack(
     """Return the content of a model file: (dict of names and options, arrays by name).
 
     `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are
-    the tables of tests of its summary, `sampling_design` its text on the design. `store_rows` says
+    its summary's tables of tests, `sampling_design` is its text on the design. `store_rows` is
     whether training rows are stored.
     """
     if type(engine) is not ENGINES.get(engine.name):
@@ -147,7 +138,7 @@ def pack(
         **pack_draws(estimate.fits, estimate.predictive),
         **(pack_survey(survey) if store_rows and fit.training is not None else {}),
     }
-    if engine.chooses:  # the terms of each group
+    if engine.chooses:  # terms by group
         arrays |= {
             name: np.array([run.state[name] for run in estimate.fits])
             for name in TERM_CHOICE_ARRAYS
@@ -156,7 +147,7 @@ def pack(
 
 
 def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
-    """Return the arrays of the chosen predictors, their positions and p-values; empty if all are
+    """Return arrays with the positions and p-values of the selected predictors; empty if all are
     used.
     """
     if relevance is None:
@@ -169,8 +160,8 @@ def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
 
 
 def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
-    """Return what `_pack_relevance` stored; a ValueError if the positions of chosen predictors do
-    not rise.
+    """Return what `_pack_relevance` stored; raises a ValueError if the positions of selected
+    predictors are not increasing.
     """
     if "relevance_level" not in arrays:
         return None
@@ -181,8 +172,8 @@ def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
 
 
 def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
-    """Return the number of determined parameters of each run, shape (n_runs,); None if all runs
-    determine all.
+    """Return each run's number of estimable parameters, shape (n_runs,); None if all parameters are
+    estimable in all runs.
     """
     if all(run.rank is None for run in runs):
         return None
@@ -193,12 +184,12 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
     """Return ``sd`` (n_runs, size) of the posteriors, and ``state_x`` (n_runs, ...) for each vector
     x of the states.
 
-    ``sd`` is nan for a group without rows, and left out with draws, from which it follows. Empty
-    without a posterior.
+    ``sd`` is nan for a group without rows, and omitted with draws, from which it is computed. The
+    result is empty without a posterior.
     """
     if all(run.sd is None for run in runs):
         return {}
-    # only vectors: draws of hidden units have more axes; `pack_draws` stores them
+    # only vectors: draws of hidden units have more axes and are stored by `pack_draws`
     state_names = {name for run in runs for name, values in run.state.items() if values.ndim == 1}
     arrays = {}
     if all(run.draws is None for run in runs):
@@ -232,7 +223,7 @@ def _unpack_posterior(
 
 
 def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
-    """Return one vector per engine run as a matrix; zeros replace the empty vector of a group
+    """Return one vector per engine run as a matrix, with zeros for the empty vector of a group
     without rows.
     """
     length = max(map(len, vectors))
@@ -242,14 +233,14 @@ def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
 
 
 def _pack_section(section: Section) -> dict:
-    """Return a table of the summary for JSON; columns of other dtypes than float, int and bool are
-    stored as text.
+    """Return a table of the summary for JSON; columns are stored as text unless they are float, int
+    or bool.
     """
     stored_columns = []
     for k, name in enumerate(section.table.columns):
         column = section.table.iloc[:, k]
         kind = CELL_KINDS.get(column.dtype.kind, "text")
-        # JSON has no integer or bool that is missing
+        # JSON has no missing integers or bools
         if kind == "text" or column.hasnans and kind != "float":
             stored_columns.append(
                 {"name": str(name), "kind": "text", "cells": [str(v) for v in column]}
@@ -267,7 +258,7 @@ def _pack_section(section: Section) -> dict:
 
 
 def _unpack_section(stored: dict) -> Section:
-    """Return the section that `_pack_section` stored; a ValueError if cells are not of their
+    """Return the section stored by `_pack_section`; raises a ValueError if cells do not match their
     column's kind.
     """
     texts = [
@@ -291,10 +282,10 @@ def _unpack_section(stored: dict) -> Section:
             and len(cells) == n_rows
             and all(type(cell) in cell_types for cell in cells)
         )
-        # beyond int64
+        # outside int64
         if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):
             raise ValueError("a table of its summary is malformed")
-        # None: pandas' own dtype of text
+        # None: pandas' own dtype for text
         dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]
         columns.append(
             pd.Series([float(cell) for cell in cells] if kind == "float" else cells, dtype=dtype)
@@ -310,14 +301,14 @@ def _pack_numbers(values: np.ndarray) -> list:
 
 
 def _unpack_numbers(stored: list) -> np.ndarray:
-    """Return the vector that `_pack_numbers` stored."""
+    """Return the vector stored by `_pack_numbers`."""
     if not all(type(v) in (float, str) for v in stored):
         raise ValueError("a list of numbers is malformed")
     return np.array([float(v) for v in stored])
 
 
 def _pack_tuning(tuning: Tuning | None) -> dict | None:
-    """Return the cross-validation inside a fit as a dict for JSON; None if there was none."""
+    """Return the cross-validation inside a fit as a dict for JSON; None if the fit had none."""
     if tuning is None:
         return None
     vectors = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}
@@ -334,8 +325,8 @@ def _pack_tuning(tuning: Tuning | None) -> dict | None:
 
 
 def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
-    """Return the tuning that `_pack_tuning` stored; a ValueError if its option is not the one that
-    `engine` tunes.
+    """Return the tuning stored by `_pack_tuning`; raises a ValueError if its option is not the
+    tuned option of `engine`.
     """
     if stored is None:
         return None
@@ -349,7 +340,7 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
         and type(temperature) is float
     )
     problem_texts = [text for problem in problems for text in problem]
-    # None: only a calibration was fitted
+    # None: only a calibration was tuned
     options = (None, None if engine.tuned is None else engine.tuned.option)
     if (
         not is_valid
@@ -369,8 +360,8 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
 
 
 def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
-    """Return the arrays of structural zeros: their predictors, and which cells can occur, (1 or K
-    groups, cells).
+    """Return the arrays of structural zeros: their predictors, and which cells can occur, shape (1
+    or K, cells).
     """
     if support is None:
         return {}
@@ -383,8 +374,8 @@ def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
 def _unpack_support(
     arrays: dict[str, np.ndarray], design: Design, engine: Engine
 ) -> Support | None:
-    """Return what `_pack_support` stored, or None; a ValueError for impossible values, or if not
-    `engine.zeros`.
+    """Return what `_pack_support` stored, or None; raises a ValueError for impossible values, or
+    unless `engine.zeros`.
     """
     specs = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
     stored_arrays = {name: arrays[name] for name in specs if name in arrays}
@@ -396,7 +387,7 @@ def _unpack_support(
     scope_shape = design.n_levels[scope].tolist()
     K = len(design.response.levels)
     has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(scope_shape)
-    # the scope is not empty and rises; each group has a cell that can occur; some cell cannot
+    # the scope is nonempty and increasing; every group has a possible cell; some cell is impossible
     if (
         not engine.zeros
         or not has_valid_shape
@@ -410,10 +401,10 @@ def _unpack_support(
 
 
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError unless terms are sorted, sds finite and not negative, and the temperature
+    """Raise a ValueError unless terms are sorted, sds finite and non-negative, and the temperature
     positive.
 
-    If the engine chooses the terms, the arrays of its choice must be there. The sd of a group
+    If the engine selects the terms, the arrays of its selection must exist. The sd of a group
     without rows is nan.
     """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
@@ -432,13 +423,13 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
 
 
 def _terms_name(order: int) -> str:
-    """Return the name of the array of the terms of `order` predictors, 2 or more."""
+    """Return the name of the array of terms with `order` predictors, 2 or more."""
     return "pairs" if order == 2 else f"terms{order}"
 
 
 def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
     """Return the specifications of the arrays of terms by name: pairs, then each order from 3 on
-    that `arrays` has.
+    that is in `arrays`.
     """
     # up to the first order without an array
     orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]
@@ -446,7 +437,7 @@ def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
 
 
 def _pack_options(engine: Engine) -> dict[str, Any]:
-    """Return the options of an engine for JSON: tuples as lists, infinity as ``"inf"``."""
+    """Return an engine's options for JSON: tuples as lists, infinity as ``"inf"``."""
     options = asdict(engine)
     options = {
         name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
@@ -458,18 +449,18 @@ def _pack_options(engine: Engine) -> dict[str, Any]:
 
 
 def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
-    """Return the engine runs of all groups, and that of the pooled rows if there is one."""
+    """Return the engine runs of all groups, followed by the run on the pooled rows, if any."""
     run_theta = [*arrays["theta"], *([arrays["pooled"]] if "pooled" in arrays else [])]
     run_draws = unpack_draws(arrays, len(arrays["converged"]))
     runs = []
     for k, (theta, draws) in enumerate(zip(run_theta, run_draws, strict=True)):
-        # engines that choose terms have no posterior: if there is one, its state replaces an empty
-        # one
+        # engines that select terms have no posterior, so that a posterior's state only replaces an
+        # empty one
         state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
         posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
         convergence = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
-        # the first entry of lkh is that of all rows
+        # the first entry of lkh is for all rows
         runs.append(
             EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **convergence, **posterior)
         )
@@ -477,14 +468,14 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
 
 
 def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossRecord | None:
-    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file
-    without a log-loss.
+    """Return the log-loss in a file, or from the tuning if the file was written by an earlier
+    version without a log-loss.
     """
     if "log_loss" in meta or tuning is None:
         return unpack_loss(meta)
     loss = float(tuning.loss[tuning.chosen])
     calibrate = "none" if estimate.calibration is None else "temperature"
-    # loss, that of the class proportions, kind of rows, advice; auto=False: it does not name
+    # loss, loss of the class proportions, kind of rows, advice; auto=False: without
     # ``method="auto"``
     return LossRecord(
         loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibrate, auto=False)
@@ -492,7 +483,7 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of a class of results from what `pack` stored; `classes` says whether it
+    """Return the arguments of a result class from content stored by `pack`; `classes` is whether it
     has a response.
     """
     design = Design.from_dict(meta["design"])
@@ -507,19 +498,19 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     check_arrays(terms, terms_table, m=len(design.n_levels))
     support = _unpack_support(arrays, design, engine)
     layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
-    # the layout with any hidden units after the predictors. The second argument limits its size: a
-    # forged file cannot ask for more parameters than it has numbers
+    # the layout with any hidden units after the predictors. The second argument limits its size, so
+    # that a forged file cannot request more parameters than it has numbers
     hidden_layout = engine.widened(
         layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size
     )
-    # rows of such an array may have any length: its symbol is the name of the array
+    # rows of such an array may have any length: its symbol is the array's name
     state_table = {
         name: ArraySpec("f", ("n_runs", name), FINITE)
         for name in arrays
         if name.startswith(STATE_PREFIX)
     }
     check_types(meta, {"log_z_kind": str})
-    check_model(  # the last arguments are the lengths that `TABLE` names
+    check_model(  # the last arguments are the lengths named in `TABLE`
         meta,
         arrays,
         TABLE | terms_table | state_table | SURVEY_TABLE,
@@ -530,7 +521,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         hidden_size=hidden_layout.size,
         order=max(layout.order, 2),
         n_runs=len(design.response.levels) + ("pooled" in arrays),
-        # closed forms record no iterations of predictors
+        # closed-form estimates record no iterations of predictors
         n_recorded=layout.m if arrays["grad_norm"].size else 0,
     )
     _check_values(engine, layout, arrays)
@@ -548,10 +539,10 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         predictive=unpack_predictive(layout, hidden_layout, arrays),
         relevance=_unpack_relevance(arrays),
     )
-    # such files are of complete rows: the counts of the first predictor's levels sum to nobs
+    # such files have complete rows: the counts of the first predictor's levels sum to nobs
     if "nobs" not in meta:
         meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}
-    # else "real": any weights
+    # otherwise "real": any weights
     arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")
     if not arguments["_stored"].nobs > 0:
         raise ValueError("it has no observations")

@@ -1,9 +1,9 @@
 """Pack posterior draws into the arrays of a model file, and unpack them.
 
-``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run; there is
-a run for each of K groups, and one for all rows pooled if that was made. ``draws_log_z`` (K, T): ln
-Z of the T draws of each group that predictions average over. ``draws_hidden`` (K, T, size with
-hidden units): these T draws, only in models with hidden units.
+``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run, one per
+group and one for the pooled fit, if any. ``draws_log_z`` (K, T): ln Z of each group's T draws that
+are averaged in predictions. ``draws_hidden`` (K, T, size with hidden units): these T draws, only in
+models with hidden units.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ __all__ = ["pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays of draws by name, nan for a group without rows; empty if no run has
-    draws.
-    """
+    """Return the arrays of draws by name, nan for a group without rows; empty without draws."""
     run_draws = [run.draws for run in runs if run.draws is not None]
     if not run_draws:
         return {}
@@ -30,7 +28,7 @@ def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict
     arrays = {"draws": np.array([no_draws if run.draws is None else run.draws for run in runs])}
     if predictive is not None:
         arrays["draws_log_z"] = predictive.log_z
-        # the number of hidden units; without any, the draws are thinned from "draws" again
+        # number of hidden units; without any, the draws are thinned again from "draws"
         if predictive.hidden:
             arrays["draws_hidden"] = predictive.theta
     return arrays
@@ -40,7 +38,7 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
     """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without
     draws.
 
-    A ValueError if there are no chains or no draws.
+    Raises a ValueError if there are no chains or no draws.
     """
     if "draws" not in arrays:
         return [None] * n_runs
@@ -54,9 +52,9 @@ def unpack_predictive(
 ) -> Predictive | None:
     """Return the T draws of each group with their ln Z; None if the file has none.
 
-    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units.
-    With hidden units the T draws are stored; in other models they are thinned from ``draws``. A
-    group without rows has parameters 0. A ValueError if the arrays do not fit each other.
+    `layout` contains the predictors, `hidden_layout` also any hidden units. With hidden units the T
+    draws are stored; in other models they are thinned from ``draws``. A group without rows has
+    parameters 0. Raises a ValueError for inconsistent arrays.
     """
     n_hidden = hidden_layout.m - layout.m
     # a model with draws has "draws_hidden" if and only if it has hidden units
@@ -67,7 +65,7 @@ def unpack_predictive(
     log_z = arrays["draws_log_z"]
     K = len(log_z)
     T = log_z.shape[1]
-    # the T draws of a group are some of its draws in all chains
+    # a group's T draws are a subset of its draws in all chains
     if "draws" not in arrays or np.prod(arrays["draws"].shape[1:3]) < T:
         raise ValueError("'draws_log_z' is malformed")
     if n_hidden:

@@ -1,9 +1,10 @@
-"""Pack the sampling design of a fit into the arrays of a model file, and unpack it.
+"""Pack a fit's sampling design into the arrays of a model file, and unpack it.
 
-N rows were drawn in S stages; n of them are training rows, at rising positions. R is the number of
-replicates, sets of weights of all rows. In each stage clusters, or single rows, were drawn. The
+N rows were drawn in S stages, in each of them as clusters or single rows; n of them are training
+rows, at increasing positions. R is the number of replicates (sets of weights for all rows). The
 squared deviations of the replicates' estimates are multiplied by ``scale`` and ``rscales`` (R,);
-with ``mse`` they are from the estimate of all rows, else from the mean of the replicates.
+with ``mse`` they are deviations from the estimate for all rows, otherwise from the replicates'
+mean.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["SURVEY_TABLE", "pack_survey", "unpack_survey"]
 
-# kind of dtype, shape, range, array that it comes with. In a range a number is the largest value,
-# which is allowed; a name is a length, below which all values are
+# kind of dtype, shape, range, array that implies it. A number as the end of a range is inclusive; a
+# name is a length, an exclusive end
 SURVEY_TABLE = {
     "survey_weights": ArraySpec("f", ("N",), POSITIVE, required=False),
     "survey_rows": ArraySpec("i", ("n",), (0, "N"), required="survey_weights"),
@@ -60,9 +61,10 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
 
 
 def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
-    """Return the sampling design that `pack_survey` stored, None without one.
+    """Return the sampling design stored by `pack_survey`, None without one.
 
-    A ValueError if strata or clusters are not numbered without gaps, or rows do not rise.
+    Raises a ValueError if strata or clusters are not numbered without gaps, or rows are not
+    increasing.
     """
     if "survey_weights" not in arrays:
         return None

@@ -1,12 +1,7 @@
-"""Model file of a sparse regression: `pack` to a dict and arrays, `unpack` with every value
-checked.
+"""Model file of a sparse regression: `pack` into a dict and arrays, `unpack` with validation.
 
-A *term* is a product of predictors, stored as the rising positions of its predictors; its *order*
-is their number. K is the number of groups, m that of predictors; *contrasts* are the K - 1 log odds
-of groups. The *path* is the table of the penalties that were tried. ``fit.chosen`` maps each chosen
-term to the weights (d, K - 1) of its d features, ``fit.separating`` lists those chosen terms whose
-weights would be infinite without a penalty, ``fit.entered`` has the row of the path in which each
-chosen term entered the model.
+A *term* is a product of predictors, stored as the increasing positions of its predictors; K is the
+number of groups, m the number of predictors. *Contrasts* are the K - 1 log odds of groups.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from bbl.results.array_table import FINITE, POSITIVE, ArraySpec
 
 __all__ = ["PATH", "pack", "unpack"]
 
-PATH = {  # columns of the path and their types; `ShooterResults` explains them
+PATH = {  # columns of the path and their types; see `ShooterResults`
     "point": int,
     "order": int,
     "penalty": float,
@@ -39,15 +34,15 @@ PATH = {  # columns of the path and their types; `ShooterResults` explains them
     "chosen": bool,
 }
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a
-# length that it names)
+# arrays of a model file: kind of dtype, shape, range of values (any if missing; below a length if
+# named)
 TABLE = {
     "orders": ArraySpec("i", ("terms",), (1, "m+1")),  # number of predictors of each term
     "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # positions, term after term
-    "entered": ArraySpec("i", ("terms",)),  # row of the path in which each term entered the model
+    "entered": ArraySpec("i", ("terms",)),  # row of the path at which each term entered the model
     "weights_of_terms": ArraySpec("f", ("weights", "contrasts"), FINITE),  # term after term
     "intercept": ArraySpec("f", ("contrasts",), FINITE),
-    # of the groups in the training rows
+    # class proportions in the training rows
     "shares": ArraySpec("f", ("K",), POSITIVE, sum_tolerance=1e-6),
     "path": ArraySpec("f", ("points", len(PATH))),
 }
@@ -70,7 +65,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "orders": np.array([len(term) for term in terms], dtype=np.int64),
         "predictors": np.array([i for term in terms for i in term], dtype=np.int64),
         "entered": np.asarray(fit.entered, dtype=np.int64),
-        # the first part is empty: there may be no terms
+        # the first part is empty, in case there are no terms
         "weights_of_terms": np.concatenate(
             [np.empty((0, len(fit.intercept))), *fit.chosen.values()]
         ),
@@ -83,8 +78,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `ShooterResults` from what `pack` stored; raise a ValueError at an
-    impossible value.
+    """Return the arguments of `ShooterResults` from content stored by `pack`; raises a ValueError
+    for impossible values.
     """
     design = Design.from_dict(meta["design"])
     if not design.classes:
@@ -119,17 +114,18 @@ def _unpack_terms(
     """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its
     predictors i.
 
-    `n_levels` (m,) holds the numbers of levels L_i; a ValueError if the arrays are inconsistent.
+    `n_levels` (m,) are the numbers of levels L_i; raises a ValueError if the arrays are
+    inconsistent.
     """
     orders, predictors, weights = (
         arrays[name] for name in ("orders", "predictors", "weights_of_terms")
     )
     if orders.sum() != len(predictors):
         raise ValueError("its terms are malformed")
-    # without terms, `np.split` would return one empty part, here and below
+    # without terms, `np.split` returns one empty part, here and below
     term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
     terms = [tuple(map(int, positions)) for positions in term_predictors]
-    # terms must be different, and each must have its predictors in rising order
+    # terms must be distinct, with their predictors in increasing order
     if len(set(terms)) < len(terms) or any(
         before >= after for term in terms for before, after in pairwise(term)
     ):
@@ -145,12 +141,12 @@ def _unpack_terms(
 
 
 def _unpack_path(values: np.ndarray) -> pd.DataFrame:
-    """Return the path as a frame, from an array (rows, columns of `PATH`); a ValueError at an
-    impossible value.
+    """Return the path as a frame, from an array (rows, columns of `PATH`); raises a ValueError for
+    impossible values.
     """
     frame = pd.DataFrame(values, columns=list(PATH))
-    # exactly one row is marked as that of the fit; nan could not be converted to the integers of
-    # three columns
+    # exactly one row is marked as the fit; nan could not be converted to the integers of three
+    # columns
     if (
         frame["chosen"].sum() != 1
         or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all()

@@ -1,11 +1,9 @@
 """ShooterResults: a fitted sparse logistic regression on products of predictors.
 
 A *term* is a set of predictors, given as the tuple of their positions; its *features* are products
-of contrasts of their levels, its *order* the number of predictors. K is the number of groups, L_i
-the number of levels of predictor i. The *links* of a row are K - 1 linear predictors; `contrasts`
-(K, K - 1) turns them into the scores of the K groups, `log_odds` into the log odds of all groups
-but the first against the first. A *gauge* is a choice among all coefficients that give equal
-probabilities: *reference*, zero at the first level of a predictor, or *zero-sum* over its levels.
+of contrasts of their levels. K is the number of groups, L_i the number of levels of predictor i.
+The *links* of a row are K - 1 linear predictors. `contrasts` (K, K - 1) maps them to the scores of
+the K groups, `log_odds` to the log odds of every other group against the first.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ SEARCHES_TERMS = "shooter selects interactions itself"
 @final
 @dataclass(frozen=True, repr=False)
 class ShooterResults(ClassifierResults):
-    """A fitted sparse regression on products of predictors; made by `shooter`.
+    """A fitted sparse regression on products of predictors, as returned by `shooter`.
 
     Attributes
     ----------
@@ -72,28 +70,28 @@ class ShooterResults(ClassifierResults):
     intercept : ndarray, shape (K - 1,)
         Constant of each link.
     refitted : bool
-        Whether the weights of the chosen terms were fitted again without penalty.
-    separating : tuple of tuples of int
-        Terms that separate groups: without penalty, their weights would be infinite.
+            Whether the weights of the selected terms were refitted without penalty.
+        separating : tuple of tuples of int
+            Terms that separate groups: their unpenalised weights would be infinite.
     penalties : tuple of floats
-        Penalty of each order; it is added to the sum of losses, not to their mean.
-    penalty : {"group", "l1"}
-        Norm that is penalised: "group": the Euclidean norm of a term's weights; "l1": the sum of
-        their magnitudes.
+            Penalty of each order; it is added to the sum of losses, not to their mean.
+        penalty : {"group", "l1"}
+            The penalised norm. "group": the Euclidean norm of a term's weights; "l1": the sum of
+            their magnitudes.
     path : DataFrame
-        A row for each penalty that was tried and each order: ``point`` and ``order``, the
-        ``penalty`` of that order, the mean ``loss`` of the training rows, the penalised
-        ``objective``, the number of ``terms`` and the largest ``violation`` of the optimality
-        conditions as a share of the penalty. The last row of a penalty also has ``ebic``, and if
-        they were computed the mean losses of held-out rows: ``held_raw`` without a refit,
-        ``held_refit`` with it. With ``refit="auto"``, ``held_refit`` is infinite from the first
-        penalty on, and at all smaller ones, at which the refit of some fold fails: the loss of its
-        held-out rows, summed, exceeds that of a model without terms by more than the loss of all
-        rows without terms. ``chosen`` marks the row of the fit.
+        A row for each tried penalty and each order: ``point`` and ``order``, the ``penalty`` of
+        that order, the mean ``loss`` of the training rows, the penalised ``objective``, the
+        number of ``terms`` and the largest ``violation`` of the optimality conditions as a
+        fraction of the penalty. The last row of a penalty also has ``ebic`` and, if computed,
+        the mean losses of held-out rows, ``held_raw`` without and ``held_refit`` with a refit.
+        With ``refit="auto"``, ``held_refit`` is infinite for the first penalty at which the
+        refit of some fold fails, and for all smaller ones. A refit fails if the total loss of
+        its held-out rows exceeds the loss without terms on the same rows by more than the loss
+        without terms on all rows. ``chosen`` marks the row of the fit.
     entered : ndarray of int
-        For each chosen term, the row of `path` in which it entered the model for good.
+        For each selected term, the row of `path` at which it entered the model permanently.
     shares : ndarray, shape (K,)
-        Shares of the groups in the training rows.
+        Class proportions in the training rows.
 
     Examples
     --------
@@ -120,7 +118,7 @@ class ShooterResults(ClassifierResults):
     shares: np.ndarray
 
     kind = "shooter"
-    _refusals = lacking(  # the capabilities that these fits lack, some with the reason
+    _refusals = lacking(  # capabilities that these fits lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
         "priors",
@@ -140,34 +138,34 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[()]:
-        """The fits that a bootstrap refits: none, as the choice of terms is not repeated."""
+        """The fits that a bootstrap refits: none, since the selection of terms is not repeated."""
         return ()
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Shares of the groups in the training rows."""
+        """Class proportions in the training rows."""
         return self.shares
 
     @property
     def n_parameters(self) -> int:
-        """Number of weights of the chosen terms and of intercepts."""
+        """Number of weights of the selected terms and of intercepts."""
         return len(self.intercept) + sum(weight.size for weight in self.chosen.values())
 
     @property
     def _traits(self) -> MethodTraits:
-        """Kind of the model, for averages and tables of fits."""
+        """Properties of the model, for averages and tables of fits."""
         return MethodTraits(name=self.kind, learner=self.kind, models_predictors=False)
 
     @property
     def order_counts(self) -> pd.Series:
-        """Number of chosen terms of each order."""
+        """Number of selected terms of each order."""
         orders = [len(term) for term in self.chosen]
         index = pd.RangeIndex(1, len(self.penalties) + 1, name="order")
         return pd.Series([orders.count(k) for k in index], index=index, name="terms")
 
     @property
     def _numbers(self) -> list[int]:
-        """Positions of the predictors that are numbers."""
+        """Positions of numeric predictors."""
         return np.flatnonzero(self.design.is_number).tolist()
 
     @property
@@ -185,29 +183,29 @@ class ShooterResults(ClassifierResults):
 
     @cached_property
     def terms(self) -> pd.DataFrame:
-        """The chosen terms, strongest first: a row for each combination of levels other than the
-        first ones.
+        """The selected terms, strongest first: a row for each combination of levels other than the
+        first levels.
 
-        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` in which the
-        term entered), ``strength``, and for every group but the first a weight: log odds against
+        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` at which the
+        term entered), ``strength``, and for every group except the first a weight: log odds against
         the first group.
 
-        The weights are in the reference gauge, as in `coef`: 0 where a level is the first of its
-        predictor. A weight is a difference of log odds with all other predictors at their first
-        levels, so it depends on which level is the first. A chosen term also contributes to the
-        weights of the terms within it (`coef` has all of these), so a weight may be near 0, or of
-        the other sign, although the term is strong. Weights of different orders are on different
-        scales: with two levels and groups, a term ``w x_1 ... x_k`` of predictors coded -1 and 1
-        has the weight 2^k w in this table.
+        The weights are in the reference gauge, as in `coef`: 0 at the first level of a predictor. A
+        weight is a difference in log odds with all other predictors at their first levels, and so
+        depends on which level is the first. A selected term also contributes to the weights of
+        the terms that it contains (`coef` has all of these), so that a weight may be near 0, or
+        have the opposite sign, although the term is strong. Weights of different orders are on
+        different scales: with two levels and groups, a term ``w x_1 ... x_k`` of predictors coded
+        -1 and 1 has the weight 2^k w in this table.
 
         Rank terms by their strength: the root mean square, over all joint levels with equal weight,
-        of the term's contribution to the link in the zero-sum gauge, in which terms are penalised
-        and chosen (``coef("zero-sum")``). It does not depend on which level is the first; with two
-        levels and groups it is the size of w.
+        of the term's contribution to the link in the zero-sum gauge, where terms are penalised and
+        selected (``coef("zero-sum")``). Strength does not depend on which level is the first; with
+        two levels and groups it is the size of w.
 
         Numeric predictors have no levels: their weights are per unit, or per standard deviation
-        with ``standardise=True``, and the strength of a term of numbers is the size of its weights.
-        Strengths of numbers in different units cannot be compared.
+        with ``standardise=True``, and the strength of a term of numeric predictors is the size of
+        its weights. Strengths of numeric predictors in different units cannot be compared.
         """
         # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is
         # the root mean square
@@ -218,7 +216,7 @@ class ShooterResults(ClassifierResults):
         # without the first levels
         frame = weight_frame(self.labels, {term: tables[term] for term in terms}, first=1)
         entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
-        # of each term in the frame: prod(L_i - 1)
+        # size of each term in the frame: prod(L_i - 1)
         n_rows = [len(self.chosen[term]) for term in terms]
         frame.insert(3, "step", np.repeat([entered[term] for term in terms], n_rows).astype(int))
         frame.insert(
@@ -227,20 +225,20 @@ class ShooterResults(ClassifierResults):
         return frame
 
     def coef(self, gauge: str = "reference") -> pd.DataFrame:
-        """Return all coefficients, as log odds of every group against the first.
+        """Return all coefficients, as log odds of every other group against the first.
 
         Parameters
         ----------
         gauge : {"reference", "zero-sum"}, default "reference"
-            ``"reference"``: coefficients are 0 at first levels, and terms within a chosen term have
-            some too. ``"zero-sum"``: coefficients sum to 0 over the levels of each predictor;
-            chosen terms alone have some.
+            ``"reference"``: coefficients are 0 at first levels, and terms contained in a selected
+            term also have coefficients. ``"zero-sum"``: coefficients sum to 0 over the levels of
+            each predictor; only selected terms have coefficients.
 
         Returns
         -------
         DataFrame
             Columns ``order`` (0 for the intercept), ``predictors``, ``levels``, and one for each
-            group but the first.
+            group except the first.
 
         Examples
         --------
@@ -270,7 +268,7 @@ class ShooterResults(ClassifierResults):
         """Return ``ln P(y | x)`` (n, K) for rows (n, m).
 
         A term with a missing predictor contributes 0, its mean over the levels of that predictor
-        with equal weights. A missing number is replaced by its mean in the training rows.
+        with equal weights. A missing numeric value is replaced by its mean in the training rows.
         """
         from scipy.special import log_softmax
 
@@ -287,16 +285,13 @@ class ShooterResults(ClassifierResults):
         return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 
     def _check_likelihood(self) -> None:
-        """Do nothing, where other kinds of models may raise an OptionError: all rows have a
-        likelihood.
-        """
+        """Do nothing: rows always have a likelihood, unlike in other kinds of models."""
 
     def _log_likelihood_of(self, rows: Sample) -> float:
         """Return the log-likelihood of the groups given the predictors, summed over the weighted
         rows.
         """
-        # `codes` and `missing` of rows are (n, m), `weights` and `response`, the group numbers,
-        # (n,)
+        # `codes` and `missing` are (n, m); `weights` and `response`, the group numbers, are (n,)
         log_p = log_probabilities(
             self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
         )
@@ -306,16 +301,16 @@ class ShooterResults(ClassifierResults):
         """Return class scores as a sum over terms: tables (K, L_1, ..., L_k) of log odds, zero for
         the first group.
 
-        The sum differs from ``ln P(y | x)`` by a constant that all groups share.
+        The sum differs from ``ln P(y | x)`` by a constant common to all groups.
         """
         names = [label_text(x) for x in self.labels.names]
         if self._numbers:
             raise OptionError(
-                f"explain() needs categorical predictors, but {names[self._numbers[0]]} is "
+                f"explain() requires categorical predictors, but {names[self._numbers[0]]} is "
                 f"numeric.",
                 hint="Get the weights of the terms from coef().",
             )
-        # the first group, whose log odds are 0, is inserted, and the axis of groups put first
+        # insert the first group, whose log odds are 0, and move the group axis to the front
         tables = {
             term: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0)
             for term, w in self._zero_sum_tables.items()
@@ -330,7 +325,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """What to try if the regression predicts worse than the class proportions."""
+        """Advice if the regression predicts worse than the class proportions."""
         return CHOOSE
 
     # summary, figures, file
@@ -341,7 +336,7 @@ class ShooterResults(ClassifierResults):
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``.
+            Displays as text, HTML or LaTeX; has the attribute ``tables``.
 
         Examples
         --------
@@ -383,14 +378,14 @@ class ShooterResults(ClassifierResults):
         newdata: Any = None,
         weights: Any = None,
     ) -> Any:
-        """Draw the terms by strength, the path of penalties, or the quality of predictions; return
+        """Draw the terms by strength, the path of penalties, or a figure of the predictions; return
         the Axes.
 
         Parameters
         ----------
         kind : {"terms", "path", "confusion", "roc", "calibration"}, default "terms"
-            ``"terms"``: the strongest 30 terms. ``"path"``: loss and number of terms by penalty (by
-            order, if there was one penalty). Others: the figure of ``evaluate(newdata,
+            ``"terms"``: the 30 strongest terms. ``"path"``: loss and number of terms by penalty (by
+            order, if there is only one penalty). Others: the figure of ``evaluate(newdata,
             weights).plot(kind)``.
         ax : matplotlib Axes, optional
         newdata, weights : optional
@@ -415,14 +410,14 @@ class ShooterResults(ClassifierResults):
             return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), ax=ax)
         if kind == "path":
             return plot_path(self.path, ax)
-        terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)  # one row for each term
+        terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)  # one row per term
         names = [":".join(map(str, predictors)) for predictors in terms["predictors"]]
         return plot_terms(
             names, terms["order"].to_numpy(), terms["strength"].to_numpy(), len(self.chosen), ax
         )
 
     def _model_parts(self) -> list[Part]:
-        """Return the part of the HTML report with the figure of the terms."""
+        """Return the section of the HTML report with the figure of the terms."""
         alt = (
             "Bar chart of the selected terms by strength. The numbers are in the tables of the "
             "summary."
@@ -436,11 +431,11 @@ class ShooterResults(ClassifierResults):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ShooterResults:
-        """Return the model that `_pack` stored."""
+        """Return the model stored by `_pack`."""
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         return repr(self), [first_rows(self.terms, "Terms, strongest first", source=".terms")]
 
     def __repr__(self) -> str:

@@ -294,7 +294,7 @@ class TestComparison:
         ax = plot_comparison(Model, (swapped, Model.J))
         for line in ax.lines[1:]:
             assert np.array_equal(line.get_xdata(), line.get_ydata())
-        with pytest.raises(DataError, match="no 'b'"):
+        with pytest.raises(DataError, match="does not contain 'b'"):
             plot_comparison(Model, ({"a": Model.h["a"]}, Model.J))
 
     def test_no_couplings_and_unlike_models(self):

@@ -1,9 +1,7 @@
-"""SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return.
+"""SampleResults, GroupParameters, MLEstimate: results of sampling and of fits to one group.
 
-Predictor i has L_i levels; D is the number of all levels but the reference levels, one of each
-predictor. The energy of a row x in group y is ``E_y(x) = sum_i h_i(x_i) + sum_(i<j) J_ij(x_i,
-x_j)``, with the fields h and couplings J of the group (and the couplings of larger terms); P(x | y)
-is ``exp(E_y(x)) / Z_y``.
+Predictor i has L_i levels; D is the total number of non-reference levels. The energy of a row x in
+group y is ``E_y(x) = sum_i h_i(x_i) + sum_(i<j) J_ij(x_i, x_j)`` (plus couplings of larger terms).
 """
 
 from __future__ import annotations
@@ -35,17 +33,17 @@ TABLE_BYTES = 320.0  # approximate memory of a small coupling table in a dict, w
 
 @dataclass(frozen=True, repr=False)
 class SampleResults:
-    """Gibbs sampling of each group's predictor distribution; made by `bbl.mcSample`.
+    """Gibbs sampling of each group's predictor distribution, as returned by `bbl.mcSample`.
 
     Attributes
     ----------
     xmax : DataFrame
-        Predictors by groups: the most probable visited configuration, as levels.
+        Predictors by groups: the most probable configuration visited, as levels.
     emax : Series
-        Energy ``E_y(x)`` of that configuration x in each group y.
-    rhat, ess : Series, or None
-        Split R-hat and effective sample size of each group's energy; None unless draws were
-        requested.
+            Energy ``E_y(x)`` of this configuration x in each group y.
+        rhat, ess : Series, or None
+            Split R-hat and effective sample size of each group's energy; None unless draws were
+            requested.
     draws : dict of DataFrame, or None
         The draws of each group; None unless they were requested.
     labels : Labels
@@ -85,7 +83,7 @@ class SampleResults:
         ----------
         shape : (int, int), optional
             Rows and columns of the image; by default a square if the number of predictors is a
-            square number, else a single row.
+            square number, otherwise a single row.
         positions : array_like of int, shape (m,), optional
             Pixel of each predictor, counted row by row from 0, if the image has more pixels than
             predictors.
@@ -118,11 +116,11 @@ class SampleResults:
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return the approximate memory in bytes of the tables of `GroupParameters.from_matrix` and of
-    their matrices.
+    """Return the approximate memory in bytes of the tables made by `GroupParameters.from_matrix`
+    and of their matrices.
     """
-    # three matrices (D, D) of 8 bytes a number: couplings as fitted, made symmetric, and copied;
-    # two tables of each of `layout.count(2)` pairs, (i, j) and (j, i)
+    # three matrices (D, D) of 8-byte numbers: couplings as fitted, symmetrised, and copied; two
+    # tables, (i, j) and (j, i), for each of `layout.count(2)` pairs
     return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 
@@ -135,7 +133,7 @@ class GroupParameters(Named):
     h : list of ndarray, shape (L_i - 1,)
         Fields of the non-reference levels of each predictor.
     J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
-        Couplings of every interacting ordered pair, and likewise of terms of more predictors.
+        Couplings of every interacting ordered pair, and of larger terms.
 
     Examples
     --------
@@ -155,9 +153,9 @@ class GroupParameters(Named):
         """Return the parameters with fields `h` (D,) and couplings `J` (D, D).
 
         Coupling tables are views of one copy of `J`, because wide models have millions of them.
-        `attributes` are the other attributes of a subclass. ``layout.mask`` (m, m) says which
-        predictors interact; predictor i has the positions ``layout.start[i]:layout.start[i + 1]``
-        of D.
+        `attributes` are the other attributes of a subclass. ``layout.mask`` (m, m) marks
+        interacting predictors; predictor i has the positions ``layout.start[i]:layout.start[i +
+        1]`` of D.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
         coupling_matrix = J.copy()
@@ -174,7 +172,7 @@ class GroupParameters(Named):
 
 @dataclass(frozen=True, repr=False)
 class MLEstimate(GroupParameters):
-    """One group fitted from integer codes; made by `bbl.mlestimate`.
+    """A fit to integer codes of one group, as returned by `bbl.mlestimate`.
 
     Attributes
     ----------
@@ -186,12 +184,12 @@ class MLEstimate(GroupParameters):
         ln Z.
     converged : bool
     n_iter : ndarray of int, shape (m,)
-        Iterations of each predictor.
+        Number of iterations for each predictor.
     sd_h, sd_J : as `h` and `J`, or None
         Posterior standard deviations; then `h` and `J` are posterior means. None without a
         posterior.
     history : DataFrame or None
-        Convergence of the fit, where the method keeps a record.
+        Convergence of the fit, if the method keeps a record.
 
     Examples
     --------
@@ -215,7 +213,7 @@ class MLEstimate(GroupParameters):
         """Return the coefficients by position and code: ``.h["all"][i]``, ``.J["all"][i, j]``,
         ``.to_frame()``.
 
-        Where ``symmetrize=False`` left two estimates of a coupling, this is their mean (eq. 18 of
+        If ``symmetrize=False`` left two estimates of a coupling, their mean is returned (eq. 18 of
         Woo & Wang 2022).
 
         Examples
@@ -243,7 +241,7 @@ class MLEstimate(GroupParameters):
     def _vector(
         layout: Layout, h: list[np.ndarray], J: dict[tuple[int, ...], np.ndarray]
     ) -> np.ndarray:
-        """Return tables as a parameter vector (size,), the two of a pair averaged."""
+        """Return tables as a parameter vector (size,), averaging the two tables of each pair."""
         theta = np.zeros(layout.size)
         for i, fields in enumerate(h):
             layout.table(theta, i)[...] = fields
@@ -257,8 +255,8 @@ class MLEstimate(GroupParameters):
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``. With a posterior, standard
-            deviations stand beside the estimates.
+            Displays as text, HTML or LaTeX; has the attribute ``tables``. With a posterior,
+            standard deviations are shown next to the estimates.
 
         Examples
         --------

@@ -1,12 +1,5 @@
-"""Tables of the estimates and interactions that the argument `of` selects, with names and without
+"""Tables of the estimates and interactions selected by the argument `of`, with names but without
 standard errors.
-
-K groups of `size` parameters. `of` is ``"group"`` for the parameters of each group, ``"pooled"``
-for their differences from the pooled fit to all rows, or a pair of groups for their difference. A
-*term* is a predictor with its fields, or interacting predictors with their couplings. A `Layout`
-lists the terms: ``scopes``, a tuple of positions of predictors for each term, first of the m single
-predictors; ``terms``, an array (T_k, k) of the terms of each order k = 2, 3, ...; ``order``, the
-greatest of these k.
 """
 
 from __future__ import annotations
@@ -42,7 +35,7 @@ __all__ = [
 
 
 def selection_names(of: Compared, groups: list) -> list:
-    """Return the entries of the column ``group`` of tables of `of`: the groups, or ``["a - b"]``
+    """Return the entries of the column ``group`` in tables for `of`: the groups, or ``["a - b"]``
     for a pair.
     """
     return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
@@ -53,18 +46,18 @@ def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.n
     selection = resolve_of(of, groups, parameters.pooled is not None)
     if isinstance(selection, tuple):
         return (parameters.theta[selection[0]] - parameters.theta[selection[1]])[None]
-    # `shift`: theta less the pooled parameters
+    # `shift`: theta minus the pooled parameters
     return parameters.theta if selection == "group" else parameters.shift
 
 
 def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
-    """Return the estimates that `of` selects, one per row: the naming columns of ``tidy()``, then
+    """Return the estimates selected by `of`, one per row: the naming columns of ``tidy()``, then
     ``estimate``.
     """
     theta = select_estimates(parameters, of, list(labels.groups))
     row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
     frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
-    # columns of ``tidy()`` that have no place here
+    # columns of ``tidy()`` that do not apply here
     return frame.drop(columns=["pooled", "difference"])
 
 
@@ -74,7 +67,7 @@ def untested_table(
     """Return all interactions without tests: the columns of `Inference.tests`, with `reason` in the
     column ``test``.
 
-    Rows are ordered by group, then by term: pairs, then terms of three predictors, and so on.
+    Rows are sorted by group, then by term: pairs, then terms of three predictors, and so on.
     """
     layout = parameters.layout
     n_interactions = sum(map(len, layout.terms))
@@ -93,11 +86,11 @@ def untested_table(
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that name the terms of a layout, from term number `first` on; fields
+    """Return the columns that name the terms of a layout, starting with term number `first`; fields
     precede interactions.
 
-    ``predictor``, ``predictor2`` and so on, pd.NA where a term has fewer predictors; before them
-    ``order``, the number of predictors, if there are terms of three or more.
+    These are ``predictor``, ``predictor2`` and so on, pd.NA for terms with fewer predictors, and,
+    before them, ``order``, the number of predictors, if there are terms of three or more.
     """
     scopes = layout.scopes[first:]
     columns: dict[str, Any] = (
@@ -107,7 +100,7 @@ def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any
     )
     for k in range(max(layout.order, 2)):  # a column "predictor2" even if no predictors interact
         names = [labels.names[scope[k]] if k < len(scope) else pd.NA for scope in scopes]
-        # the first column has no missing names, and pandas may infer its dtype
+        # the first column has no missing names, and its dtype may be inferred by pandas
         columns[f"predictor{k + 1}" if k else "predictor"] = (
             pd.array(names, dtype=object) if k else names
         )
@@ -122,13 +115,14 @@ def permutation_table(
     rng: np.random.Generator,
     workers: int,
 ) -> pd.DataFrame:
-    """Return the interactions of each group in the columns of `untested_table`, with a permutation
+    """Return the interactions of each group with the columns of `untested_table`, and a permutation
     test of each pair.
 
-    A test has `n_permutations` permutations of the training rows `sample`, in `workers` threads.
+    Each test uses `n_permutations` permutations of the training rows `sample`, in `workers`
+    threads.
     """
     layout = parameters.layout
-    # the text of pairs without a test below
+    # text for pairs without a test below
     frame = untested_table(labels, parameters, "group", Kind.FEW.text)
     # rows of a group: pairs come first
     n_pairs = len(layout.pairs)
@@ -136,7 +130,7 @@ def permutation_table(
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are for pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
-        # each (P,), an entry for each pair; df is 0 where the rows tell nothing
+        # each (P,), one entry per pair; df is 0 if the rows contain no information
         chisq, df, p = permutation_tests(
             sample.group(g), layout, n_permutations, group_rng, workers
         )
@@ -151,7 +145,7 @@ def permutation_table(
         for column, values in columns.items():
             frame.loc[pair_rows, column] = values
     frame.loc[frame["df"] > 0, "test"] = "permutation"
-    # no permutation had as large a statistic: with more of them p would be smaller
+    # no permutation had a statistic as large: with more permutations, p would be smaller
     is_bound = frame["p"] <= 1.0 / (n_permutations + 1.0)
     frame.loc[is_bound, "test"] = f"permutation: p is at most 1/{n_permutations + 1:,}"
     return frame
@@ -160,16 +154,15 @@ def permutation_table(
 def rank_interactions(
     interactions: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool
 ) -> pd.DataFrame:
-    """Insert the column ``strength`` into a table of interactions, and return the table sorted,
-    strongest first.
+    """Insert the column ``strength`` into a table of interactions, and return the table sorted by
+    decreasing strength.
 
-    The strength is the Frobenius norm of couplings that sum to zero over the levels of every
-    predictor (zero-sum gauge); `apc` subtracts the average-product correction from the strengths of
-    pairs.
+    The strength is the Frobenius norm of the couplings in the zero-sum gauge; `apc` subtracts the
+    average-product correction from the strengths of pairs.
     """
     flag("apc", apc)
     selected_theta = select_estimates(parameters, of, groups)
-    # in the order of the rows: by group, then by term
+    # in row order: by group, then by term
     strength = np.concatenate(
         [interaction_strength(parameters.layout, theta, apc) for theta in selected_theta]
     )
@@ -178,6 +171,6 @@ def rank_interactions(
         k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor")
     )
     interactions.insert(last_predictor + 1, "strength", strength)
-    # strengths that differ by rounding alone keep their order
+    # strengths that differ only by rounding keep their order
     order = np.argsort(rising_ranks(-interactions["strength"].to_numpy(float)), kind="stable")
     return interactions.iloc[order].reset_index(drop=True)

@@ -1,6 +1,4 @@
-"""Interactions of fitted Boltzmann machines as graphs for other programs: methods of the result
-classes.
-"""
+"""Methods of fitted Boltzmann machines that export interactions as graphs for other programs."""
 
 from __future__ import annotations
 
@@ -21,19 +19,19 @@ class GraphMixin(MachineResults):
 
     @check_keywords
     def to_networkx(self) -> Any:
-        """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for
-        each group.
+        """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with one edge
+        per group.
 
         Returns
         -------
         networkx.MultiGraph
-            Nodes are the predictors. Edges, with the group as their key, have the attributes
-            ``group`` and ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as
-            in `interactions`; a pair of strength 0 has none. A term of three predictors or more has
-            no edge, but adds to the strengths of its pairs; `terms` lists it.
-            ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")``
-            writes it for Gephi, Cytoscape or igraph: the attribute ``edge`` is a name of each edge,
-            as GraphML wants them unique.
+            Nodes are the predictors. Edges, keyed by group, have the attributes ``group`` and
+            ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as in
+            `interactions`; pairs with strength 0 have no edge. A term of three or more predictors
+            has no edge of its own, but contributes to the strengths of its pairs; see `terms`. To
+            export the graph to Gephi, Cytoscape or igraph, call
+            ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")``: the
+            attribute ``edge`` is a unique name for each edge, as GraphML requires.
 
         Raises
         ------
@@ -67,8 +65,8 @@ class GraphMixin(MachineResults):
 
     @check_keywords
     def to_dot(self) -> str:
-        """Return the interacting pairs of predictors in the language of Graphviz, with an edge for
-        each group.
+        """Return the interacting pairs of predictors in the DOT language of Graphviz, with one edge
+        per group.
 
         Returns
         -------
@@ -100,16 +98,16 @@ class GraphMixin(MachineResults):
         return "\n".join(["graph {", *lines, "}"])
 
     def _interacting_pairs(self) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
-        """Yield (group, predictor, other predictor, strength) of each pair that has a coupling,
-        group by group.
+        """Yield (group, predictor, other predictor, strength) for each pair with a coupling, group
+        by group.
         """
         # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters
         # of a group
         layout = self.estimate.parameters.layout
         names = self.labels.names
         for group, theta in zip(self.labels.groups, self.estimate.parameters.theta, strict=True):
-            # those of larger terms follow the pairs
+            # couplings of larger terms follow the pairs
             strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
             for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):
-                if strength > 0.0:  # false for nan too, the strength in a group without rows
+                if strength > 0.0:  # also false for nan, the strength in a group without rows
                     yield group, names[i], names[j], strength

@@ -1,4 +1,4 @@
-"""SpinParameters: a machine of two-level predictors in the spins -1 and 1 of Ising models."""
+"""SpinParameters: a machine of two-level predictors, with spins -1 and 1 as in Ising models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SpinParameters"]
 
 @dataclass(frozen=True, repr=False)
 class SpinParameters(Named):
-    """Parameters of spins s, -1 at the reference level and 1 at the other; made by `bbl.to_spins`.
+    """Parameters for spins s, -1 at the reference level and 1 at the other; see `bbl.to_spins`.
 
     ``P(s) ~ exp(s'Ms / 2 + b's)``, eq. (8) of Woo & Wang (2022). ``par["b"]`` is ``par.b``.
 
@@ -23,10 +23,10 @@ class SpinParameters(Named):
     b : Series of length m
         Fields of the spins, by predictor.
     M : DataFrame, shape (m, m)
-        Couplings, symmetric, with a diagonal of zero.
+        Couplings, symmetric, with zeros on the diagonal.
     constant : float
-        What energies of spins, ``s'Ms / 2 + b's``, are below energies of levels: ln Z of the spins
-        is ln Z of the fit less this constant.
+        The energy of levels minus the energy of spins, ``s'Ms / 2 + b's``; ln Z of the spins is
+        ln Z of the fit minus this constant.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class SpinParameters(Named):
         return f"Spins of {m} predictors: field b, then couplings M.\n{frame}"
 
     def energy(self, spins: object) -> np.ndarray:
-        """Return ``s'Ms / 2 + b's`` of rows of spins.
+        """Return ``s'Ms / 2 + b's`` for rows of spins.
 
         Parameters
         ----------

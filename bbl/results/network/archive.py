@@ -1,20 +1,14 @@
-"""Model file of a Bayesian network classifier: `pack` to a dict and arrays, `unpack` with every
-value checked.
+"""Model file of a Bayesian network classifier: `pack` into a dict and arrays, `unpack` with
+validation.
 
-K is the number of classes, m that of features. A *family* is a feature with its feature parents; a
-`Dag` holds the families of one network. A model may average several networks, its *members*.
-`theta` joins the probability tables of all families of all members, shape (cells, K): one row for
-each joint level of a feature and its feature parents.
-
-A `Recipe` holds the options by which the tables were estimated: ``smooth``, the prior count of a
-cell; ``manb_prior``, the prior probability of an arc from the class (MANB) or None; ``wanbia``,
-whether features are weighted by conditional likelihood, or the weights themselves; ``awnb``, the
-options of weights by trees (AWNB) or None.
-
-A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate
-features. A `Dag` of the networks numbers them by position in the design, which has the features of
-the graph alone.
+K is the number of classes, m the number of features. A *family* is a feature with its feature
+parents. A model may average several networks, its *members*. `theta` concatenates the probability
+tables of all families of all members, shape (cells, K): one row for each joint level of a feature
+and its parents.
 """
+# A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate
+# features; a `Dag` of the networks by position in the design, which only has the features of the
+# graph.
 
 from __future__ import annotations
 
@@ -37,8 +31,8 @@ from bbl.results.network.structure import AveragedStructure, make_structure
 
 __all__ = ["pack", "unpack"]
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a
-# length that it names)
+# arrays of a model file: kind of dtype, shape, range of values (any if missing; below a length if
+# named)
 TABLE = {
     "members": ArraySpec("i", ("members",), NON_NEGATIVE),  # number of families of each member
     # feature of each family, member after member
@@ -104,22 +98,20 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
 
 
 def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
-    """Return the graphs that `_pack_dags` stored; raise a ValueError if the arrays are
-    inconsistent.
-    """
+    """Return the graphs stored by `_pack_dags`; raises a ValueError for inconsistent arrays."""
     n_families, features, n_parents, parents = (
         arrays[name] for name in ("members", "features", "n_parents", "parents")
     )
     n_all_families = len(features)
     if not len(n_families) or n_families.sum() != n_all_families or n_parents.sum() != len(parents):
         raise ValueError("its structure is malformed")
-    # without families, `np.split` would return one empty part
+    # without families, `np.split` returns one empty part
     family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n_all_families else []
     families = [
         (int(i), tuple(map(int, positions)))
         for i, positions in zip(features, family_parents, strict=True)
     ]
-    ends = np.cumsum(n_families)  # where each member's families end
+    ends = np.cumsum(n_families)  # end of each member's families
     dags = tuple(
         Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True)
     )
@@ -127,7 +119,7 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
         dag_features = set(dag.features)
         if len(dag_features) < len(dag.families):
             raise ValueError("its structure has a duplicate feature")
-        # the feature and its parents must be different, and all be features of the graph
+        # the feature and its parents must be distinct features of the graph
         if any(
             len({i, *parents_of_i}) < 1 + len(parents_of_i)
             or not dag_features.issuperset(parents_of_i)
@@ -141,11 +133,9 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
 
 
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
-    """Return the options of the estimate that were `stored`, checked; `m` is the number of
-    features.
+    """Return the `stored` options of the estimate, checked; `m` is the number of features.
 
-    `real` and `integer` return the number, or raise an error if it lies below the least or above
-    the largest value.
+    `real` and `integer` return the number, or raise an error if it is out of range.
     """
     wanbia: Any = stored["wanbia"]
     if isinstance(wanbia, str):
@@ -154,7 +144,7 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
         wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
         if len(wanbia) != m:
             raise ValueError("its weights are malformed")
-    awnb = stored["awnb"]  # number of trees, and share of the rows that each tree gets
+    awnb = stored["awnb"]  # number of trees, and fraction of the rows for each tree
     arc_prior = stored["manb_prior"]
     return Recipe(
         smooth=real("smooth", stored["smooth"], 0.0),
@@ -167,11 +157,11 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
 
 
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
-    """Return the options of a learner, checked: the names that it takes, with values of the types
-    of their defaults.
+    """Return a learner's options, checked: their names, and the types of their values, which must
+    match those of the defaults.
 
-    An option without a check of its own names a feature: its value is a position below `m`, the
-    number of candidate features, or None.
+    An option without its own check is a feature: its value is a position below `m`, the number of
+    candidate features, or None.
     """
     options = {} if learner is None else LEARNERS[learner].options  # option objects by name
     if stored.keys() != options.keys():
@@ -181,7 +171,7 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
         if options[name].check is None:
             is_valid = value is None or (type(value) is int and 0 <= value < m)
         else:
-            # a whole number may stand for a float
+            # an integer may be used for a float
             is_valid = type(value) is type(default_value) or (
                 type(default_value) is float and type(value) is int
             )
@@ -191,8 +181,8 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `NetworkResults` from what `pack` stored; raise a ValueError at an
-    impossible value.
+    """Return the arguments of `NetworkResults` from content stored by `pack`; raises a ValueError
+    for impossible values.
     """
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
@@ -204,7 +194,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     dags = _unpack_dags(arrays)
     if {columns[i] for i in dags[0].features} != set(labels.names):
         raise ValueError("its features do not match its design")
-    # from a position in `columns` to the position in the design
+    # maps positions in `columns` to positions in the design
     to_design = {columns.index(name): i for i, name in enumerate(labels.names)}
     design_dags = [
         Dag(
@@ -216,7 +206,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     ]
     n_levels = [len(levels) for levels in labels.levels]
     families = [Families(dag.families, n_levels, K) for dag in design_dags]
-    ends = np.cumsum([f.cells for f in families])  # where each member's rows of `theta` end
+    ends = np.cumsum([f.cells for f in families])  # end of each member's rows of `theta`
     if len(arrays["theta"]) != ends[-1]:
         raise ValueError("the array 'theta' is malformed")
     thetas = np.split(arrays["theta"], ends[:-1])
@@ -235,7 +225,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     averaged = isinstance(structure, AveragedStructure)
     if len(networks) > 1 and not averaged:
         raise ValueError("it has several structures")
-    integer("nobs", meta["nobs"], 0)  # raises an error unless it is a whole number of at least 0
+    integer("nobs", meta["nobs"], 0)  # raises an error unless it is a non-negative integer
     # -1: a row whose class is missing
     return unpack_model(meta, arrays, design, lowest_group=-1) | {
         "structure": structure,

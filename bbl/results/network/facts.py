@@ -1,13 +1,8 @@
-"""Text and facts about a fitted network, for the prompt and for summaries. A fact is a value with a
-title.
+"""Text and facts (titled values) about a fitted network, for prints and summaries.
 
-K is the number of classes, m that of features. The probabilities of a network are Dirichlet
-estimates, or one of three variants: MANB averages over all subsets of the features, WANBIA weights
-features by conditional likelihood, AWNB weights them by decision trees. A `Recipe` holds the
-options of these estimates: ``smooth``, the prior count of a cell; ``manb_prior``, the prior
-probability of an arc from the class (MANB), or None; ``wanbia``; ``awnb``, the number of trees and
-the share of rows for each (AWNB), or None. A `Design` has the policy for ``missing`` values and the
-number of ``incomplete`` observations.
+Its probabilities are Dirichlet estimates, or one of three variants: MANB averages over all subsets
+of the features, WANBIA weights features by conditional likelihood, AWNB weights them by decision
+trees.
 """
 
 from __future__ import annotations
@@ -33,9 +28,7 @@ __all__ = ["feature_facts", "network_facts", "network_text"]
 def network_text(
     structure: Structure | AveragedStructure, n_parameters: int, design: Design
 ) -> str:
-    """Return the text that is printed at the prompt: the structure, and the treatment of missing
-    values.
-    """
+    """Return the printed form: the structure, and the treatment of missing values."""
     n_arcs, n_networks = (
         (structure.narcs, None) if isinstance(structure, Structure) else (None, len(structure.dags))
     )
@@ -58,13 +51,10 @@ def network_text(
 def network_facts(
     fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe
 ) -> dict[str, Any]:
-    """Return the key figures of the summary by title; `recipe` holds the options of the
-    estimate.
-    """
+    """Return the key figures of the summary by title; `recipe` has the options of the estimate."""
     log_lik = fit.logLik()
     n_incomplete = fit.design.incomplete
-    # `wanbia` is True for weights that were fitted, a tuple for given weights, and False without
-    # WANBIA
+    # `wanbia` is True for fitted weights, a tuple for given weights, and False without WANBIA
     method = (
         f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
         if recipe.manb_prior is not None
@@ -111,12 +101,12 @@ def feature_facts(
     """Return a row for each feature: number of levels, parents, mutual information with the class
     (nats), weight.
 
-    `counts` has a table (K, L) for each feature: the weighted count of each of its L levels in each
-    class. `arc_posterior` (m,) holds the posterior probability of the arc from the class to each
-    feature (MANB), `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), in the order
-    of ``structure.features``; None in other fits.
+    `counts` has a table (K, L) for each feature: the weighted counts of its L levels by class.
+    `arc_posterior` (m,) is the posterior probability of the arc from the class to each feature
+    (MANB), `feature_weights` (m,) is the weight of each feature (WANBIA, AWNB), in the order of
+    ``structure.features``; None in other fits.
     """
-    # in `labels` and `counts`, whose order is that of the design, not of ``structure.features``
+    # in `labels` and `counts`, which are in the design's order, not that of ``structure.features``
     position = {name: i for i, name in enumerate(labels.names)}
     features = structure.features
     n_levels = [len(labels.levels[position[x]]) for x in features]
@@ -125,7 +115,7 @@ def feature_facts(
         families = structure.feature_families
         table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
     # mutual information of feature and class: conditional information (K, L, 1) given a third
-    # variable of one level
+    # variable with one level
     table["information"] = [
         conditional_information(counts[position[x]][:, :, None]) for x in features
     ]

@@ -1,10 +1,8 @@
-"""NetworkResults: a fitted Bayesian network classifier; its methods label and print what
-`bbl.bayesnet` computes.
+"""NetworkResults: a fitted Bayesian network classifier.
 
 The *class* y is the response, one of K levels; the m other variables are the *features*. A *family*
-is a feature with its feature parents; the class is a parent of every feature. An *average* is a
-mixture of several networks, its *members*, with equal weights. *Codes* are levels as integers,
-*missing* a mask of the codes that are unknown.
+is a feature with its feature parents. An *average* is an equally weighted mixture of several
+networks, its *members*.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ from bbl.stats.metrics import log_probabilities
 
 __all__ = ["NetworkResults"]
 
-# attributes that averages of networks lack
+# attributes that are not available for averages of networks
 OF_SINGLE_NETWORKS = {
     "params_se",
     *(name for name in vars(SingleGraph) if not name.startswith("_")),
@@ -73,9 +71,9 @@ STRUCTURE_LEARNT = "a network's structure is learnt"
 @final
 @dataclass(frozen=True, repr=False)
 class NetworkResults(SingleGraph, ClassifierResults):
-    """A fitted Bayesian network classifier; made by `lp` and `bnc`.
+    """A fitted Bayesian network classifier, as returned by `lp` and `bnc`.
 
-    The fit has the attributes of its `structure` too. A single network has the attributes of its
+    The fit also has the attributes of its `structure`. A single network has the attributes of its
     graph, such as ``families``, ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average
     of networks has ``members``.
 
@@ -88,16 +86,16 @@ class NetworkResults(SingleGraph, ClassifierResults):
         The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows
         is (n, K).
     recipe : Recipe
-        Options of the estimates; ``recipe.plain`` says that they are neither averaged nor weighted.
-        ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
-    arc_posterior : ndarray, shape (m,), or None
-        Posterior probability of the arc from the class to each feature (MANB), features in the
-        order of `features`.
+            Options of the estimates; ``recipe.plain`` is whether they are neither averaged nor
+            weighted. ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
+        arc_posterior : ndarray, shape (m,), or None
+            Posterior probability of the arc from the class to each feature (MANB), in the order of
+            `features`.
     feature_weights : ndarray, shape (m,), or None
         Weight of each feature (WANBIA, AWNB), in the same order.
     _stored_errors : (ndarray, ndarray) or None
-        Standard errors from a model file: of the tables of all families (cells, K), of the class
-        probabilities (K,).
+        Standard errors from a model file, for the tables of all families (cells, K) and the
+        class probabilities (K,).
 
     Examples
     --------
@@ -122,7 +120,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     _stored_errors: tuple[np.ndarray, np.ndarray] | None = None
 
     kind = "network"
-    _refusals = lacking(  # the capabilities that networks lack, some with the reason
+    _refusals = lacking(  # capabilities that networks lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
         "tuning",
@@ -141,7 +139,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # the structure
 
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; an AttributeError if networks are averaged, which have no such
+        """Return the graph; raises an AttributeError for an average of networks, which has no such
         `attribute`.
         """
         if isinstance(self.structure, Structure):
@@ -157,7 +155,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return sorted({*super().__dir__()} - hidden)
 
     def _require_network(self, noun: str) -> Network:
-        """Return the network; an OptionError if networks are averaged, which have no such
+        """Return the network; raises an OptionError for an average of networks, which has no such
         `noun`.
         """
         require_single(self.structure, noun)
@@ -169,8 +167,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if isinstance(self.structure, AveragedStructure):
             return self.structure.members
         raise AttributeError(
-            "A single network has no members; of an average of networks it is a dict of structures "
-            "by feature."
+            "A single network has no members; for an average of networks they are a dict of "
+            "structures by feature."
         )
 
     @property
@@ -180,9 +178,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def score_log(self) -> tuple[float, ...]:
-        """For each step of a greedy search, the accuracy of its structure, averaged over the
-        folds.
-        """
+        """Accuracy of the structure at each step of a greedy search, averaged over the folds."""
         return self.structure.score_log
 
     @property
@@ -221,10 +217,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @cached_property
     def params(self) -> dict[Hashable, Any]:
-        """Probability table of each variable: one row for each configuration of its parents, one
+        """Probability table of each variable, with one row for each parent configuration and one
         column for each level.
 
-        For an average, a dict of these tables for each member.
+        For an average, a dict with the tables of each member.
         """
         if isinstance(self.network, Averaged):
             networks = zip(self.members, self.network.members, strict=True)
@@ -236,8 +232,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @cached_property
     def params_se(self) -> dict[Hashable, pd.DataFrame]:
-        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan where
-        there are none.
+        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan if there
+        are none.
         """
         network = self._require_network("standard errors")
         if self._errors is None:
@@ -250,15 +246,13 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @cached_property
     def _errors(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Standard errors of all tables (cells, K) and of the class probabilities (K,); None if
-        there are none.
-        """
+        """Standard errors of all tables (cells, K) and of the class probabilities (K,), or None."""
         if (
             self._stored_errors is not None
             or not self.recipe.plain
             or isinstance(self.network, Averaged)
         ):
-            return self._stored_errors  # None unless a model file held them
+            return self._stored_errors  # None unless they are in the model file
         return standard_errors(self.network, self._rows(), self.recipe.smooth)
 
     @property
@@ -290,7 +284,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[NetworkResults, float]]:
-        """The fits that a bootstrap refits, with their weights: this one alone."""
+        """The fits that a bootstrap refits, with their weights: only this fit."""
         return ((self, 1.0),)
 
     @property
@@ -302,21 +296,19 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return ``ln P(y, known features)``, shape (n, K), for rows (n, m) encoded by
         ``design.encode``.
 
-        A row that has probability zero in every class gets K equal scores.
+        A row with probability zero in every class gets K equal scores.
         """
         # the function of `bbl.bayesnet`
         return class_scores(self.network.log_joint(codes, missing))
 
     def _check_likelihood(self) -> None:
-        """Do nothing, where other kinds of models may raise an OptionError: every row has a
-        likelihood.
-        """
+        """Do nothing: rows always have a likelihood, unlike in other kinds of models."""
 
     def _log_likelihood_of(self, rows: Rows) -> float:
-        """Return the weighted log-likelihood of class and known features; nan if the class of a row
-        is missing.
+        """Return the weighted log-likelihood of class and known features; nan if any row has a
+        missing class.
         """
-        chunks = rows.chunks(BLOCK)  # of `BLOCK` rows, or all rows if they are in memory
+        chunks = rows.chunks(BLOCK)  # chunks of `BLOCK` rows, or all rows if they are in memory
         return float(
             sum(
                 sum_at_class(self.network.log_joint(chunk.codes, chunk.missing), chunk)
@@ -363,23 +355,23 @@ class NetworkResults(SingleGraph, ClassifierResults):
         Parameters
         ----------
         newdata, unseen, priors, costs
-            As in `ClassifierResults.predict`; a level that is ignored counts as a missing value.
+            As in `ClassifierResults.predict`; an ignored level counts as a missing value.
         type : {"prob", "class", "link"}, default "prob"
             Probabilities of the classes, the most probable class, or the log-odds of each class.
 
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per class, then ``yhat`` (``yhat_`` beside a class
-            of that name); for ``type="class"`` the classes alone. Among equally likely classes the
-            first is predicted. A row that has probability zero in every class gets equal class
-            probabilities.
+            On the index of `newdata`: one column per class, then ``yhat`` (or ``yhat_`` if a class
+            has that name); for ``type="class"`` only the predicted classes. Among equally probable
+            classes the first is predicted. A row with probability zero in every class gets equal
+            class probabilities.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, values are missing although the model forbids it, or levels are
-            unknown.
+            If columns are missing, values are missing although the model does not allow it, or
+            levels are unknown.
 
         Examples
         --------
@@ -394,12 +386,12 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return super().predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _attribution(self) -> Attribution:
-        """Return ``ln P(y, x)`` as a sum over families; an OptionError if networks are averaged."""
+        """Return ``ln P(y, x)`` as a sum over families; raises an OptionError for an average."""
         return attribution(self.labels, self._require_network("single sum for its scores"))
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
         """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB),
-        `warm` not used.
+        `warm` is not used.
         """
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags = [member.dag for member in members]
@@ -411,9 +403,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refitted, np.ndarray] | None:
         """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its
-        class shares (K,).
+        class proportions (K,).
 
-        None if the tables are averaged or weighted, and so have no posterior.
+        None for averaged or weighted tables, which have no posterior.
         """
         if not self.recipe.plain:
             return None
@@ -422,19 +414,19 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """What to try if the network predicts worse than the shares of the classes."""
+        """Advice if the network predicts worse than the class proportions."""
         return "Fit bbl.bbl() to the same formula with calibrate='temperature'."
 
     # summary, figures, samples, exports
 
     def summary(self) -> Summary:
-        """Summarise the fit: key figures, every feature with its parents, and the smaller
+        """Summarise the fit: key figures, all features with their parents, and the smaller
         probability tables.
 
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``.
+            Displays as text, HTML or LaTeX; has the attribute ``tables``.
 
         Examples
         --------
@@ -452,8 +444,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return network_summary(self.call, self.labels, facts, features, params)
 
     def _model_parts(self) -> list[Part]:
-        """Return the part of the HTML report with the graph, or with a message if networks are
-        averaged.
+        """Return the section of the HTML report with the graph or, for an average of networks, with
+        a message.
         """
         try:
             figure = self.plot().figure
@@ -474,11 +466,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> NetworkResults:
-        """Return the model that `_pack` stored."""
+        """Return the model stored by `_pack`."""
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the text, one or more lines, and the tables that a notebook shows."""
+        """Return the notebook display: one or more lines of text, and tables."""
         features = feature_facts(
             self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights
         )
@@ -522,13 +514,13 @@ class NetworkResults(SingleGraph, ClassifierResults):
         newdata: Any = None,
         weights: Any = None,
     ) -> Any:
-        """Draw the graph, the probabilities of one variable with their standard errors, or the
-        quality of predictions.
+        """Draw the graph, the probabilities of one variable with their standard errors, or a figure
+        of the predictions.
 
         Parameters
         ----------
         var : name of a variable, optional
-            Variable whose probabilities are drawn; by default the graph is drawn.
+            Variable whose probabilities are drawn; the graph by default.
         ax : matplotlib Axes, optional
         kind : {"graph", "confusion", "roc", "calibration"}, default "graph"
             ``"graph"``: the graph, or the probabilities of `var`. Others: the figure of
@@ -562,8 +554,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return plot_probabilities(var, table, errors, ax)
 
     def write_bif(self, path: str | os.PathLike[str]) -> None:
-        """Write the network in the Interchange Format for Bayesian Networks, which other programs
-        read.
+        """Write the network to a file in the Interchange Format for Bayesian Networks (BIF), for
+        other programs.
 
         Parameters
         ----------
@@ -571,8 +563,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
         Notes
         -----
-        Characters of names and levels other than letters, digits and underscores are replaced, and
-        a number is added where two names would become equal.
+        In names and levels, characters other than letters, digits and underscores are replaced; a
+        number is appended if two names would become equal.
 
         Examples
         --------
@@ -594,8 +586,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
         """Draw `n` rows of class and features, as categorical columns with all levels.
 
-        The class probabilities are the model's `priors`, or else the estimated shares of the
-        classes.
+        The class probabilities are the model's `priors`, or the estimated class proportions.
 
         Examples
         --------
@@ -619,9 +610,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def logLik(self, newdata: Any = None) -> LogLikelihood:
         """Return the log-likelihood of class and known features, for the training rows or new rows.
 
-        Missing features are summed out. The result is nan if the class of a row is missing, and
-        -inf if a row has probability zero. The joint probability under an average is the mean over
-        its members.
+        Missing features are averaged over. The result is nan if the class of a row is missing, and
+        -inf if a row has probability zero. The joint probability of an average is the mean over its
+        members.
 
         Examples
         --------
@@ -641,8 +632,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known
         features)``.
 
-        Priors of the classes are those that predictions use. The result is nan if the class of a
-        row is missing.
+        The class priors are those of predictions. The result is nan if any row has a missing class.
 
         Examples
         --------
@@ -656,7 +646,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
             self._rows(takes_newdata=True) if newdata is None else _encode_new(self.design, newdata)
         )
         scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
-        # weighted sum over rows, at the class of each row
+        # weighted sum over rows of the log-probability of each row's class
         return sum_at_class(log_probabilities(scores), rows)
 
     def score(  # type: ignore[override]  # as in R, its first argument may be the kind
@@ -673,11 +663,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
         Parameters
         ----------
         kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
-            "accuracy": the share of rows whose class is predicted. "loglik": the log-likelihood.
+            "accuracy": the proportion of correctly classified rows. "loglik": the log-likelihood.
             "aic": the log-likelihood minus the number of free parameters. "bic": the log-likelihood
-            minus ``log(n) / 2`` times that number, where n counts all rows, incomplete ones
-            included. (The attributes `aic` and `bic` are on the usual scale: smaller is better.)
-            ``score(newdata)`` with a table is the accuracy on it.
+            minus ``log(n) / 2`` times that number, where n counts all rows, including incomplete
+            ones. (The attributes `aic` and `bic` are on the usual scale: smaller is better.)
+            ``score(newdata)`` with a table is its accuracy.
         newdata : DataFrame, optional
             The training rows by default.
         weights, priors, costs
@@ -695,8 +685,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         >>> round(fit.score(titanic, weights="Freq"), 4)
         0.7892
         """
-        # score(newdata, weights), as of other classifiers: by position, `kind` holds newdata, a
-        # table or None; `newdata` holds the weights, unless weights= names them
+        # score(newdata, weights), as for other classifiers: by position, `kind` is newdata, a table
+        # or None; `newdata` is the weights, unless weights= gives them
         if kind is None or not isinstance(kind, str):
             return super().score(
                 kind, newdata if weights is None else weights, priors=priors, costs=costs

@@ -1,9 +1,7 @@
 """Structures: the graphs of Bayesian network classifiers, with the names of their variables.
 
 The *class* is the response; the other variables are the *features*. A *family* is a variable with
-its parents; the class is a parent of every feature. A `Dag` holds the arcs among the features,
-which are positions in `columns`. `SingleGraph` holds the attributes that a structure and a fitted
-network have in common.
+its parents; the class is a parent of every feature.
 """
 
 from __future__ import annotations
@@ -36,22 +34,22 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class Inspection(ABC):
-    """Base of `Structure` and `AveragedStructure`: graphs, and how they were learnt.
+    """Base class of `Structure` and `AveragedStructure`: graphs, and how they were learned.
 
     Attributes
     ----------
     class_var : hashable
         Name of the class.
     columns : tuple of length m
-        Names of the candidate features; a feature selection may leave some out of the graphs.
+        Names of the candidate features; feature selection may leave some out of the graphs.
     dags : tuple of Dag
-        Arcs among features, as positions in `columns`: one graph, or one for each averaged network.
+        Arcs among features, as positions in `columns`: a single graph, or one per averaged network.
     learner : str or None
         Name of the learner; None if the structure was given by hand.
     options : mapping
         Options of the learner.
     score_log : tuple of float
-        For each step of a greedy search, the accuracy of its structure, averaged over the folds.
+        Accuracy of the structure at each step of a greedy search, averaged over the folds.
     """
 
     class_var: Hashable
@@ -63,9 +61,7 @@ class Inspection(ABC):
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the text that is printed at the prompt: the learner, and the numbers of features
-        and arcs.
-        """
+        """Return the printed form: the learner, and the numbers of features and arcs."""
 
     @property
     def features(self) -> tuple[Any, ...]:
@@ -79,22 +75,22 @@ class Inspection(ABC):
 
 
 class SingleGraph(ABC):
-    """Mixin of `Structure` and of fitted networks: the families, the arcs and the kind of a single
+    """Mixin of `Structure` and fitted networks: the families, the arcs and the kind of a single
     graph.
 
-    A family is a tuple of the variable, its feature parents in the order in which they were added,
-    and the class.
+    A family is a tuple of the variable, its feature parents in the order of addition, and the
+    class.
     """
 
     @abstractmethod
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; an AttributeError that names the `attribute` asked for if there are
+        """Return the graph; raises an AttributeError for the requested `attribute` if there are
         several graphs.
         """
 
     @property
     def feature_families(self) -> dict[Hashable, tuple[Any, ...]]:
-        """For each feature: a tuple of the feature and its feature parents."""
+        """For each feature, a tuple of the feature and its feature parents."""
         graph = self._single_graph("feature_families")
         return {
             graph.columns[i]: (graph.columns[i], *graph._names(parents))
@@ -103,7 +99,7 @@ class SingleGraph(ABC):
 
     @property
     def families(self) -> dict[Hashable, tuple[Any, ...]]:
-        """The family of each variable, by its name; the family of the class is the class alone."""
+        """The family of each variable, by name; the family of the class is only the class."""
         graph = self._single_graph("families")
         families = {
             name: (*family, graph.class_var) for name, family in graph.feature_families.items()
@@ -112,7 +108,7 @@ class SingleGraph(ABC):
 
     @property
     def arcs(self) -> list[tuple[Any, ...]]:
-        """Arcs as (from, to), family by family; the arc from the class is the last of a family."""
+        """Arcs as (from, to), family by family; the arc from the class is last in each family."""
         families = self._single_graph("arcs").families
         return [(parent, family[0]) for family in families.values() for parent in family[1:]]
 
@@ -123,10 +119,10 @@ class SingleGraph(ABC):
 
     @property
     def modelstring(self) -> str:
-        """The families as text, ``[X|P1:P2:C]`` each; every variable comes after its parents."""
+        """The families as text, each as ``[X|P1:P2:C]``; variables come after their parents."""
         graph = self._single_graph("modelstring")
         family_texts = [f"[{graph.class_var}]"]
-        for layer in graph.dag.layers:  # features whose parents are all in the layers before
+        for layer in graph.dag.layers:  # features with all parents in the preceding layers
             for i in layer:
                 parents = ":".join(map(str, (*graph._names(graph.dag.parents[i]), graph.class_var)))
                 family_texts.append(f"[{graph.columns[i]}|{parents}]")
@@ -134,8 +130,8 @@ class SingleGraph(ABC):
 
     @property
     def is_anb(self) -> bool:
-        """Whether the structure is an augmented naive Bayes: True, for the class is a parent of
-        every feature.
+        """Whether the structure is an augmented naive Bayes: always True, as the class is a parent
+        of every feature.
         """
         self._single_graph("is_anb")  # raises an AttributeError for an average
         return True
@@ -155,7 +151,7 @@ class SingleGraph(ABC):
 
     @property
     def is_semi_naive(self) -> bool:
-        """Whether any two features of a connected component have an arc between them."""
+        """Whether any two features in a connected component have an arc between them."""
         return self._single_graph("is_semi_naive").dag.is_semi_naive
 
     def is_kde(self, k: int) -> bool:
@@ -171,8 +167,8 @@ class SingleGraph(ABC):
         return self._single_graph("is_kde").dag.most_parents <= integer("k", k, 0)
 
     def to_networkx(self) -> Any:
-        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of
-        the class.
+        """Return the graph as a ``networkx.DiGraph``, with the name of the class as graph attribute
+        ``class``.
 
         Examples
         --------
@@ -188,7 +184,7 @@ class SingleGraph(ABC):
         return digraph
 
     def to_dot(self) -> str:
-        """Return the graph in the language of Graphviz.
+        """Return the graph in the DOT language of Graphviz.
 
         Examples
         --------
@@ -208,10 +204,10 @@ class SingleGraph(ABC):
 
 @final
 class Structure(SingleGraph, Inspection):
-    """The graph of a Bayesian network classifier; made by the learners, and by `structure`.
+    """The graph of a Bayesian network classifier, as returned by the learners and `structure`.
 
-    A family is a tuple of the variable, its feature parents in the order in which they were added,
-    and the class.
+    A family is a tuple of the variable, its feature parents in the order of addition, and the
+    class.
 
     Examples
     --------
@@ -237,7 +233,8 @@ class Structure(SingleGraph, Inspection):
         return tuple(self.columns[i] for i in positions)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the graph, the class on top and every feature below its parents; return the Axes.
+        """Draw the graph with the class at the top and features below their parents; return the
+        Axes.
 
         Examples
         --------
@@ -255,7 +252,7 @@ class Structure(SingleGraph, Inspection):
 
 @final
 class AveragedStructure(Inspection):
-    """The graphs of an average of one-dependence estimators; made by `aode`.
+    """The graphs of an average of one-dependence estimators, as returned by `aode`.
 
     In each graph one feature is the parent of all other features.
 
@@ -294,7 +291,7 @@ def make_structure(
     options: Mapping[str, Any] | None = None,
     score_log: tuple[float, ...] = (),
 ) -> Structure | AveragedStructure:
-    """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; see
+    """Return an `AveragedStructure` if the learner averages networks, otherwise a `Structure`; see
     `Inspection`.
     """
     # whether it returns several graphs
@@ -305,7 +302,7 @@ def make_structure(
 
 
 def require_single(structure: Structure | AveragedStructure, noun: str) -> Structure:
-    """Return `structure` if it is a single graph; else raise an OptionError: an average has no
+    """Return `structure` if it is a single graph; otherwise raise an OptionError: an average has no
     `noun`.
     """
     if isinstance(structure, Structure):

@@ -1,11 +1,8 @@
-"""Arrays of a fitted network with labels: probability tables, terms of class scores, the text for
+"""Labelled arrays of a fitted network: probability tables, terms of class scores, and the text for
 other programs.
 
-K is the number of classes, m that of features. A *family* is a feature with its feature parents, as
-positions in `labels`; *cells* are the rows of the probability tables of all families, joined. A
-`Network` has the class probabilities ``prior`` (K,) and the tables ``theta`` (cells, K); its
-``dag`` lists the families. From an array (cells, K), ``families.table(array, f)`` takes the table
-of family f, with the axes (parents..., feature, class).
+K is the number of classes, m the number of features. *Cells* are the rows of the concatenated
+probability tables of all families (a feature with its feature parents).
 """
 
 from __future__ import annotations
@@ -28,8 +25,8 @@ __all__ = ["attribution", "cell_tables", "interchange_text", "label_by_feature"]
 def cell_tables(
     labels: Labels, network: Network, cell_values: np.ndarray, class_values: np.ndarray
 ) -> dict[Hashable, pd.DataFrame]:
-    """Return a table for each variable: `cell_values` (cells, K) for the features, `class_values`
-    (K,) for the class.
+    """Return a table for each variable, from `cell_values` (cells, K) for the features and
+    `class_values` (K,) for the class.
 
     Rows are the joint levels of feature parents and class, columns the levels of the feature. The
     class has one row.
@@ -54,17 +51,17 @@ def cell_tables(
 
 
 def label_by_feature(features: tuple, values: np.ndarray | None) -> pd.Series | None:
-    """Return `values` (m,), one per feature, as a series by the names `features`; None if there are
-    none.
+    """Return `values` (m,), one per feature, as a series indexed by the names `features`; None if
+    they are None.
     """
     return None if values is None else pd.Series(values, index=label_index(features))
 
 
 def attribution(labels: Labels, network: Network) -> Attribution:
-    """Return ``ln P(y, x)`` as a sum: the log prior, plus one table of log probabilities for each
+    """Return ``ln P(y, x)`` as a sum: the log prior, plus one table of log probabilities per
     family.
 
-    A table has the axes (class, parents..., feature), and is attributed to its feature alone.
+    A table has the axes (class, parents..., feature), and is attributed only to its feature.
     """
     names = [label_text(x) for x in labels.names]
     tables = {}
@@ -79,7 +76,7 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     return Attribution(
         names=titles,
         terms=tables,
-        # the feature, which is the last
+        # the feature, which is the last axis
         shown=[family_features[-1:] for family_features in tables],
         constant=log_table(network.prior),
     )
@@ -88,12 +85,12 @@ def attribution(labels: Labels, network: Network) -> Attribution:
 def interchange_text(
     labels: Labels, families: dict[Hashable, tuple[Any, ...]], network: Network
 ) -> str:
-    """Return the network in the Interchange Format for Bayesian Networks; `families` are those of
-    its structure.
+    """Return the network in the Interchange Format for Bayesian Networks; `families` belong to its
+    structure.
     """
     # axes (parents..., class, variable)
     tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
-    for f, i in enumerate(network.dag.features):  # family f is that of feature i
+    for f, i in enumerate(network.dag.features):  # family f belongs to feature i
         tables[labels.names[i]] = np.moveaxis(network.families.table(network.theta, f), -2, -1)
     levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
     return bif_text(families, levels, tables)

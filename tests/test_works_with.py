@@ -205,7 +205,7 @@ ABSENCE = (
     "is not an option",
     "is unknown",
     "must be",
-    "is for a single",
+    "requires a single",
 )
 
 

@@ -95,7 +95,7 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
     distinct = list(dict.fromkeys(texts))
     length = max(length, SHORTEST)
     n_kept = length - 1  # characters in addition to the ellipsis
-    preferred_texts: dict[str, str] = {}  # texts of long names of which 60 % is the beginning
+    preferred_texts: dict[str, str] = {}  # texts of long names with 60 % at the beginning
     # first try, leaving out the middle: the first `head` characters of all names are kept, with
     # values of `head` close to 60 % first
     for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):

@@ -201,8 +201,8 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
     """Return the entry ``log_loss`` of the dict of a model file: the fields of a `LossRecord`.
 
-    Without a log-loss there is no entry, except that a `tuned` model has the entry None: a file of
-    a tuned model without the entry is assumed to come from an earlier version.
+    Without a log-loss the entry is omitted or, for a `tuned` model, None: a tuned model's file
+    without the entry is assumed to come from an earlier version.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}

@@ -50,7 +50,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
-        Class proportions for predictions, instead of those of the training rows.
+        Class proportions for predictions; None for the proportions in the training rows.
     """
 
     @abstractmethod
@@ -77,9 +77,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             Rows with predictors and response. None for the training rows, whose scores are
             optimistic for any model.
         weights : column name or array_like of shape (n,), optional
-            Frequencies of the new rows, or other weights. By default, `newdata`'s column with the
-            name of the training weights (``weights="Freq"`` of the fit) if it has one, and
-            otherwise equal weights.
+            Frequencies of the new rows, or other weights. By default the column that held the
+            training weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it;
+            otherwise all rows have equal weight.
         level : float, default 0.95
             Coverage of the intervals.
         unseen, priors, costs
@@ -242,8 +242,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             Rows with predictors and response. None for a cross-validation on the training rows,
             with the settings and the network structure of this fit.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows. By default, `newdata`'s column with the name of the training
-            weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal weights.
+            Weights of the new rows. By default the column that held the training weights, such as
+            ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
+            weight.
         nfold : int, default 5
             Number of shuffled folds of the cross-validation.
         seed : int, numpy.random.Generator or None, default 0

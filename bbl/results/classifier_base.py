@@ -35,7 +35,7 @@ class ClassifierBase(ModelResults):
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
-        Class proportions for predictions, instead of those of the training rows.
+        Class proportions for predictions; None for the proportions in the training rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
@@ -58,7 +58,7 @@ class ClassifierBase(ModelResults):
     @property
     @abstractmethod
     def _advice(self) -> str:
-        """Advice, as a sentence, for lowering a log-loss above that of the class proportions."""
+        """Advice, as a sentence, for lowering a log-loss above the baseline (class proportions)."""
 
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
         """Return the source of the standard errors of effects; raises an OptionError or DataError
@@ -95,8 +95,8 @@ class ClassifierBase(ModelResults):
         return None
 
     def with_priors(self, priors: Priors) -> Self:
-        """Return the model with other class proportions for predictions; None restores those of the
-        training rows.
+        """Return the model with other class proportions for predictions; None restores the
+        proportions in the training rows.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class ClassifierBase(ModelResults):
         It is computed on validated rows if the fit was tuned, calibrated or averaged by
         cross-validation, otherwise on the training rows; it does not depend on `priors`. Very large
         training data are scored by a sample; the record is then None unless the log-loss is above
-        that of the class proportions. It is also None for models from files of earlier versions
+        the baseline. It is also None for models from files of earlier versions
         without rows.
 
         Examples
@@ -193,7 +193,7 @@ class ClassifierBase(ModelResults):
 
     def _training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of training rows or, for large data, of a sample; for a sample, None
-        unless it is above that of the class proportions.
+        unless it is above the baseline.
         """
         # not complete: a sample, which is sufficient for a warning
         sample, is_complete = scored_rows(rows, self.design)

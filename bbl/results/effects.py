@@ -560,9 +560,9 @@ class EffectsMixin(ClassifierBase):
             given levels of some predictors, with the others at their most frequent level. Cells in
             `structural_zeros` are left out.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows in the average. By default, `newdata`'s column with the name of
-            the training weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal
-            weights.
+            Weights of the new rows in the average. By default the column that held the training
+            weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all
+            rows have equal weight.
         se : {"auto", "bootstrap", False}, default "auto"
             Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to
             survey replicates, whichever is available; if none is, the note gives the reason.

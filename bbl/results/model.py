@@ -380,8 +380,9 @@ class ModelResults(ABC):
             Rows with the response, for the evaluation of a model with classes; the training rows by
             default.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows. By default, `newdata`'s column with the name of the training
-            weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal weights.
+            Weights of the new rows. By default the column that held the training weights, such as
+            ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
+            weight.
         verbose : int, default 1
             0 for no progress bar.
 

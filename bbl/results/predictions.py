@@ -102,8 +102,8 @@ class PredictionsMixin(ClassifierBase):
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are unknown or, with a policy that does not allow it,
-            missing; they are named.
+            If a column is missing, a value is unknown, or a value is missing although the fit does
+            not allow it; the message names them.
 
         Examples
         --------

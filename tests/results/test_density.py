@@ -221,7 +221,7 @@ def test_missing_values_go_by_the_policy():
 def test_what_is_of_classes_says_so(fits):
     fit = fits["pseudo"]
     for name in ("predict", "fitted", "residuals", "evaluate", "score", "with_priors"):
-        with pytest.raises(BBLError, match=rf"{name} is for models with classes.*'y ~ \.'"):
+        with pytest.raises(BBLError, match=rf"{name} requires classes.*'y ~ \.'"):
             getattr(fit, name)
     assert not hasattr(fit, "predict")
     with pytest.raises(AttributeError, match="no attribute 'forecast'"):

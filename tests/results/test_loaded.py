@@ -319,7 +319,7 @@ def test_a_density_has_nothing_of_classes():
     fit = titanic("~ .")(0)
     for name in vars(bbl.results.classifier.ClassifierResults):
         if name not in dir(fit) and not name.startswith("_"):
-            with pytest.raises(ClassError, match=f"{name} is for models with classes"):
+            with pytest.raises(ClassError, match=f"{name} requires classes"):
                 getattr(fit, name)
     assert not {"predict", "predict_batches", "compare", "priors"} & set(dir(fit))
 

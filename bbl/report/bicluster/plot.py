@@ -39,8 +39,8 @@ MAX_PIXELS = 1500  # pixels along a side of an image; cells of a larger table ar
 SMOOTHED_FROM = 300
 MAX_NAMED = 40  # with more rows or columns, they are not named
 MAX_NUMBERED = 30  # with more groups, they are not numbered
-MAX_MARKED = 40  # with more steps, those of a history are not marked
-MAX_LEGEND = 10  # with more levels, there is no legend
+MAX_MARKED = 40  # with more steps, a history is drawn without marks
+MAX_LEGEND = 10  # with more levels, the legend is omitted
 # with more cells, the colour scale ignores the extreme 0.5 % at either end
 CLIP_ABOVE = 5000
 

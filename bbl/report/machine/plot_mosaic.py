@@ -151,7 +151,7 @@ def _name_sides(
             ticks.label_ticks(axis)
             title = wrap_names([names[number]], width if is_horizontal else height, TITLE_FONT)[0]
             axis.set_label_text(title, fontsize=TITLE_FONT)
-        else:  # with one variable, there are no names on the left
+        else:  # a single variable has no names on the left
             axis.set_ticks([])
     for side in ax.child_axes:
         for spine in side.spines.values():

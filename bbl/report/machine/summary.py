@@ -167,7 +167,7 @@ def _fact_text(value: object) -> str:
 
 
 def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
-    """Return the joint tests of the fields and those of the couplings, one section each.
+    """Return the joint tests of the fields and of the couplings, one section each.
 
     Of each section, the `SHOWN` rows with the smallest p are shown at most. Terms without a test
     are listed below.

@@ -41,7 +41,7 @@ SHOWN_TABLES = 3  # tables of a mapping shown in notebooks
 def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
     """Return ``positions[name]``; raise a KeyError with hints if it does not exist.
 
-    `kind`, ``"group"`` or ``"predictor"``, is what the error expects `name` to be.
+    `kind`, ``"group"`` or ``"predictor"``, is the expected kind of `name`.
     """
     try:
         return positions[name]
@@ -432,8 +432,8 @@ def category_frame(
 
 
 def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
-    """Return the probabilities (n, L_i) of all levels of each predictor, given those of the
-    non-reference levels, `p` (n, D).
+    """Return the probabilities (n, L_i) of all levels of each predictor, given `p` (n, D)
+    for the non-reference levels.
 
     `start` (m + 1,) are the bounds of the predictors' columns in `p`.
     """

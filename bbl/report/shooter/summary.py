@@ -54,7 +54,7 @@ def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
     ``first=0`` keeps all rows.
     """
     rows: list[tuple] = []
-    values = [np.empty((0, len(labels.groups) - 1))]  # an empty part in case there are no terms
+    values = [np.empty((0, len(labels.groups) - 1))]  # an empty part, needed without terms
     for term, table in tables.items():
         # without the first `first` levels of each predictor
         shown = table[tuple(slice(first, None) for _ in term)]

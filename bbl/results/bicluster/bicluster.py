@@ -266,7 +266,7 @@ class BiclusterResults(BlockTables):
         (n,), the names of the new rows, and the groups (I + r,) of the I training rows and of the
         new rows.
         """
-        # value: None if there are no new rows, or no response
+        # value: None without new rows, or without a response
         i, j, value, new_rows = self.table.read(newdata)
         n_training_rows = self.table.shape[0]
         if not len(new_rows.levels):

@@ -38,7 +38,7 @@ class Posterior:
         draws, see `loyalty` and `popularity`. ``draws.traces`` (chains, draws, 3) are the log
         posterior and the numbers of row groups and column groups.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
-        Proportion of draws in which two rows, or two columns, are in one group.
+        Proportion of draws with two rows, or two columns, in one group.
     """
 
     row_factor: Factor
@@ -49,12 +49,12 @@ class Posterior:
 
     @property
     def row_similarity(self) -> pd.DataFrame:
-        """Proportion of draws in which two rows are in one group, labelled by their names."""
+        """Proportion of draws with two rows in one group, labelled by their names."""
         return _square_frame(self.row_share, self.row_factor)
 
     @property
     def column_similarity(self) -> pd.DataFrame:
-        """Proportion of draws in which two columns are in one group, labelled by their names."""
+        """Proportion of draws with two columns in one group, labelled by their names."""
         return _square_frame(self.column_share, self.column_factor)
 
     @property

@@ -413,7 +413,7 @@ class AverageResults(ClassifierResults):
             if traits.stops_early
         ]
         return ("yes" if self.converged else "no") + (
-            f"; {', '.join(early)}: stops early" if early else ""
+            f"; stopped early by design: {', '.join(early)}" if early else ""
         )
 
     def _notebook(self) -> tuple[str, list[Section]]:

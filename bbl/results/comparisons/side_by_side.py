@@ -91,7 +91,9 @@ def model_table(
     frame = frame[~is_empty]
     note = "Standard errors in parentheses."
     if stars:
-        note += " *: p < 0.05, **: p < 0.01, ***: p < 0.001. Estimates without a test have no star."
+        note += (
+            " *: p < 0.05, **: p < 0.01, ***: p < 0.001. Estimates without a test have no stars."
+        )
     if not all(is_comparable(fit, first) for fit in fits_by_name.values()):
         note += (
             " AIC, BIC and clAIC are shown only for models with the same variables and number of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import NoReturn, cast, final
 
 import numpy as np
@@ -13,6 +14,7 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.traits import PosteriorTraits
 from bbl.errors import OptionError
+from bbl.report.text import WIDTH
 from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared, Estimates, resolve_of
 
@@ -64,8 +66,8 @@ class PosteriorInference(Estimates):
         self._posterior = cast(PosteriorTraits, engine.posterior)
         self._posterior_name = self._posterior.name(engine)
         self.note = (
-            f"Posterior standard deviations and central intervals: {self._posterior_name}. A "
-            "posterior has no tests."
+            f"Posterior standard deviations and central intervals ({self._posterior_name}). "
+            "Parameters are not tested."
         )
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
@@ -278,7 +280,5 @@ class PosteriorInference(Estimates):
 
     def __repr__(self) -> str:
         layout = self._estimate.parameters.layout
-        return (
-            f"Posterior of {layout.size} parameters of {len(self._labels.groups)} "
-            f"groups.\n{self.note}"
-        )
+        head = f"Posterior of {layout.size} parameters of {len(self._labels.groups)} groups."
+        return f"{head}\n{fill(self.note, WIDTH, break_on_hyphens=False)}"

@@ -91,8 +91,8 @@ class DistributionMixin(MachineResults):
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are unknown or, with a policy that does not allow it,
-            missing; they are named.
+            If a column is missing, a value is unknown, or a value is missing although the fit does
+            not allow it; the message names them.
 
         Examples
         --------
@@ -126,8 +126,9 @@ class DistributionMixin(MachineResults):
             With the response if the model has one, since each row's probabilities come from the
             model of its group. None for the training rows.
         weights : column name or array of length n, optional
-            Frequencies of `newdata`. By default, `newdata`'s column with the name of the training
-            weights (``weights="Freq"`` of the fit) if it has one, and otherwise equal weights.
+            Frequencies of `newdata`. By default the column that held the training weights, such as
+            ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
+            weight.
 
         Returns
         -------
@@ -139,8 +140,8 @@ class DistributionMixin(MachineResults):
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are unknown or, with a policy that does not allow it,
-            missing; they are named.
+            If a column is missing, a value is unknown, or a value is missing although the fit does
+            not allow it; the message names them.
 
         Examples
         --------

@@ -38,7 +38,7 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
     """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without
     draws.
 
-    Raises a ValueError if there are no chains or no draws.
+    Raises a ValueError if the number of chains or draws is zero.
     """
     if "draws" not in arrays:
         return [None] * n_runs

@@ -151,7 +151,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         if self.survey is not None and self.survey.replicates is not None:
             # neither a covariance nor draws: refit to the survey's replicate weights
             return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
-        delta = self._delta_method  # raises an error if there is no covariance
+        delta = self._delta_method  # raises an error without a covariance
         return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
     def _unbounded_levels(self) -> frozenset[tuple[int, int]]:
@@ -358,8 +358,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are unknown or, with a policy that does not allow it,
-            missing; they are named.
+            If a column is missing, a value is unknown, or a value is missing although the fit does
+            not allow it; the message names them.
 
         Examples
         --------

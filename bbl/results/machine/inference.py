@@ -123,7 +123,7 @@ class Inference(Estimates):
         self._sample = sample
         self._survey = survey
         note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else NOTE
-        # replaces `NOTE`, since there are no exact tests; `JOINT_NOTE` remains true
+        # replaces `NOTE`, which mentions exact tests; `JOINT_NOTE` remains true
         if survey is not None:
             note = SURVEY_NOTE.format(survey.text) + (note if engine.joint else "")
         # `engine.errors` is a sentence on the source of the standard errors; a note times False is
@@ -172,7 +172,7 @@ class Inference(Estimates):
     def _pooled_evidence(self) -> Evidence:
         """The evidence of all rows as one group."""
         parameters = self._parameters
-        # start of the unpenalised fit, also where there is no penalised pooled fit
+        # start of the unpenalised fit, even without a penalised pooled fit
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         return evidence(
             self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey

@@ -59,7 +59,11 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
         return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": test_name}
     if np.isnan(result.p):
         return {"df": result.df, "test": f"no test: {_refused_terms_text(large.labels, result)}"}
-    test_text = f"smallest p of {result.tested} tests of terms, times {result.tested}"
+    test_text = (
+        "test of one term"
+        if result.tested == 1
+        else f"smallest p of {result.tested} tests of terms, times {result.tested}"
+    )
     return {"df": result.df, "p": result.p, "test": test_text + _sparse_text(large.labels, result)}
 
 
@@ -317,7 +321,7 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
         for y in range(len(labels.groups))
     )
     # masks of missing cells are not compared: if both fits have missing values, the caller later
-    # reports that there is no test
+    # reports the missing test
     return all(
         np.array_equal(fit_group.codes, other_group.codes)
         and np.array_equal(fit_group.weights, other_group.weights)

@@ -189,7 +189,7 @@ class PosteriorDraws:
         frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
         columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
-        # the mean is the estimate; there is no pooled fit
+        # the mean is the estimate; without a pooled fit
         frame = frame.drop(columns=["estimate", "pooled", "difference"])
         return frame.assign(
             **{name: values.ravel() for name, values in (columns | self._diagnostics).items()}

@@ -149,7 +149,7 @@ def _interactions_part(fit: FittedMachine) -> Part:
         quantity = "the difference in couplings between a group and the fit to all rows"
     else:
         quantity = "the couplings" + " in a group" * (len(fit.labels.groups) > 1)
-    text = f"Strength, in the table and the graph: the norm of {quantity}, in the zero-sum gauge."
+    text = f"Strength is the norm of {quantity}, in the zero-sum gauge."
     return Part("Interactions", [text], [html_table(table, title), figure_markup])
 
 

@@ -106,7 +106,7 @@ def feature_facts(
     (MANB), `feature_weights` (m,) is the weight of each feature (WANBIA, AWNB), in the order of
     ``structure.features``; None in other fits.
     """
-    # in `labels` and `counts`, which are in the design's order, not that of ``structure.features``
+    # in `labels` and `counts`, which follow the design's order, not ``structure.features``
     position = {name: i for i, name in enumerate(labels.names)}
     features = structure.features
     n_levels = [len(labels.levels[position[x]]) for x in features]

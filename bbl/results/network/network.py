@@ -632,7 +632,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known
         features)``.
 
-        The class priors are those of predictions. The result is nan if any row has a missing class.
+        The class priors are the same as for predictions. The result is nan if any row has a missing
+        class.
 
         Examples
         --------

@@ -65,7 +65,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "orders": np.array([len(term) for term in terms], dtype=np.int64),
         "predictors": np.array([i for term in terms for i in term], dtype=np.int64),
         "entered": np.asarray(fit.entered, dtype=np.int64),
-        # the first part is empty, in case there are no terms
+        # the first part is empty, for models without terms
         "weights_of_terms": np.concatenate(
             [np.empty((0, len(fit.intercept))), *fit.chosen.values()]
         ),

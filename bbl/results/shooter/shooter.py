@@ -356,9 +356,9 @@ class ShooterResults(ClassifierResults):
             ),
             "Penalty": f"{self.penalty}, "
             + ", ".join(f"{v:.4g}" for v in self.penalties)
-            + " on the sum of losses",
+            + " by order (on the sum of losses)",
             "Weights": "unpenalised" if self.refitted else "penalised",
-            "Optimality": f"conditions hold to {path_row['violation']:.1e} of the penalty",
+            "Optimality": f"conditions met within {path_row['violation']:.1e} of the penalty",
             "Parameters": self.n_parameters,
             "Observations": self.nobs(),
         }

@@ -1,3 +1,1 @@
-"""Public functions of Bayesian network classifiers: learning structures, fitting tables,
-cross-validation.
-"""
+"""Public functions for Bayesian network classifiers: learning, fitting and cross-validation."""

@@ -1,9 +1,7 @@
-"""Data of Bayesian network classifiers: check formula, levels, rows and folds, for all their public
-functions.
+"""Data of Bayesian network classifiers: check formula, levels, rows and folds.
 
-`FitData` are rows as codes with their design: the predictors (here *features*), the response
-(here the *class*), and their levels. ``encoded.rows`` is a `Sample`, with `codes` (n, m) and
-`response` (n,), -1 for an unknown class; ``encoded.frame`` is the table that the rows come from.
+In `bbl.api.network` predictors are called *features* and the response the *class*; the code -1 is
+an unknown class.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ __all__ = ["formula_of", "make_folds", "prepare", "restrict_features"]
 
 
 def restrict_features(prepared: FitData, names: tuple) -> FitData:
-    """Return encoded data with the features `names` only, in the order of the data."""
+    """Return the encoded data restricted to the features `names`, in the order of the data."""
     labels = prepared.design.labels
     if set(names) == set(labels.names):
         return prepared
@@ -59,8 +57,8 @@ def restrict_features(prepared: FitData, names: tuple) -> FitData:
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
-    """Return the formula ``class ~ a + b``, of a class and the names of features; ``class ~ 1``
-    without features.
+    """Return the formula ``class ~ a + b`` from the class and the features; ``class ~ 1`` without
+    features.
     """
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
@@ -75,20 +73,20 @@ def prepare(
     in_memory_argument: str = "",
     verbose: int = 1,
 ) -> FitData:
-    """Encode the data of a formula, or of the name of the class; declared levels count even if they
-    do not occur.
+    """Encode data for a formula or for the name of the class; all declared levels count.
 
-    `in_memory_argument` is the argument that needs all rows in memory, as ``"wanbia"`` or
-    ``"learner='tan_hc'"``; "" if none does.
+    `in_memory_argument` is the argument that needs all rows in memory, such as ``"wanbia"`` or
+    ``"learner='tan_hc'"``, or "".
     """
     check_formula(formula)
     source = lazy_source(data)
     rows: Frame | Source = to_frame(data) if source is None else source
     if in_memory_argument:
-        # the last: its name alone
+        # the last column: its name is enough
         refuse_batches(rows, in_memory_argument, in_memory_argument.partition("=")[0])
     if "~" not in formula:
-        frame = rows.frame("data") if isinstance(rows, Source) else rows  # of a source: no rows
+        # a source's columns, without rows
+        frame = rows.frame("data") if isinstance(rows, Source) else rows
         name = formula.strip().strip("`")
         if not frame.has(name):
             near = near_match(name, frame.columns)
@@ -101,10 +99,10 @@ def prepare(
                 hint=f"{near}Give the class's name, or a formula such as 'class ~ .'.",
             )
         has_weight_column = isinstance(weights, str) and weights in frame.columns
-        # columns less the class, and the weights if they are another column
+        # columns except the class, and except the weights if they are another column
         n_features = len(frame.columns) - 1 - (has_weight_column and weights != name)
         formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
-    # any interaction is read, so that the error below can name it
+    # interactions of any order are parsed, so that the error below can name them
     rules = EncodingRules(declared=True, order=None)
     encoded = encode_data(
         formula,
@@ -116,7 +114,7 @@ def prepare(
         verbose=verbose,
     )
     design = encoded.design
-    term = design.terms.interactions.find_term(2)  # an interaction of two or more; None without one
+    term = design.terms.interactions.find_term(2)  # an interaction, or None
     if term is not None:
         interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
@@ -132,13 +130,13 @@ def prepare(
 
 
 def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
-    """Return (training positions, validation positions) of each fold, given its validation
-    positions among n rows.
+    """Return (training positions, validation positions) of each fold, from the validation positions
+    among n rows.
 
-    A fold trains on all rows that it does not validate.
+    Each fold trains on all rows that it does not validate.
     """
     rows = np.arange(n)
-    try:  # rows[...] raises an IndexError for positions that are no rows
+    try:  # rows[...] raises an IndexError for invalid positions
         return [
             (np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation)
             for validation in folds
@@ -157,10 +155,10 @@ def make_folds(
     k: int,
     rng: np.random.Generator,
 ) -> Folds:
-    """Return the user's `folds` (positions of validated rows in the data, or a splitter), checked;
-    or draw `k` folds.
+    """Check the user's `folds` (validated row positions, or a splitter), or draw `k` folds with
+    `rng`.
 
-    Folds are drawn if `folds` is None, with `rng`, and have nearly the same size in each class.
+    Drawn folds have nearly the same size in each class.
     """
     sample = prepared.rows
     labels = prepared.design.labels

@@ -1,9 +1,8 @@
-"""The public functions that measure Bayesian network classifiers and data: `cv`, `accuracy`, `cmi`.
+"""The public functions that evaluate Bayesian network classifiers and data: `cv`, `accuracy`,
+`cmi`.
 
-n is the number of rows, K of classes. A `Structure` has the name `class_var` of the class, the
-names `columns` of the features from which its learner could choose, its graphs `dags`, whose
-features are positions in `columns`, and the name `learner` and the `options` of the learner (None
-if it was given by hand). ``model.recipe`` says how probability tables are estimated.
+n is the number of rows, K of classes. Features of a `Structure` are positions in its `columns`, the
+features from which its learner could choose.
 """
 
 from __future__ import annotations
@@ -60,26 +59,26 @@ def cv(
     Parameters
     ----------
     models : NetworkResults, or a list or dict of them
-        Fitted by `lp` or `bnc`. Each is refitted to the training rows of every fold, with its
-        settings.
+        Models fitted by `lp` or `bnc`. Each is refitted on the training rows of every fold, with
+        its own settings.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        With the class and the features.
+        Data with the class and the features.
     k : int, default 10
         Number of folds, of nearly the same size in each class.
     dag : bool, default True
-        Whether the structure is learnt anew on the training rows of each fold, by the same learner
-        with the same options, or kept. Structures of `aode`, or given by hand, are the same either
-        way.
+        Whether each fold relearns the structure on its training rows, by the same learner with the
+        same options, instead of keeping the model's. Structures of `aode` and structures given by
+        hand never change.
     mean : bool, default True
-        Whether the mean over folds is returned, or the score of every fold.
+        Whether to return the mean over folds instead of each fold's score.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
-        The rows that each fold validates; overrules `k`.
+        The rows validated by each fold; overrides `k`.
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for models that draw at random. Results do not depend on `n_jobs`.
     n_jobs : int, optional
         Number of threads; None or -1 uses all cores.
     score : {"accuracy", "logloss", "brier", "auc"}, default "accuracy"
-        Smaller log-loss and Brier scores are better; "auc" is for two classes.
+        Smaller log-loss and Brier scores are better; "auc" requires two classes.
     weights : column name or array of length n, optional
         Integer frequencies.
     verbose : int, default 1
@@ -88,7 +87,7 @@ def cv(
     Returns
     -------
     Series or DataFrame
-        The unweighted mean over folds of each model; or, with ``mean=False``, a table of folds by
+        The unweighted mean over folds for each model; with ``mean=False``, a table of folds by
         models.
 
     Examples
@@ -132,7 +131,7 @@ def cv(
     n_models = len(encoded_data)
     n_folds = len(all_folds)
     tasks = [
-        # train, validation (n,): weights of the rows in a fold
+        # train, validation (n,): row weights in the fold
         (model, model_data, train, validation, learns_structure, score, fold_rng)
         for model, model_data, model_rng in zip(
             models_by_name.values(), encoded_data, rng.spawn(n_models), strict=True
@@ -151,7 +150,7 @@ def cv(
 
 
 def _models_by_name(models: object) -> dict[Any, NetworkResults]:
-    """Check `models` and return them by name; models of a list are named by their learner: nb,
+    """Check `models` and return them by name; models in a list are named by their learners: nb,
     nb.1, nb.2, ...
     """
     if isinstance(models, NetworkResults):
@@ -166,7 +165,7 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
         by_name: dict[Any, Any] = {}
         for model in models:
             learner = getattr(getattr(model, "structure", None), "learner", None) or "model"
-            # names are the learner, then "." and a number
+            # names: the learner, then "." and a number
             n_same_learner = sum(str(name).rsplit(".", 1)[0] == learner for name in by_name)
             by_name[f"{learner}.{n_same_learner}" if n_same_learner else learner] = model
         models = by_name
@@ -181,13 +180,13 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
 
 
 def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights | None) -> FitData:
-    """Encode data with the levels and the treatment of missing values of a fitted model.
+    """Encode data with the levels and the missing-value rule of a fitted model.
 
-    The features are all columns that its learner could choose from, not only those of its
+    The features are all columns from which its learner could choose, not only those in its
     structure.
     """
     factors = (model.design.response, *model.design.predictors)
-    levels_by_name = {  # the level of missing values is not listed: the argument `missing` adds it
+    levels_by_name = {  # the argument `missing` adds the level of missing values
         factor.name: [
             level
             for level, kind in zip(factor.levels, factor.kinds, strict=True)
@@ -208,15 +207,15 @@ def _score_fold(
     score: str,
     rng: np.random.Generator,
 ) -> float:
-    """Refit a model on a fold, and return its `score` on the validated rows of known class.
+    """Refit a model on a fold, and return its `score` on the validated rows with a known class.
 
-    The fold is given as weights (n,) of the encoded rows. With `learns_structure` the structure is
-    learnt anew.
+    The fold is given by weights (n,) of the encoded rows. With `learns_structure`, the structure is
+    relearned.
     """
     sample = encoded.rows
     design = encoded.design
     K = encoded.K
-    train = sample.weighted(train_weights)  # `weighted` leaves out rows of weight 0
+    train = sample.weighted(train_weights)  # `weighted` drops rows of weight 0
     validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not validation.n:
         raise DataError(
@@ -228,15 +227,15 @@ def _score_fold(
     if learns_structure and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
-    # the learners fssj and bsej leave features out of the structure; `restricted` has names and
-    # levels of the others, and `_select_columns` restricts the rows of the fold
+    # fssj and bsej may omit features from the structure: `restricted` has the other features, and
+    # `_select_columns` restricts the rows of the fold to them
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
-    # a `Structure` or an `AveragedStructure`, as the model's
+    # a `Structure` or an `AveragedStructure`, like the model's
     fold_structure = type(structure)(
         structure.class_var, structure.columns, tuple(dags), structure.learner
     )
-    # encoded rows have all `columns`
+    # the encoded rows contain all `columns`
     feature_positions = [structure.columns.index(name) for name in names]
     averages_dags = isinstance(structure, AveragedStructure)
     train_rows, validation_rows = (
@@ -251,7 +250,7 @@ def _score_fold(
         refit.network.log_joint(validation_rows.codes, validation_rows.missing)
     )
     if score == "auc":
-        # of two classes: the log odds of class 1; `auc` returns the AUC and its limits
+        # two classes: the log odds of class 1; `auc` returns the AUC and its confidence limits
         return auc(link(log_joint)[:, 1], validation.response == 1, validation.weights)[0]
     return SCORES[score](log_probabilities(log_joint), validation.response, validation.weights)
 
@@ -259,7 +258,7 @@ def _score_fold(
 def _select_columns(sample: Sample, columns: list[int]) -> Sample:
     """Return the rows of a sample with the features at the positions `columns` only."""
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, columns])
-    # y: class codes as stored; None for a single class, for which `response` makes zeros
+    # y: class codes as stored; None for a single class, whose `response` is zeros
     return Sample(np.ascontiguousarray(sample.codes[:, columns]), sample.weights, sample.y, missing)
 
 
@@ -288,7 +287,7 @@ def cmi(
     Returns
     -------
     float
-        ``H(x,z) + H(y,z) - H(x,y,z) - H(z)`` over the rows in which all these columns are known.
+        ``H(x,z) + H(y,z) - H(x,y,z) - H(z)`` over the rows in which all columns used are known.
 
     Examples
     --------
@@ -302,7 +301,7 @@ def cmi(
     0.1392
     """
     choice("unit", unit, tuple(UNITS))
-    for argument, name in (("x", x), ("y", y), ("z", z)):  # None, no z, is hashable too
+    for argument, name in (("x", x), ("y", y), ("z", z)):  # None (no z) is hashable, too
         if not isinstance(name, Hashable):
             raise BBLTypeError(
                 f"{argument} must be the name of one column; got {name!r}.",
@@ -316,22 +315,22 @@ def cmi(
     frame = to_frame(data)
     is_column = frame.has(weights) if weights is not None else False
     counts = check_weights(frame.column(cast(str, weights)) if is_column else weights, frame.n)
-    # of each column
+    # one entry per column
     codes = []
     n_levels = []
     for name in (x, y) if z is None else (x, y, z):
-        column = factorise(name, frame.column(name), "keep")  # missing values are no error
+        column = factorise(name, frame.column(name), "keep")  # missing values are allowed
         check_discrete(column)
-        # all declared levels; those without rows add 0 to entropies
+        # all declared levels; levels without rows add 0 to entropies
         factor = Factor.collect(column, unused=True)
-        # codes (n,); those of missing values do not matter, as these rows count 0 below
+        # codes (n,); codes of missing values do not matter, as these rows have weight 0 below
         column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()
         counts = counts if is_missing is None else np.where(is_missing, 0.0, counts)
         codes.append(column_codes)
         n_levels.append(max(len(factor.levels), 1))
     cells = np.ravel_multi_index(tuple(codes), tuple(n_levels))  # (n,)
-    # axes x, y, z; without z one level of it
+    # axes x, y, z; without z, a single level
     table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(
         n_levels if z is not None else [*n_levels, 1]
     )
@@ -340,14 +339,14 @@ def cmi(
 
 @check_keywords
 def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
-    """Return the share of rows in which predicted and true label are equal; a missing label is
-    equal to no label.
+    """Return the proportion of rows in which predicted and true labels are equal; missing labels
+    never match.
 
     Parameters
     ----------
     predicted, true : array_like of the same length
-        Compared by position; categorical values by their labels, whatever the order of the
-        categories.
+        Labels, compared by position; categorical values are compared by label, whatever the order
+        of their categories.
 
     Returns
     -------

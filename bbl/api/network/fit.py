@@ -1,11 +1,7 @@
 """The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
 
-A *structure* is the graph of a network, in which the class is a parent of every feature; a *recipe*
-says how probability tables are estimated from counts. MANB averages naive Bayes over all subsets of
-features, WANBIA weights features by conditional likelihood, AWNB weights them by trees (see `lp`).
-K is the number of classes. ``columns`` of a structure are the names of the features from which its
-learner could choose; its graphs ``dags`` hold positions in them. A `Dag` lists as `families` pairs
-of a feature and its feature parents.
+A *recipe* says how probability tables are estimated from counts: plain, MANB, WANBIA or AWNB (see
+`lp`). K is the number of classes.
 """
 
 from __future__ import annotations
@@ -38,19 +34,20 @@ from bbl.rows.sample import level_counts
 __all__ = ["bnc", "local_dags", "lp", "structure"]
 
 AWNB_TREES = 10  # default number of trees, if only awnb_bootstrap is given
-AWNB_SHARE = 0.5  # default share of rows of a tree, if only awnb_trees is given
+AWNB_SHARE = 0.5  # default proportion of the rows for each tree, if only awnb_trees is given
 
 
 @check_keywords
 def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> Structure:
-    """Return the structure with the given feature parents; the class is a parent of every feature.
+    """Build a structure from each feature's feature parents; the class is a parent of every
+    feature.
 
     Parameters
     ----------
     class_ : hashable
         Name of the class.
     families : mapping of feature to list of its feature parents
-        Its order is the order of the features in the model.
+        The feature parents. The order of the keys is the order of the features in the model.
 
     Returns
     -------
@@ -59,8 +56,8 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     Raises
     ------
     OptionError
-        If a parent is no feature, a feature is its own ancestor, or the class is among the features
-        or parents.
+        If a parent is not a feature, a feature is its own ancestor, or the class appears among the
+        features or parents.
 
     Examples
     --------
@@ -145,29 +142,30 @@ def lp(
     structure : Structure or AveragedStructure
         Result of a learner, or of `structure`.
     data, weights, missing, xlevels
-        As in `nb`. Columns that are not in the structure are ignored. Rows with a missing class are
-        ignored, too.
+        As in `nb`. Columns that are not in the structure, and rows with a missing class, are
+        ignored.
     smooth : float, default 0
-        Prior count of every cell of every table, including the table of the class.
+        Prior count of every cell of every table, including the class table.
     manb_prior : float in [0, 1], optional
-        Average naive Bayes over all subsets of features (MANB); the number is the prior probability
-        of each arc.
+        Average naive Bayes over all subsets of features (MANB), with this prior probability of each
+        arc.
     wanbia : bool, "mse" or dict of feature to weight, default False
-        Raise the probabilities of each feature to a weight in [0, 1], and normalise them. True: the
-        weights that maximise the conditional likelihood under naive Bayes (WANBIA); "mse": those
-        that minimise the squared error of the class probabilities; a dict: these weights.
-        Weights are estimated from tables with ``smooth=1`` and renormalised powers.
+        Raise each feature's probabilities to a power in [0, 1], and normalise. True: powers that
+        maximise the conditional likelihood under naive Bayes (WANBIA); "mse": powers that minimise
+        the squared error of the class probabilities; a dict: these powers. They are estimated from
+        tables with ``smooth=1`` and renormalised powers.
     awnb_trees : int, optional
-        Number of trees. Each feature is weighted by the depth at which trees first split by it
-        (AWNB). 10 if only `awnb_bootstrap` is given.
+        Weight each feature by the depth at which trees first split on it (AWNB); this is the number
+        of trees, 10 if only `awnb_bootstrap` is given.
     awnb_bootstrap : float, optional
-        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only
+        Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
+        given.
         `awnb_trees` is given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
-        Class shares for predictions, in place of the shares in the training rows. An array is in
-        the order of the classes, and needs classes of declared order, numbers or booleans.
+        Class proportions for predictions, used instead of those of the training rows. An array is
+        in the order of the classes, which must then be of declared order, numbers or booleans.
     seed : int, numpy.random.Generator or None, default 0
-        For drawing the rows of trees.
+        Seed of the rows drawn for the trees.
 
     Returns
     -------
@@ -176,7 +174,8 @@ def lp(
     Raises
     ------
     OptionError
-        If more than one of MANB, WANBIA and AWNB is set, or the structure does not allow them.
+        If more than one of MANB, WANBIA and AWNB is requested, or the structure does not allow
+        them.
 
     References
     ----------
@@ -196,7 +195,7 @@ def lp(
     _check_structure(structure)
     recipe = _make_recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _feature_names(structure))
-    # recipe.rows: the argument that needs all rows in memory; "" if none does
+    # recipe.rows: the argument that needs all rows in memory, or ""
     prepared = prepare(
         formula, data, weights, xlevels, missing=missing, in_memory_argument=recipe.rows
     )
@@ -228,7 +227,7 @@ def bnc(
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
 ) -> NetworkResults:
-    """Learn structure and parameters of a Bayesian network classifier in one call.
+    """Learn the structure and the parameters of a Bayesian network classifier in one call.
 
     Parameters
     ----------
@@ -241,7 +240,7 @@ def bnc(
     dag_args : dict, optional
         Arguments of the learner, such as ``{"score": "aic"}`` or ``{"k": 5, "folds": folds}``.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds of a search, and for drawing the rows of trees.
+        Seed of a search's folds, and of the rows drawn for trees.
     verbose : int, default 1
         0 hides the progress bar.
 
@@ -273,7 +272,7 @@ def bnc(
     learner_options = dict(dag_args or {})
     folds = learner_options.pop("folds", None)
     rng = generator(seed)
-    # the argument that needs all rows in memory; "" if none does
+    # the argument that needs all rows in memory, or ""
     in_memory_argument = (
         "awnb_trees"
         if awnb_trees or awnb_bootstrap
@@ -292,8 +291,7 @@ def bnc(
     )
     class_shares = _check_shares(priors, prepared)
     labels = prepared.design.labels
-    # both checks only raise errors of options before a long search; their results are made again
-    # below
+    # these checks only raise errors about options before a long search; both are repeated below
     LEARNERS[learner].check_options(learner_options, labels.names)
     recipe_options = (smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     unlearnt = make_structure(
@@ -325,16 +323,14 @@ def _check_structure(structure: object) -> None:
 
 
 def _feature_names(structure: Structure | AveragedStructure) -> list:
-    """Return the names of the features of a structure, in the order of the data that it was learnt
+    """Return the names of a structure's features, in the order of the data that it was learned
     from.
     """
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
 
 def _changed_arguments(missing: str, recipe: Recipe) -> dict[str, Any]:
-    """Return the arguments that differ from their defaults, by name, to show in the text of a
-    call.
-    """
+    """Return the arguments that differ from their defaults, by name, for the printed call."""
     arguments: dict[str, Any] = {}
     if missing != "marginal":
         arguments["missing"] = missing
@@ -357,10 +353,10 @@ def _make_recipe(
     awnb_trees: int | None,
     awnb_bootstrap: float | None,
 ) -> Recipe:
-    """Check the options of the estimate, as `lp` describes them, and return them as a recipe.
+    """Check the options of the estimate, described in `lp`, and return them as a recipe.
 
-    A `structure` without graphs (before it is learnt) passes the checks that need its graph:
-    weights of features in `wanbia` are not read yet, and the recipe is only a check.
+    For a `structure` without graphs (not yet learned), checks that need the graph are skipped: the
+    feature weights in `wanbia` are not read, and the recipe serves only as a check.
     """
     smooth = real("smooth", smooth, 0.0)
     if isinstance(wanbia, str):
@@ -382,7 +378,7 @@ def _make_recipe(
             hint=f"Leave {requested[0]} out.",
         )
     if manb_prior is not None:
-        # naive Bayes: no feature has feature parents (`most_parents` is 0)
+        # naive Bayes: features have no feature parents (`most_parents` is 0)
         if (
             structure.dags
             and structure.dags[0].most_parents
@@ -396,7 +392,7 @@ def _make_recipe(
             )
         if not smooth:
             raise OptionError(
-                "manb_prior needs smooth > 0, the prior of its evidence; got 0.",
+                "manb_prior needs smooth > 0; got 0.",
                 argument="smooth",
                 hint="Give smooth=1.",
             )
@@ -415,9 +411,7 @@ def _make_recipe(
 
 
 def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
-    """Check a dict of features to weights; return the weights in the order of the features
-    `names`.
-    """
+    """Check a dict of feature weights; return the weights in the order of `names`."""
     for name in wanbia:
         if name not in names:
             near = near_match(name, names)
@@ -431,17 +425,17 @@ def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
         raise OptionError(
             f"wanbia has no weight for {absent[0]!r}.",
             argument="wanbia",
-            hint="Give one for each feature.",
+            hint="Give a weight for each feature.",
         )
     return tuple(real(f"wanbia[{name!r}]", wanbia[name], 0.0, 1.0) for name in names)
 
 
 def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
-    """Return the graphs of a structure with features renumbered: feature i is ``names[i]``, not
+    """Return a structure's graphs with features renumbered: feature i is ``names[i]`` instead of
     ``columns[i]``.
     """
     position_of = {name: feature for feature, name in enumerate(names)}
-    # position in `names`; -1 for columns that the learner left out, which are in no family
+    # position in `names`; -1 for columns that the learner left out, which have no family
     new_positions = [position_of.get(name, -1) for name in structure.columns]
     return [
         Dag(
@@ -455,7 +449,7 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
 
 
 def _check_shares(priors: Priors, prepared: FitData) -> np.ndarray | None:
-    """Check `priors` and return them as class shares (K,); None if they are None."""
+    """Check `priors` and return them as class proportions (K,); None if they are None."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
 
@@ -467,9 +461,9 @@ def _fit_tables(
     seed: int | np.random.Generator | None,
     priors: np.ndarray | None,
 ) -> NetworkResults:
-    """Estimate the tables of a structure, and wrap them as results; `call` is the text of the call.
+    """Estimate the tables of a structure and return the results; `call` is the printed call.
 
-    A fit to data read in batches stores summaries in place of the training rows.
+    For data read in batches, the results contain summaries instead of the training rows.
     """
     design = prepared.design
     sample = prepared.sample
@@ -478,17 +472,17 @@ def _fit_tables(
     estimate = fit(
         dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages_dags
     )
-    # arcs: posterior of each arc (MANB); weights of features (WANBIA, AWNB); None for other recipes
+    # arcs: posterior probability of each arc (MANB); feature weights (WANBIA, AWNB); otherwise None
     result_fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
-    if prepared.index is not None:  # rows in memory; rows that were read in batches have no labels
+    if prepared.index is not None:  # rows in memory; rows read in batches have no labels
         return NetworkResults(
             call, design, prepared.rows, prepared.index, *result_fields, priors=priors
         )
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
-        # plain tables only: not averaged or weighted
+        # only for plain tables, not averaged or weighted ones
         errors = standard_errors(estimate.network, sample, recipe.smooth)
-    # None, None: no training rows and no labels of them
+    # None, None: neither training rows nor their labels
     result = NetworkResults(
         call, design, None, None, *result_fields, _stored_errors=errors, priors=priors
     )

@@ -1,7 +1,5 @@
-"""The public functions that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej, kdb, aode.
-
-A *structure* is the graph of a network classifier: the parents of each feature; the class is a
-parent of all features.
+"""The public functions that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej,
+kdb, aode.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbo
 Returns
 -------
 Structure
-"""  # end of the docstrings of searches with the signature of tan_hc
+"""  # end of the docstring of learners with the signature of tan_hc
 
 
 def learn_structure(
@@ -47,11 +45,9 @@ def learn_structure(
     seed: int | np.random.Generator | None = 0,
     verbose: int = 0,
 ) -> Structure | AveragedStructure:
-    """Check the options of the learner `name`, and return the structure that it learns from encoded
-    data.
+    """Check the options of the learner `name`, and return the structure learned from encoded data.
 
-    `folds` are the argument of the public function; learners that do not cross-validate ignore
-    them.
+    `folds` is the argument of the public function; learners without cross-validation ignore it.
     """
     learner = LEARNERS[name]
     design = prepared.design
@@ -59,14 +55,14 @@ def learn_structure(
     labels = design.labels
     rng = generator(seed)
     options = learner.check_options(options, labels.names)
-    # (F, n): weight of each of n rows in the validation of each of F folds
+    # (F, n): row weights in the validation part of each of F folds
     validation_weights = None
     if learner.uses_folds(options):
         checked_folds = make_folds(folds, prepared, options["k"], rng)
-        # weights (F, n) of rows in training and in validation
+        # (F, n): row weights in training and in validation
         if (checked_folds.train + checked_folds.validation_weights != prepared.rows.weights).any():
             raise OptionError(
-                "each fold must train on all rows that it does not validate, but some folds leave "
+                "Each fold must train on all rows that it does not validate, but some folds leave "
                 "rows out.",
                 argument="folds",
                 hint="Give a splitter such as KFold, or lists of row positions.",
@@ -95,20 +91,20 @@ def nb(
     ----------
     formula : str
         ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the name of the class.
-        Interactions are an error, because the structure is learnt.
+        Interactions are not allowed because the structure is learned.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. A categorical column has its
-        declared levels, in their order, also those that do not occur; other columns have their
-        values, sorted. Or data read in batches, as in `bbl.bbl`, for learners that need
-        counts only.
+        declared levels in their order, including levels that do not occur; other columns have their
+        sorted values as levels. Learners that need only counts also accept data read in batches, as
+        in `bbl.bbl`.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values. "marginal": each count uses the rows in which its variables are
-        known, and predictions sum over missing features. "raise": an error. "drop": their rows are
-        dropped. "level": they are a level of their feature.
+        known, and predictions marginalise over missing features. "raise": an error. "drop": their
+        rows are dropped. "level": they are a level of their feature.
     xlevels : dict of column name to list of levels, optional
-        All levels of a column, in order, whether they occur or not.
+        All levels of a column in order, whether they occur or not.
 
     Returns
     -------
@@ -152,12 +148,11 @@ def tan_cl(
     formula, data, weights, missing, xlevels
         As in `nb`.
     score : {"loglik", "aic", "bic"}, default "loglik"
-        Criterion that the structure maximises. "loglik" always gives a tree; with a penalty the
-        features may form a forest. Features without a row in which both are known are not joined.
-        Ties go to the first pair.
+        Criterion that the structure maximises. "loglik" always gives a tree; a penalty may give a
+        forest. Two features that are never known together are not joined. Ties are resolved in
+        favour of the first pair.
     root : name of a feature, optional
-        Root of its tree, from which arcs point away; the root of other trees is their first
-        feature.
+        Root of its tree, from which arcs point away; other trees are rooted at their first feature.
 
     Returns
     -------
@@ -186,8 +181,8 @@ def aode(
 ) -> AveragedStructure:
     """Return the structures of averaged one-dependence estimators (Webb, Boughton & Wang 2005).
 
-    There is a structure for each feature, which is a parent of all other features in it.
-    Predictions average the joint probabilities of the structures.
+    In each structure, one feature is a parent of all other features. Predictions average the joint
+    probabilities of the structures.
 
     Parameters
     ----------
@@ -222,8 +217,8 @@ def _search(
     seed: int | np.random.Generator | None,
     verbose: int,
 ) -> Structure:
-    """Return the structure that a greedy search finds; `options` are arguments of the learner by
-    name.
+    """Return the structure found by a greedy search; `options` are the learner's
+    arguments by name.
     """
     prepared = prepare(
         formula,
@@ -255,31 +250,31 @@ def tan_hc(
     """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh &
     Pazzani 2002).
 
-    The search starts from naive Bayes. Each step adds the arc of largest gain among those to a
-    feature that has no feature parent yet.
+    The search starts from naive Bayes. Each step adds the arc with the largest gain among the arcs
+    to features without a feature parent.
 
     Parameters
     ----------
     formula, data, weights, missing, xlevels
         As in `nb`.
     k : int, default 10
-        Number of folds, which are drawn once and have nearly the same size in each class.
+        Number of folds, which are drawn once, with nearly the same size in each class.
     epsilon : float, default 0.01
-        Least gain in accuracy for which a step is taken; with 0 an equal accuracy is enough.
+        Smallest gain in accuracy for which the search continues; with 0, equal accuracy is enough.
     smooth : float, default 0
         Prior count of every cell while structures are compared.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
-        The rows that each fold validates, among those of positive weight that are not dropped;
-        overrules `k`.
+        The rows validated by each fold, among the rows of positive weight that are not dropped;
+        overrides `k`.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds, and for the choice among structures of the same accuracy.
+        For the folds, and for the choice among structures of equal accuracy.
     verbose : int, default 1
         0 hides the progress bar.
 
     Returns
     -------
     Structure
-        ``score_log`` has the accuracies of the successive structures.
+        ``score_log`` contains the accuracies of the successive structures.
 
     Warns
     -----
@@ -312,11 +307,11 @@ def tan_hc(
 def _with_arguments(
     model: Callable[P, Structure],
 ) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
-    """Return a decorator that replaces a stub by a public function, which runs the learner that has
-    the stub's name.
+    """Return a decorator that replaces a stub by a public function, which runs the learner with the
+    stub's name.
 
-    The function has the signature of `model`, and the docstring of the stub with sections on
-    parameters and result.
+    The function has the signature of `model`, and the stub's docstring with sections on parameters
+    and result appended.
     """
     return partial(_make_learner, model)
 
@@ -329,7 +324,7 @@ def _make_learner(
     """
 
     @wraps(stub)
-    # its signature and docstring are set below
+    # signature and docstring are set below
     def learn(*args: P.args, **keywords: P.kwargs) -> Structure:
         bound_arguments = signature.bind(*args, **keywords)
         bound_arguments.apply_defaults()
@@ -348,7 +343,7 @@ def tan_hcsp() -> None:
     """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani
     2002).
 
-    Each step finds the super-parent, the feature of best accuracy as a parent of all features
+    Each step finds the super-parent, the feature with the best accuracy as a parent of all features
     without a feature parent, and adds the best single arc from it.
 
     Examples
@@ -366,8 +361,8 @@ def tan_hcsp() -> None:
 def fssj() -> None:
     """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
 
-    The search starts from the class without features. Each step adds a feature, by itself or joined
-    to a group of features of the structure.
+    The search starts from a structure without features. Each step adds a feature, by itself or
+    joined to a group of features in the structure.
 
     Examples
     --------
@@ -415,19 +410,19 @@ def kdb(
     xlevels: Mapping[Any, Any] | None = None,
     verbose: int = 1,
 ) -> Structure:
-    """Learn a k-dependence Bayesian classifier: no feature has more than `kdbk` feature parents.
+    """Learn a k-dependence Bayesian classifier, with at most `kdbk` feature parents per feature.
 
     Parameters
     ----------
     formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
         As in `tan_hc`.
     kdbk : int, default 2
-        Largest number of feature parents of a feature.
+        Maximum number of feature parents per feature.
     search : {"accuracy", "information"}, default "accuracy"
-        Hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify; or Sahami's
-        algorithm (1996), which orders the features by their mutual information with the class, and
-        takes as parents of a feature those before it of largest conditional mutual information with
-        it given the class. "information" needs no folds.
+        "accuracy": hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify.
+        "information": the algorithm of Sahami (1996), which orders the features by their mutual
+        information with the class and gives each the earlier features with which it has the largest
+        conditional mutual information given the class as parents; it needs no folds.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""bbl: learning from categorical data with Boltzmann machines.
+"""bbl: Boltzmann machines for categorical data.
 
 ``bbl(formula, data)`` fits a fully visible Boltzmann machine for each response group and classifies
 by Bayes' rule.
@@ -132,7 +132,7 @@ __all__ = [
     "to_spins",
 ]
 
-# names by the module that defines them; they are imported on first access
+# public names by defining module; they are imported on first access
 NAMES_BY_MODULE = {
     "bbl.api.machine.average": ("average",),
     "bbl.api.bicluster": ("bicluster", "du_process"),
@@ -180,8 +180,8 @@ NAMES_BY_MODULE = {
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }
 
-# estimators of bbl.sklearn by the same rule; not in __all__, as ``from bbl import *`` works without
-# scikit-learn
+# the same for estimators of bbl.sklearn; not in __all__, so that ``from bbl import *`` works
+# without scikit-learn
 ESTIMATORS_BY_MODULE = {
     "bbl.sklearn": (
         "BBLClassifier",
@@ -194,15 +194,13 @@ ESTIMATORS_BY_MODULE = {
     ),
 }
 
-if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
+if not TYPE_CHECKING:  # type checkers see only the imports above
 
     def __getattr__(name: str) -> Any:
-        """Import and return a public name or a module of the package; Python calls this for names
-        not imported yet.
-        """
+        """Import and return a public name or module on first access (called by Python)."""
         for module, names in (NAMES_BY_MODULE | ESTIMATORS_BY_MODULE).items():
             if name in names:
-                # stored in the module, so that Python finds it there the next time
+                # stored in the module, so that Python finds it directly next time
                 value = globals()[name] = getattr(import_module(module), name)
                 return value
         if find_spec(f"{__name__}.{name}") is not None:

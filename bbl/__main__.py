@@ -1,6 +1,4 @@
-"""Command line: the paper's Titanic session, a fit of your own table, or predictions with a saved
-model.
-"""
+"""Command line: fit a model to your own table, use a saved model, or run the paper's session."""
 
 from __future__ import annotations
 
@@ -18,12 +16,12 @@ PIPE_CLOSED = 141  # exit status if standard output was closed: 128 + the number
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line and return its exit status; errors become one message on standard error,
-    and status 1.
+    """Run the command line and return its exit status; errors print one message to standard error
+    and return 1.
     """
     args = parse(sys.argv[1:] if argv is None else argv)
-    options = option_names()  # from argument to option: "--lambda" for "lambda_"
-    # files on the command line, by the name of the argument in messages
+    options = option_names()  # maps arguments to options: "lambda_" to "--lambda"
+    # files on the command line, by the argument name in messages
     files = {
         name: getattr(args, name)
         for name in ("data", "newdata")
@@ -31,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     }
 
     def print_message(severity: str, message: object) -> None:
-        """Print an error or warning on standard error; `severity` is "error" or "warning"."""
+        """Print an error or warning to standard error; `severity` is "error" or "warning"."""
         text = (
             describe(message, options, files)
             if isinstance(message, BBLError | DataWarning | ConvergenceWarning)
@@ -40,13 +38,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{severity}: {text}", file=sys.stderr)
 
     with warnings.catch_warnings():
-        # Python calls this function for each warning
+        # called by Python for each warning
         warnings.showwarning = lambda message, *_, **__: print_message("warning", message)  # type: ignore[assignment]
         try:
             run(args)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reading end of a pipe, such as head, was closed
-            # Python flushes standard output at exit, which would fail again
+        except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
+            # Python would flush standard output again at exit, and fail
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except BBLError as error:

@@ -1,6 +1,4 @@
-"""The words that arguments take, as types of the public signatures; checks take the allowed words
-from these types.
-"""
+"""Literal types of the string arguments in public signatures; checks use their values."""
 
 from __future__ import annotations
 

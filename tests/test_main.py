@@ -662,10 +662,7 @@ def test_levels_are_in_the_order_that_is_given(survey, run, tmp_path):
     )
     both = [*options, "--levels", "mood=never,some,often", "--levels", "never,some"]
     status, _, err = run(MOVING[0], survey, *both)
-    assert (
-        status == 1
-        and "column 'mood' has the level 'often' in addition to those of --levels" in err
-    )
+    assert status == 1 and "column 'mood' has the level 'often', which is not in --levels" in err
 
 
 @pytest.mark.filterwarnings("default")
@@ -681,12 +678,12 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     assert run(MOVING[0], survey, *options, "--dtype", "age=text", "--lump", "11")[0] == 0
     status, out, err = run("predict", model, survey, "--sep", ";")
     assert status == 0 and err.startswith(
-        "warning: column 'age' has cells '-', which is not a level of the model."
+        "warning: column 'age' contains '-', which is not a level of the model."
     )
     assert "give --na NA --na -" in err
     _, _, err = run(MOVING[0], survey, *MOVING[1:])
     assert (
-        "column 'age' has cells '-' among numbers, so it is read as text. Hint: If they are "
+        "column 'age' contains '-' among numbers, so it is read as text. Hint: If they are "
         "missing values, add --na NA" in err
     )
 

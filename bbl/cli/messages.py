@@ -1,6 +1,4 @@
-"""Messages of the command line: errors and warnings that name options and files, not Python
-arguments.
-"""
+"""Messages of the command line, with options and file names instead of Python arguments."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ from bbl.errors import BBLError, ConvergenceWarning, DataWarning, Hint
 
 __all__ = ["describe", "replace_arguments"]
 
-# an argument, NAME or NAME=VALUE, that is not part of a word, an option, a path or a quotation
+# an argument, NAME or NAME=VALUE, outside words, options, paths and quotations
 ARGUMENT = re.compile(r"(?<![\w'.-])([^\W\d]\w*)(?:(=)(?:'([^']*)'|([\w.+-]*\w))?|(?![\w']))")
-# arguments that are also English words: replaced only as NAME=, or at the beginning of a message
+# arguments that are also English words: replaced only in NAME=..., or at the start of a message
 ENGLISH_WORDS = frozenset(
     (
         "by",
@@ -46,16 +44,16 @@ def describe(
     options: Mapping[str, str],
     files: Mapping[str, object],
 ) -> str:
-    """Return the text of an error or warning of the package for users of the command line.
+    """Return the text of one of the package's errors or warnings, worded for the command line.
 
     Parameters
     ----------
     error : BBLError, DataWarning or ConvergenceWarning
-        Its argument is named by its option, and its hint is that for the command line.
+        Its argument is replaced by the option, and its hint by the hint for the command line.
     options : mapping of argument to option
-        Such as ``{"lambda_": "--lambda"}``; at least one that is not an English word.
+        For example ``{"lambda_": "--lambda"}``; at least one argument is not an English word.
     files : mapping of argument to file
-        Such as ``{"data": "people.csv"}``.
+        For example ``{"data": "people.csv"}``.
 
     Examples
     --------
@@ -79,7 +77,7 @@ def name_subject(
     options: Mapping[str, str],
     files: Mapping[str, object],
 ) -> str:
-    """Return a message that begins with an option or a file where it begins with their argument."""
+    """Replace an argument at the start of a message by its option or file."""
     subject, space, rest = message.partition(" ")
     name = subject.strip("':")
     colon = ":" if subject.endswith(":") else ""
@@ -94,9 +92,9 @@ def name_subject(
 
 
 def replace_arguments(text: str, options: Mapping[str, str]) -> str:
-    """Write the arguments in a text as options: ``log_z='auto'`` becomes ``--log-z auto``.
+    """Rewrite the arguments in a text as options: ``log_z='auto'`` becomes ``--log-z auto``.
 
-    A name alone is an argument if it is not also an English word.
+    A bare name is treated as an argument only if it is not an English word.
 
     Examples
     --------
@@ -107,7 +105,7 @@ def replace_arguments(text: str, options: Mapping[str, str]) -> str:
     """
 
     def option(match: re.Match) -> str:
-        """Return the option of a name, and its value where there is one."""
+        """Return the option for a matched name, with its value if there is one."""
         name, assigned, text_value, value = match.groups()
         if name not in options or (not assigned and name in ENGLISH_WORDS):
             return match[0]

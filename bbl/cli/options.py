@@ -1,6 +1,4 @@
-"""Options of the command line. Each is stored under the name of the argument of `bbl.bbl`, ... that
-it sets.
-"""
+"""Options of the command line; each is stored under the argument name that it has in Python."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from bbl.stats.cuts import CUTS
 __all__ = ["engine_options", "option_names", "parse"]
 
 PROGRAM = "python -m bbl"
-# argument names of options of an engine, and of cross-validation
+# argument names of the engines' options, and of cross-validation
 ENGINE_OPTIONS = (
     "lambda_",
     "lambdah",
@@ -39,7 +37,7 @@ ENGINE_OPTIONS = (
     "gauge",
 )
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
-# arguments that only Boltzmann machines have, with their defaults
+# arguments for Boltzmann machines only, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
     "method": DEFAULT,
     "log_z": "auto",
@@ -67,12 +65,12 @@ examples:
 "{PROGRAM} predict --help" lists the options of predict; likewise for evaluate, explain and effects.
 Models, predictions and tables go to standard output, warnings and errors to standard error. Exit
 status: 0 on success, 1 after an error in files, data or model, 2 for an invalid command."""  # noqa: E501
-EFFECTS_TEXT = """Compare levels of predictors by the probabilities that a saved model gives to the
-groups. The result is a CSV table on standard output: for each group the average difference of
+EFFECTS_TEXT = """Estimate effects of predictor levels on the group probabilities of a saved model.
+The result is a CSV table on standard output: for each group the average difference in
 probabilities, with standard error, test and interval where the method has them."""
 EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy,
 log-loss, Brier score and AUC with intervals, confusion matrix, and scores of each group, on
-standard output. Rows without a group are left out and counted in a note."""
+standard output. A note counts the rows without a group, which are left out."""
 EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a
 row adds to the log-odds of two groups. The result is a CSV table on standard output, one line for
 each row of the table."""
@@ -82,9 +80,7 @@ needs them: in a column of text, 01 stays 01."""
 
 
 def numbers(text: str) -> float | list[float] | str:
-    """Parse ``X``, ``X,X,...`` or a tuning rule such as ``cv``; return a number, a list of numbers,
-    or the rule.
-    """
+    """Parse ``X``, ``X,X,...`` or a tuning rule such as ``cv``; return a number, list or rule."""
     if text in RULES:
         return text
     try:
@@ -97,12 +93,12 @@ def numbers(text: str) -> float | list[float] | str:
 
 
 def _ridge(text: str) -> float | list[float] | str:
-    """Parse what `numbers` parses, or ``firth``."""
+    """Parse ``firth`` or anything that `numbers` accepts."""
     return text if text == "firth" else numbers(text)
 
 
 def column_type(text: str) -> tuple[str | None, str]:
-    """Parse ``COL=TYPE`` or ``TYPE``; return (column, type), the column None for all."""
+    """Parse ``COL=TYPE`` or ``TYPE``; return (column, type), with column None for all columns."""
     column, sign, kind = text.rpartition("=")
     if kind not in TYPES:
         type_names = " or ".join(TYPES)
@@ -134,7 +130,7 @@ def bin_rule(text: str) -> tuple[str, int]:
 
 
 def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options of tables, and return their group."""
+    """Add the table options and return their group."""
     group = parser.add_argument_group(
         "tables",
         "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
@@ -163,7 +159,7 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
 
 
 def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options of predictions to a group."""
+    """Add the prediction options to a group."""
     group.add_argument(
         "--type",
         choices=PREDICTIONS,
@@ -200,14 +196,12 @@ def _add_keep_option(group: argparse._ArgumentGroup) -> None:
 
 
 def _level_or_rule(text: str) -> float | str:
-    """Parse a significance level, or one of `RULES`, ``cv`` or ``cv-1se``, by which the fit chooses
-    one.
-    """
+    """Parse a significance level, or a rule in `RULES` (``cv``, ``cv-1se``) for choosing one."""
     return text if text in RULES else float(text)
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the fit of a model."""
+    """Add the options for fitting a model."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--weights", metavar="COL", help="column with frequencies or sampling weights"
@@ -309,7 +303,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_fold_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of cross-validation."""
+    """Add the cross-validation options."""
     group = parser.add_argument_group("cross-validation")
     group.add_argument(
         "--cv",
@@ -332,7 +326,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _make_fit_parser() -> argparse.ArgumentParser:
-    """Return the parser of command lines that fit a model."""
+    """Return the parser for commands that fit a model."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA "
@@ -436,10 +430,9 @@ def _make_fit_parser() -> argparse.ArgumentParser:
 
 
 def _make_saved_parser(command: str, text: str, content: str) -> argparse.ArgumentParser:
-    """Return the parser of a command on a saved model, with two arguments: the model's file, and a
-    table.
+    """Return the parser of a command on a saved model, with two arguments: model file and table.
 
-    `text` describes the command in its help, `content` the table.
+    `text` describes the command in its help, `content` describes the table.
     """
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False
@@ -454,7 +447,7 @@ def _make_saved_parser(command: str, text: str, content: str) -> argparse.Argume
 
 
 def _make_predict_parser() -> argparse.ArgumentParser:
-    """Return the parser of command lines that begin with ``predict``."""
+    """Return the parser of ``predict`` commands."""
     parser = _make_saved_parser("predict", PREDICT_TEXT, "table with the predictors of the model")
     _add_prediction_options(parser.add_argument_group("predictions"))
     _add_table_options(parser)
@@ -462,7 +455,7 @@ def _make_predict_parser() -> argparse.ArgumentParser:
 
 
 def _make_evaluate_parser() -> argparse.ArgumentParser:
-    """Return the parser of command lines that begin with ``evaluate``."""
+    """Return the parser of ``evaluate`` commands."""
     parser = _make_saved_parser(
         "evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model"
     )
@@ -484,7 +477,7 @@ def _make_evaluate_parser() -> argparse.ArgumentParser:
 
 
 def _make_explain_parser() -> argparse.ArgumentParser:
-    """Return the parser of command lines that begin with ``explain``."""
+    """Return the parser of ``explain`` commands."""
     parser = _make_saved_parser("explain", EXPLAIN_TEXT, "table with the predictors of the model")
     group = parser.add_argument_group("explanation")
     group.add_argument(
@@ -507,7 +500,7 @@ def _make_explain_parser() -> argparse.ArgumentParser:
 
 
 def _make_effects_parser() -> argparse.ArgumentParser:
-    """Return the parser of command lines that begin with ``effects``."""
+    """Return the parser of ``effects`` commands."""
     content = (
         "table of the rows to average over; required unless the model was saved with its training "
         "rows, or with --grid"
@@ -555,8 +548,7 @@ def _make_effects_parser() -> argparse.ArgumentParser:
     return parser
 
 
-# functions that return the parser of a command on a saved model, by the first word of the command
-# line
+# functions that return the parser of a command on a saved model, by the command's name
 SAVED_PARSERS = {
     "predict": _make_predict_parser,
     "evaluate": _make_evaluate_parser,
@@ -566,12 +558,10 @@ SAVED_PARSERS = {
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line; only commands on a saved model set the arguments ``command`` and
-    ``model``.
+    """Parse a command line; only commands on a saved model set ``command`` and ``model``.
 
-    Raises SystemExit: with status 2 for options that are unknown or exclude each other, with 0
-    after ``--help`` and
-    ``--version``.
+    Raises SystemExit: with status 2 for unknown or conflicting options, with status 0 after
+    ``--help`` and ``--version``.
     """
     if argv and argv[0] in SAVED_PARSERS:
         return SAVED_PARSERS[argv[0]]().parse_args(argv[1:])
@@ -614,17 +604,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the method that are set on the command line, by argument name."""
+    """Return the engine options given on the command line, by argument name."""
     return {name: getattr(args, name) for name in ENGINE_OPTIONS if getattr(args, name) is not None}
 
 
 def option_names() -> dict[str, str]:
-    """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for
-    ``n_jobs``, ...
-    """
-    # an action is an argument or option of a parser: `dest` is its name in Python, `option_strings`
-    # its names on the command line, the long one last. The parser of fits comes last, as later
-    # actions overrule earlier ones
+    """Map argument names to options: ``lambda_`` to ``--lambda``, ``n_jobs`` to ``--jobs``, ..."""
+    # an action is an argument or option of a parser: `dest` is its Python name, and
+    # `option_strings` are its command-line names, the long one last. The fit parser comes last
+    # because later actions override earlier ones
     actions = [
         action
         for make_parser in (*SAVED_PARSERS.values(), _make_fit_parser)

@@ -1,6 +1,4 @@
-"""What sessions print and write: results, notes, figures; and checks of files before the work
-begins.
-"""
+"""Output of sessions: results, notes and figures; and checks of files before the work begins."""
 
 from __future__ import annotations
 
@@ -28,42 +26,38 @@ __all__ = [
 
 
 def show_titled(title: str, value: object) -> None:
-    """Print a title and a value under it."""
+    """Print a title, and a value below it."""
     print(f"\n>>> {title}\n{value}")
 
 
 def print_note(text: str) -> None:
-    """Print a note on standard error, where it does not mix with results."""
+    """Print a note to standard error, separate from the results."""
     print(text, file=sys.stderr)
 
 
 def draw_into_files() -> None:
-    """Make matplotlib draw into files, without a screen."""
+    """Make matplotlib draw to files, without a display."""
     import matplotlib
 
     matplotlib.use("Agg")
 
 
 def save_figure(draw: Callable[[], Figure], path: Path) -> None:
-    """Call `draw` and save the figure that it returns."""
+    """Call `draw` and save the returned figure."""
     draw_into_files()
     draw().savefig(path, dpi=150)
     print_note(f"Figure saved to {path}")
 
 
 def check_readable(path: Path) -> None:
-    """Raise an OSError if a file cannot be opened; standard input and data read in batches are not
-    checked.
-    """
+    """Raise an OSError if a file cannot be opened; skip standard input and data read in batches."""
     if path != STDIN and not is_read_in_batches(path):
         with path.open("rb"):  # raises the error
             pass
 
 
 def check_writable(argument: str, path: Path | None) -> None:
-    """Raise an OptionError, about the argument of that name, if a file cannot be written at
-    `path`.
-    """
+    """Raise an OptionError about `argument` if a file cannot be written at `path`."""
     if path is None:
         return
     folder = path.parent
@@ -74,7 +68,7 @@ def check_writable(argument: str, path: Path | None) -> None:
         remedy = "Give the name of a file in it."
     elif not folder.is_dir():
         problem = f"the directory {str(folder)!r} does not exist."
-        remedy = "Make it first, or name another."
+        remedy = "Create it first, or choose another directory."
     elif not os.access(folder, os.W_OK):
         problem = f"the directory {str(folder)!r} is not writable."
         remedy = "Name another."
@@ -83,8 +77,8 @@ def check_writable(argument: str, path: Path | None) -> None:
 
 
 def check_figure(path: Path) -> None:
-    """Raise an OptionError if matplotlib cannot write a figure of the type of `path`, or the file
-    is not writable.
+    """Raise an OptionError if `path` is not writable, or matplotlib does not support
+    its file type.
     """
     from matplotlib.backend_bases import FigureCanvasBase
 

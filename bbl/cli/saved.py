@@ -1,10 +1,7 @@
 """Sessions with a saved model: predict, evaluate, explain, effects.
 
-`args` are the parsed arguments, under the names of options: ``args.newdata`` is the path of the new
-table, ``args.keep`` the names of columns that are copied to the result, or None. A model `fit` has
-a `design`, whose factors `predictors` (and `response`) have the `name` and the `levels` of a
-column, and `labels`, with the `names` of predictors and the `groups`. Errors name arguments
-(``keep=``); `bbl.__main__`, which prints them, puts options in their place.
+Errors name Python arguments (``keep=``); `bbl.__main__`, which prints them, replaces these by
+options.
 """
 
 from __future__ import annotations
@@ -47,23 +44,20 @@ from bbl.results.machine.density import DensityResults
 __all__ = ["NewTable", "predict", "read_new", "run_saved"]
 
 Model = ClassifierResults | DensityResults
-# cells that usually mean a missing value; --na may have replaced the texts that `read_table` takes
-# for one by default
+# cells that usually mean a missing value; --na may have replaced the default texts of `read_table`
 MARKER = re.compile(r"[^\w\s]+|NA|N/A|n/a|na|NULL|null|none|None|missing|unknown", re.ASCII)
 
 
 class NewTable(NamedTuple):
-    """A table for a saved model: the rows, and the columns that are copied to the result as they
-    are.
-    """
+    """A table for a saved model: the rows, and the columns copied unchanged to the result."""
 
     rows: pd.DataFrame
     copied: pd.DataFrame
 
 
 def run_saved(args: argparse.Namespace) -> None:
-    """Run the command on a saved model that the parsed arguments describe."""
-    # not every command has the options --plot and --report
+    """Run the command on a saved model given by the parsed arguments."""
+    # some commands lack the options --plot and --report
     if getattr(args, "plot", None) is not None:
         check_figure(args.plot)
     check_writable("report", getattr(args, "report", None))
@@ -74,11 +68,11 @@ def run_saved(args: argparse.Namespace) -> None:
 
 
 def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None) -> None:
-    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no
+    """Print predictions for the rows of --newdata as CSV; log-probabilities for a model without
     classes.
 
-    `table` is the table of --newdata, if it has been read already: standard input can be read only
-    once.
+    `table` is the --newdata table if it has been read already, because standard input can be read
+    only once.
     """
     if is_read_in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
@@ -87,13 +81,13 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
                 argument="keep",
                 hint="Leave --keep out.",
             )
-        header = True  # whether column names are printed: before the first batch only
+        header = True  # whether to print column names: before the first batch only
         for batch in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
             batch.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
             header = False
         return
     table = table or read_new(fit, args)
-    # errors of unknown levels say what may be a missing value
+    # errors about unknown levels mention possible missing values
     with _marker_remedy(fit, table.rows, args):
         if isinstance(fit, ClassifierResults):
             result = fit.predict(table.rows, type=args.type, unseen=args.unseen)
@@ -103,13 +97,11 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
 
 
 def _evaluate(fit: Model, args: argparse.Namespace) -> None:
-    """Print the evaluation of predictions; draw it into --plot, write the model's page to
-    --report.
-    """
+    """Print the evaluation of predictions; draw it to --plot, and write the report to --report."""
     if not isinstance(fit, ClassifierResults):
         raise OptionError("The model has no response, so there are no predictions to evaluate.")
     rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
-    # errors of unknown levels say what may be a missing value
+    # errors about unknown levels mention possible missing values
     with _marker_remedy(fit, rows, args):
         evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
     if args.plot is not None:
@@ -119,7 +111,7 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
         fit.report(args.report, rows, args.weights)
         print_note(f"Report saved to {args.report}")
     text = str(evaluation)
-    # advice names options
+    # the remedy names options
     options = {
         name: option
         for name, option in option_names().items()
@@ -129,9 +121,7 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:
-    """Print the contributions of terms to the log-odds of each row as CSV; draw those of one row
-    into --plot.
-    """
+    """Print each row's contributions of terms to the log-odds as CSV; draw one row's to --plot."""
     if not isinstance(fit, ClassifierResults):
         raise OptionError("The model has no response, so there are no predictions to explain.")
     table = read_new(fit, args)
@@ -140,7 +130,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
         raise OptionError(
             f"row must be in 1, ..., {len(table.rows)}; got {args.row}.", argument="row"
         )
-    # errors of unknown levels say what may be a missing value
+    # errors about unknown levels mention possible missing values
     with _marker_remedy(fit, table.rows, args):
         explanation = fit.explain(table.rows, of=group_pair, unseen=args.unseen)  # type: ignore[arg-type]  # a pair
     if args.plot is not None:
@@ -149,11 +139,11 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _effects(fit: Model, args: argparse.Namespace) -> None:
-    """Print comparisons of levels as CSV, and draw them into --plot; notes go to standard error."""
+    """Print comparisons of levels as CSV, and draw them to --plot; notes go to standard error."""
     row_options: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
         row_options["newdata"] = read_new(fit, args).rows
-    # predictors by their text on the command line
+    # predictors by their printed names
     names = {str(name): name for name in fit.labels.names}
     variables, by = (
         [names.get(text, text) for text in texts] if texts else None
@@ -177,8 +167,8 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
 
 
 def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
-    """Return the table --newdata with columns of the types and names that the model knows, and its
-    --keep columns.
+    """Return the --newdata table, with the column names and types of the model, and its --keep
+    columns.
     """
     na_texts = list_missing_texts(args.na)
     copied_names = getattr(args, "keep", None) or []
@@ -196,7 +186,7 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
                 hint=f"{near_match(name, rows.columns)}Name one of its columns.",
             )
     copied = rows[copied_names]
-    # names in a CSV file are texts; those of the model may be of other types
+    # column names in a CSV file are strings; the model's may have other types
     return NewTable(
         rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}),
         copied,
@@ -204,45 +194,44 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
 
 
 def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> None:
-    """Print a result as CSV, with the `copied` columns of its rows before it; later equal names get
-    an underscore.
+    """Print a result as CSV after the `copied` columns of its rows; repeated names get an
+    underscore.
     """
     frame = result.to_frame() if isinstance(result, pd.Series) else result
     names = distinct_names([*copied.columns, *frame.columns])
-    # a result may have fewer rows, under their labels
+    # a result may have fewer rows, identified by their labels
     joined = pd.concat([copied.loc[frame.index], frame], axis=1) if len(copied.columns) else frame
     joined.columns = pd.Index(names, dtype=object)
     joined.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
 def _find_group(fit: ClassifierResults, text: str) -> Any:
-    """Return the group of the model that is written as `text`; the text itself if there is none."""
+    """Return the model's group that is printed as `text`, or the text itself if there is none."""
     groups = {str(group): group for group in fit.labels.groups}
     return groups.get(text, text)
 
 
 def _get_figure(axes: Any) -> Any:
-    """Return the figure of an Axes or of the first of several."""
+    """Return the figure of an Axes, or of the first of several."""
     return (axes if hasattr(axes, "figure") else axes[0]).figure
 
 
 @contextmanager
 def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> Iterator[None]:
-    """Look for texts of new data that the model does not know and that usually mean a missing
-    value.
+    """Look for cells of new data that are not levels of the model and usually mean a missing value.
 
-    If predictions in the ``with`` block raise the error of an unknown level, the first such text is
-    added to it. If they raise no error, because the model codes unknown levels as its level
-    "(rare)", a warning names the text.
+    If predictions in the ``with`` block raise an error about an unknown level, the first such cell
+    is added to the error. If they do not, because the model codes unknown levels as "(rare)", a
+    warning reports the cell.
     """
-    column_of_marker: dict[str, str] = {}  # the first column of each marker
+    column_of_marker: dict[str, str] = {}  # the first column that contains each marker
     for factor in fit.design.predictors:
         if factor.name not in rows.columns:
             continue
         for cell in rows[factor.name].dropna().unique():
             if isinstance(cell, str) and MARKER.fullmatch(cell) and cell not in factor.levels:
                 column_of_marker.setdefault(cell, str(factor.name))
-    # --na replaces the default texts, so the advice repeats them: "NA", or those that were given
+    # --na replaces the default texts, so the hint repeats "NA" or the texts given before
     options = " ".join(
         f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(column_of_marker)
     )
@@ -262,7 +251,7 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
         marker, name = next(iter(column_of_marker.items()))
         warnings.warn(
             DataWarning(
-                f"column {name!r} has cells {marker!r}, which is not a level of the model.",
+                f"column {name!r} contains {marker!r}, which is not a level of the model.",
                 column=name,
                 value=marker,
                 hint=f"If they are missing values, give {options}.",

@@ -1,8 +1,7 @@
-"""Sessions of the command line: the example of the paper (Woo & Wang 2022), a fit or
-cross-validation of a table.
+"""Sessions of the command line: fits and cross-validation, and the paper's example (Woo & Wang
+2022).
 
-`args` are the parsed arguments, under the names of options, such as ``args.newdata``, the path of a
-table for predictions; options that were not given are None or False.
+`args` are the parsed arguments; options that were not given are None or False.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
-    """Check files and options, and run the session that the parsed arguments describe."""
-    if "command" in args:  # a command on a saved model
+    """Check files and options, and run the requested session."""
+    if "command" in args:  # commands on a saved model only
         run_saved(args)
         return
     check_writable("save", args.save)
     check_writable("report", args.report)
-    if args.formula is None:  # the command line without arguments
+    if args.formula is None:  # no arguments
         path = args.plot or Path("titanic.png")
         check_figure(path)
         titanic_session(path)
@@ -63,8 +62,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def user_session(args: argparse.Namespace) -> None:
-    """Fit or cross-validate a model on the user's table; then save, draw, report and predict as the
-    options say.
+    """Fit or cross-validate a model on the user's table; then save, draw, report and predict as
+    requested.
     """
     data = read_training_input(args)
     if args.learner is not None:
@@ -77,7 +76,7 @@ def user_session(args: argparse.Namespace) -> None:
     weights = args.weights
     if args.strata or args.cluster:
         design = bbl.survey(weights, strata=args.strata, cluster=args.cluster)
-        # the design has the weights
+        # the design contains the weights
         fit_options = fit_options | {"design": design}
         weights = None
     shown: dict[str, Any]  # values to print, or functions that return them, by title
@@ -91,7 +90,7 @@ def user_session(args: argparse.Namespace) -> None:
         cv = bbl.crossVal(
             args.formula, data, weights, args.method, shuffle=args.shuffle, **fit_options
         )
-        # cv.model: the fit with the best setting
+        # cv.model: the fit at the best setting
         fit = cv.model
         shown = {"cv": cv}
         plot = cv.plot
@@ -99,7 +98,7 @@ def user_session(args: argparse.Namespace) -> None:
         fit = bbl.bbl(args.formula, data, weights, args.method, **fit_options)
         shown = {"fit": fit, "fit.summary()": fit.summary}
         plot = fit.plot
-    # plots return an Axes, or an array of them; all are in one figure
+    # plots return an Axes or an array of Axes of the same figure
     _deliver_results(
         args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure
     )
@@ -123,7 +122,7 @@ def _fit_network(
     )
     shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
     if args.cv:
-        # defaults as of `networks.cv`
+        # defaults of `networks.cv`
         n_folds = args.nfold or 10
         score = args.score or "accuracy"
         scores = bbl.networks.cv(
@@ -145,8 +144,8 @@ def _deliver_results(
     shown: dict[str, Any],
     draw: Callable[[], Figure],
 ) -> None:
-    """Save, draw and report a fit; then print predictions of --newdata, or without it the `shown`
-    values by title.
+    """Save, draw and report a fit; then print predictions for --newdata, or otherwise the values
+    `shown`.
     """
     if args.save is not None:
         fit.save(args.save, store_data=args.store_data)
@@ -156,7 +155,7 @@ def _deliver_results(
     table = None
     if args.report is not None:
         draw_into_files()
-        # read here, for the report and the predictions: standard input can be read but once
+        # read here, for both report and predictions, because standard input can be read only once
         is_in_memory = args.newdata is not None and not is_read_in_batches(args.newdata)
         table = read_new(fit, args) if is_in_memory else None
         _report(args, fit, table)
@@ -171,15 +170,15 @@ def _deliver_results(
 def _report(
     args: argparse.Namespace, fit: ClassifierResults | DensityResults, table: NewTable | None
 ) -> None:
-    """Write the page of a fit; its evaluation is of the new `table` where that has the response."""
+    """Write the report of a fit; the new `table` is used for evaluation if it has the response."""
     if table is not None and isinstance(fit, ClassifierResults):
         rows = drop_unknown_groups(table.rows, fit.design.response.name)
-        # notna: rows of unknown group are left out, unless all are
+        # notna: leave out rows of unknown group, unless all are unknown
         if (
             fit.design.response.name in rows.columns
             and rows[fit.design.response.name].notna().all()
         ):
-            # the new table need not have the column of weights
+            # the new table may lack the column of weights
             weights = args.weights if args.weights in rows.columns else None
             fit.report(args.report, rows, weights)
             return
@@ -187,7 +186,7 @@ def _report(
 
 
 def titanic_session(path: Path) -> None:
-    """Run the example of section 3.2 of Woo & Wang (2022), and save its figure at `path`."""
+    """Run the example of section 3.2 of Woo & Wang (2022), and save its figure to `path`."""
     titanic = bbl.datasets.load_titanic()
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
     show_titled('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)

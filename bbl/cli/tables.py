@@ -1,10 +1,4 @@
-"""Tables of the command line: CSV and Parquet files as data frames.
-
-The *type* of a column, see `read_table`, says whether its cells become numbers, booleans or remain
-texts. A `Design` has the columns of a model as factors, `predictors` and `response`: `name`,
-`levels`, their `kinds` ("number", "bool", "string", ...), and `binned`, whether the levels are
-intervals of numbers.
-"""
+"""Tables of the command line: read CSV and Parquet files as data frames."""
 
 from __future__ import annotations
 
@@ -38,17 +32,17 @@ __all__ = [
     "read_table",
 ]
 
-TYPES = ("text", "number")  # that users can give; see `types` of `read_table` for those of models
+# the types that users can choose; see `types` of `read_table` for the others
+TYPES = ("text", "number")
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
-STDIN = Path("-")  # stands for standard input
-# digits that are a name, not a quantity: 01 is not 1, and float64 does not represent all numbers of
-# 19 digits
+STDIN = Path("-")  # standard input
+# numbers that are probably names: 01 is not 1, and float64 cannot represent all 19-digit integers
 CODE = re.compile(r"\s*[+-]?(?:0\d|\d{19})")
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 
 
 def is_read_in_batches(path: Path) -> bool:
-    """Return whether a path is a folder or a glob of Parquet files, which are read in batches."""
+    """Return whether a path is a folder or glob of Parquet files, which are read in batches."""
     return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
 
 
@@ -60,32 +54,32 @@ def read_table(
     sep: str | None = None,
     decimal: str = ".",
 ) -> pd.DataFrame:
-    """Return the table in a CSV, tab-separated or Parquet file, or in standard input.
+    """Read a table from a CSV, tab-separated or Parquet file, or from standard input.
 
     Parameters
     ----------
     path : Path
-        ``-`` for standard input, which holds CSV. Endings such as ``.csv.gz`` are unpacked.
+        ``-`` for standard input, which must be CSV. Compressed files such as ``.csv.gz`` are
+        supported.
     missing : collection of str
-        Texts of cells of a CSV file that mean a missing value.
+        Cells of a CSV file that mean a missing value.
     types : mapping of column to {"text", "number", "numbers", "truth"}, optional
-        Types of columns of a CSV file; the key None is for all other columns. "number": a cell that
-        is no number is an error. "numbers", "truth": cells that are no numbers, or neither True nor
-        False, remain texts. A column without a type becomes one of numbers, or of True and False,
-        if all its cells are; but of texts, if a number looks like a code (has a leading zero, or
-        over 18 digits).
+        Column types of a CSV file; the key None applies to all other columns. "number" requires
+        numbers. "numbers" and "truth" convert cells that are numbers, or True and False, and keep
+        others as text. Without a type, a column is converted if all its cells are numbers, or True
+        and False, unless a number looks like a code (with a leading zero or over 18 digits).
     levels : mapping of column to collection of str, optional
-        Texts that are levels of a column, even if they are in `missing`.
+        Levels of a column, which are not read as missing even if listed in `missing`.
     sep : str, optional
-        Character between cells; by default a comma, or a tab in files that end in ``.tsv`` or
-        ``.tab``. With a decimal comma the default is a semicolon instead of a comma.
+        Cell separator; by default a comma, or a tab for files that end in ``.tsv`` or ``.tab``.
+        With a decimal comma, the default is a semicolon instead of a comma.
     decimal : {".", ","}, default "."
-        The decimal mark of numbers in a CSV file.
+        Decimal mark of numbers in a CSV file.
     """
     suffixes = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
         return _read_naming_file(path, lambda: pd.read_parquet(path))
-    # standard input is read once, into memory, as its rows are read after its header
+    # standard input is kept in memory, because the header is read before the rows
     source: io.BytesIO | Path = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
         "sep": sep or _default_separator(suffixes, decimal),
@@ -100,30 +94,30 @@ def read_table(
     names = header.iloc[0].tolist()
     if sep is None:
         _check_separator(path, names)
-    # for each column, the texts of missing values that are no levels of it
+    # for each column, the texts that mean a missing value, except its levels
     missing_by_column = {
         name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names
     }
     table = _read_naming_file(
         path, lambda: pd.read_csv(source, dtype=str, na_values=missing_by_column, **options)
     )
-    table.columns = pd.Index(names, dtype=object)  # read_csv changes names that occur twice
-    # pandas makes an index of two or more surplus cells at the beginning of rows
+    table.columns = pd.Index(names, dtype=object)  # read_csv renames duplicate columns
+    # if rows have two or more surplus cells, pandas makes the first ones an index
     if table.index.nlevels > 1:
         raise DataError(
             f"The rows of {path} have more cells than its header has names.",
             hint="Name every column.",
         )
-    # as R's write.csv writes row names
+    # row names as written by R's write.csv
     has_unnamed_column = len(names) > 1 and names[0].strip() == ""
-    # or as R's write.table does
+    # or by R's write.table
     if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):
         message = (
             f"the first column of {path} has no name, so it is assumed to contain row names and is "
             "left out."
         )
         warnings.warn(DataWarning(message), stacklevel=2)
-        # row names are a column or the index
+        # row names are either a column or the index
         table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
     types = types or {}
     columns = [
@@ -134,14 +128,14 @@ def read_table(
 
 
 def _default_separator(suffixes: Collection[str], decimal: str) -> str:
-    """Return the character between cells of a file with the endings `suffixes`."""
+    """Return the default cell separator of a file with the extensions `suffixes`."""
     if {".tsv", ".tab"} & set(suffixes):
         return "\t"
     return ";" if decimal == "," else ","
 
 
 def _check_separator(path: Path, names: list[str]) -> None:
-    """Refuse a header of a single name that contains another separator."""
+    """Raise an error if a header with a single name contains another separator."""
     if len(names) != 1:
         return
     for character, option in ((";", "--sep ';'"), ("\t", "--sep tab"), ("|", "--sep '|'")):
@@ -155,25 +149,25 @@ def _check_separator(path: Path, names: list[str]) -> None:
 
 
 def read_parquet_order(path: Path) -> DeclaredOrder:
-    """Return the order that the categories of a Parquet file declare; of other files none."""
+    """Return the category order declared by a Parquet file; other files declare none."""
     if not _is_parquet(path):
         return DeclaredOrder()
     return declared_order(pyarrow_for("A Parquet file").parquet.read_schema(path))
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return whether the ending of a path is that of a Parquet file."""
+    """Return whether a path has the extension of a Parquet file."""
     return path.suffix.lower() in SUFFIXES
 
 
 def list_missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
-    """Return the texts of cells that mean a missing value, from those that --na gives."""
+    """Return the cells that mean a missing value, given the --na options."""
     return MISSING_TEXTS if markers is None else ("", *markers)
 
 
 def list_model_types(design: Design) -> dict[Any, str]:
-    """Return the `types` of `read_table` for new data: columns are read as the levels that the
-    model knows.
+    """Return the `types` of `read_table` for new data, so that columns are read like the model's
+    levels.
     """
     types = {}
     for factor in (*design.predictors, design.response):
@@ -185,8 +179,8 @@ def list_model_types(design: Design) -> dict[Any, str]:
 
 
 def list_model_levels(design: Design) -> dict[Any, set[str]]:
-    """Return the `levels` of `read_table` for new data: the texts that are levels of each column of
-    the model.
+    """Return the `levels` of `read_table` for new data: the levels of each of the model's columns,
+    as text.
     """
     return {
         str(factor.name): {
@@ -199,8 +193,8 @@ def list_model_levels(design: Design) -> dict[Any, set[str]]:
 
 
 def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return ``read()``, which reads the file `path`; its ValueErrors become DataErrors that name
-    the file.
+    """Return ``read()``, which reads the file `path`; ValueErrors become DataErrors with the file
+    name.
     """
     try:
         return read()
@@ -208,7 +202,7 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
         raise DataError(
             f"{path} is not text in UTF-8 ({error.reason}).", hint="Save it as CSV in UTF-8."
         ) from error
-    except (ValueError, EOFError) as error:  # pandas' and pyarrow's own errors are ValueErrors
+    except (ValueError, EOFError) as error:  # errors of pandas and pyarrow are ValueErrors
         message = " ".join(str(error).split())
         raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
@@ -216,12 +210,12 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
 def _convert_column(
     name: Hashable, texts: pd.Series, kind: str | None, decimal: str = "."
 ) -> pd.Series:
-    """Return a column of texts (n,) converted to the type `kind`, see `types` of `read_table`; None
-    finds the type.
+    """Convert a column of strings (n,) to the type `kind`, see `types` of `read_table`; None
+    detects the type.
 
     `decimal` is the decimal mark.
     """
-    # only the distinct texts are converted; a missing cell has the code -1
+    # convert the distinct strings only; missing cells have the code -1
     codes, distinct = pd.factorize(texts)
     cells = np.asarray(distinct, dtype=object)
     # with a decimal comma, 1.5 is not a number
@@ -242,11 +236,11 @@ def _convert_column(
         )
     values: Any = cells
     if kind in ("number", "numbers") and is_number.all():
-        # of a type that holds whole numbers beside missing values
+        # a type for integers with missing values
         values = pd.array(numbers.to_numpy())
     elif kind == "numbers":
         values = cells.copy()
-        # other cells remain texts
+        # keep other cells as strings
         values[is_number] = pd.to_numeric(pd.Series(number_texts[is_number])).astype(object)
     elif kind == "truth":
         values = np.array([TRUTH.get(cell, cell) for cell in cells], dtype=object)

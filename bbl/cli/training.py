@@ -1,8 +1,6 @@
-"""Training tables of the command line: rows without a response, order of levels, bins, rare levels.
+"""Training tables of the command line: missing responses, order of levels, bins, rare levels.
 
-`args` are the parsed arguments, under the names of options, such as ``args.data``, the path of the
-table; options that were not given are None. A `Frame` is a table: ``has(name)`` says whether it has
-a column, ``column(name)`` returns it.
+`args` are the parsed arguments; options that were not given are None.
 """
 
 from __future__ import annotations
@@ -28,15 +26,17 @@ from bbl.errors import DataWarning, LevelError, OptionError
 __all__ = ["TrainingInput", "drop_unknown_groups", "read_training_input"]
 
 TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data read in batches
-# arguments of options of tables that are read as a whole
+# arguments whose options need the whole table in memory
 IN_MEMORY = ("dtype", "na", "sep", "decimal", "levels", "bin", "lump")
-# cells that are neither words nor numbers, such as "-" or "?", in a column of numbers: probably a
-# missing value
+# cells in a column of numbers that are neither words nor numbers, such as "-" or "?": probably
+# missing values
 MARKER = r"[^\w\s]+"
 
 
 def read_training_input(args: argparse.Namespace) -> TrainingInput:
-    """Return the table of the user as the options say, or the path of data read in batches."""
+    """Return the user's table, prepared according to the options, or the path of data read in
+    batches.
+    """
     if is_read_in_batches(args.data):
         for name in IN_MEMORY:
             if getattr(args, name) is not None:
@@ -46,7 +46,7 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
                     hint="Prepare the files first.",
                 )
         return str(args.data)
-    # of pairs (column, type); column None: all others, see `read_table`
+    # pairs (column, type); column None stands for all other columns, see `read_table`
     types = dict(args.dtype or [])
     if args.weights is not None:
         types.setdefault(args.weights, "number")
@@ -57,12 +57,12 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
         sep=args.sep,
         decimal=args.decimal or ".",
     )
-    # columns that `.` in a formula leaves out, with what they hold
+    # columns that `.` in a formula excludes, and their contents
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None
-    if table.columns.is_unique:  # else the fit says which name occurs twice
-        # only the response is needed: formulas are allowed that the fit may refuse (order, empty,
-        # one_sided)
+    if table.columns.is_unique:  # otherwise the fit reports the duplicate name
+        # only the response is needed, so formulas that the fit may reject are accepted (order,
+        # empty, one_sided)
         response = parse(
             args.formula, tuple(table.columns), exclude, order=None, empty=True, one_sided=True
         ).response
@@ -70,8 +70,8 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
         table = drop_unknown_groups(table, response)
     table, ordered_names = _order_levels(table, args.levels or [])
     file_order = read_parquet_order(args.data)
-    # declared: columns of categories in a Parquet file, of which those in `lost` have no known
-    # order; --levels gives the order of `ordered_names`
+    # declared: categorical columns of a Parquet file; those in `lost` have no known order. --levels
+    # orders the columns `ordered_names`
     frame = replace(
         to_frame(table), declared=file_order._replace(lost=file_order.lost - ordered_names)
     )
@@ -81,10 +81,10 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
 def _bin_and_lump(
     args: argparse.Namespace, data: Frame, response: Hashable
 ) -> Frame | pd.DataFrame:
-    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), but not those
-    of the `response`.
+    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), except in the
+    `response`.
 
-    Columns of strata and clusters are put back unchanged.
+    Columns of strata and clusters stay unchanged.
     """
     table: Frame | pd.DataFrame = data
     design_columns = [
@@ -103,13 +103,12 @@ def _bin_and_lump(
 
 
 def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame:
-    """Return the table without the rows in which the response is missing; a note tells their
-    number.
-    """
+    """Return the table without rows whose response is missing; a note reports their number."""
     if response not in table.columns:
         return table
     is_unknown = table[response].isna().to_numpy()
-    if not is_unknown.any() or is_unknown.all():  # the fit refuses a response without any value
+    # the fit reports a response that is entirely missing
+    if not is_unknown.any() or is_unknown.all():
         return table
     print_note(
         f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} were "
@@ -121,10 +120,10 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
 def _order_levels(
     table: pd.DataFrame, level_lists: list[str]
 ) -> tuple[pd.DataFrame, frozenset[Hashable]]:
-    """Return the table with columns as ordered categories, see `_order_column`, and the names of
-    these columns.
+    """Convert columns to ordered categories, see `_order_column`; return the table and the columns'
+    names.
 
-    `level_lists` are the texts of --levels, ``COL=A,B,...`` or ``A,B,...`` for all columns with
+    `level_lists` are the --levels options: ``COL=A,B,...``, or ``A,B,...`` for all columns with
     these levels. The columns are changed in place.
     """
     ordered_names: set[Hashable] = set()
@@ -140,8 +139,8 @@ def _order_levels(
 def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]:
     """Split ``COL=A,B,...`` into (column, levels), and ``A,B,...`` into (None, levels).
 
-    Names and levels may hold ``=``: the name is the longest one before an ``=`` that is a column. A
-    level with a comma is put in double quotes.
+    Names and levels may contain ``=``: the column is the longest name in the table that precedes an
+    ``=``. Levels with a comma must be in double quotes.
     """
     sign_positions = [
         k for k, character in enumerate(text) if character == "=" and text[:k] in columns
@@ -156,7 +155,7 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
             hint=f"{near}Name one of its columns.",
             value=text,
         )
-    # the reader splits at commas outside of quotes
+    # split at commas outside of quotes
     levels = [
         level.strip()
         for level in next(
@@ -174,10 +173,10 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
 
 
 def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
-    """Return the columns that hold two or more of the levels, and nothing else; warn of those with
-    other values too.
+    """Return the columns with at least two of the levels and no other values; warn of columns with
+    other values.
 
-    `text` is the option's text, for the error if there are no such columns.
+    `text` is the option's value, for the error if there are no such columns.
     """
     names: list[Hashable] = []
     for name in table.columns:
@@ -187,7 +186,7 @@ def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str)
         if unlisted := sorted(texts - set(levels)):
             warnings.warn(
                 DataWarning(
-                    f"column {name!r} has the level {unlisted[0]!r} in addition to those of "
+                    f"column {name!r} has the level {unlisted[0]!r}, which is not in "
                     f"--levels, so its levels are sorted alphabetically."
                 ),
                 stacklevel=2,
@@ -202,8 +201,8 @@ def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str)
 
 
 def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
-    """Return a column as categories in the order of the levels; values that are numbers or truths
-    stay so.
+    """Return a column as categories in the order of the levels; numbers and booleans keep their
+    type.
     """
     value_of_text: dict[str, Any] = {str(value): value for value in series.dropna().unique()}
     if unlisted := sorted(set(value_of_text) - set(levels)):
@@ -211,12 +210,13 @@ def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
             f"column {series.name!r} has the level {unlisted[0]!r}, which --levels does not list.",
             column=series.name,
             value=unlisted[0],
-            hint="Add it.",
+            hint="Add it to --levels.",
         )
     if absent := [level for level in levels if level not in value_of_text]:
         warnings.warn(
             DataWarning(
-                f"no row has the level {absent[0]!r} of column {series.name!r} in --levels.",
+                f"no row has the level {absent[0]!r}, which --levels lists for column "
+                f"{series.name!r}.",
                 column=series.name,
                 value=absent[0],
             ),
@@ -227,8 +227,8 @@ def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
 
 
 def _warn_of_markers(table: pd.DataFrame) -> None:
-    """Warn of columns that would be numbers but for cells such as "-" or "?", which may be missing
-    values.
+    """Warn of columns that would be numeric except for cells such as "-" or "?", which may be
+    missing values.
     """
     markers_by_column: dict[str, list[str]] = {}
     for name in table.columns:
@@ -240,7 +240,7 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         numbers = pd.to_numeric(cells[~is_marker], errors="coerce").to_numpy(float)
         if is_marker.any() and len(numbers) and np.isfinite(numbers).all():
             markers_by_column[str(name)] = cells[is_marker].tolist()
-    # --na replaces the default texts of missing values, so that NA has to be given again
+    # --na replaces the default texts, so the hint adds NA again
     if markers_by_column:
         name, markers = next(iter(markers_by_column.items()))
         count_text = (
@@ -249,7 +249,7 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         options = " ".join(f"--na {mark}" for mark in markers)
         warnings.warn(
             DataWarning(
-                f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, so it is "
+                f"column {name!r} contains {markers[0]!r} among numbers{count_text}, so it is "
                 f"read as text.",
                 column=name,
                 value=markers[0],

@@ -35,6 +35,10 @@ CROSSED = pd.DataFrame(
 )
 
 
+def reversed_levels() -> Any:
+    return fit(FITTED.formula, xlevels={"a": FITTED.labels.levels[0][::-1]})
+
+
 def rated(**options: Any) -> Any:
     return bbl.bicluster(None, COINS, method="mcmc", **options, **QUIET)
 
@@ -111,6 +115,21 @@ CALLS = {
         in_folder(lambda f: bbl.load(saved(f), kind=bbl.ShooterResults)),
         in_folder(lambda f: bbl.load(saved(f))),
         in_folder(lambda f: bbl.load(saved(f), kind=bbl.BBLResults)),
+    ),
+    "predictors that differ": case(
+        r"Fit all models with the same predictors in the formula\.",
+        lambda: bbl.average([FITTED, fit("y ~ a")], weights="equal"),
+        lambda: bbl.average([FITTED, fit(FITTED.formula)], weights="equal"),
+    ),
+    "levels that differ": case(
+        r"Fit all models with xlevels=\{'a': \[",
+        lambda: bbl.average([FITTED, reversed_levels()], weights="equal"),
+        lambda: bbl.average([reversed_levels(), reversed_levels()], weights="equal"),
+    ),
+    "groups that differ": case(
+        r"Fit all models with the same response\.",
+        lambda: bbl.average([FITTED, fit(FITTED.formula, data=THREE)], weights="equal"),
+        lambda: bbl.average([FITTED, fit(FITTED.formula)], weights="equal"),
     ),
     "priors that differ": case(
         r"Average fit\.with_priors\(None\) of each, and give the priors .* with with_priors\(\)",
@@ -460,7 +479,7 @@ NETWORKS = {
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0, "c": 1.0}),
     ),
     "a feature without a weight": case(
-        "Give one for each feature",
+        "Give a weight for each feature",
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0}),
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0, "c": 1.0}),
     ),

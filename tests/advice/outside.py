@@ -117,7 +117,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, "--levels", "a=0,1"),
     ),
     "a level that is not listed": case(
-        r"Add it\.",
+        r"Add it to --levels\.",
         tried("y ~ a", "{}/d.csv", "--levels", "a=1,2"),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--levels", "a=0,1,2"),
     ),

@@ -142,7 +142,8 @@ def test_effects_are_those_of_the_saved_model(titanic, tmp_path, run):
     status, out, err = run("effects", model)
     assert (status, out) == (1, "") and "a table after the model, or --grid" in err
     status, out, err = run("effects", model, titanic, "--weights", "Freq", "--transform", "ratio")
-    assert status == 0 and out.count("\n") == 11 and "no training rows" in err
+    assert status == 0 and out.count("\n") == 11 and "contain the training rows" in err
+    assert "Save it with --store-data." in err
     assert (
         run(
             "effects",

@@ -115,7 +115,6 @@ def etable(
         the first; otherwise each group's parameters.
     keep : sequence of predictor names, optional
         Predictors whose fields and mutual couplings are shown; all by default.
-        Predictors whose fields, and couplings with each other, are shown; all by default.
     pairs : bool, default True
         Whether to show couplings.
     stars : bool, default True

@@ -102,7 +102,6 @@ def shooter(
         Predictors to treat as real numbers instead of categories: True for all, or a list of names.
         A numeric predictor enters with its value, and a product of numeric predictors with the
         product of their values. The response cannot be numeric.
-        the response.
     standardise : bool, default False
         Whether numeric predictors are centred and divided by their standard deviation (both
         weighted). Without it, penalties depend on the units of measurement.

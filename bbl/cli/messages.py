@@ -109,6 +109,8 @@ def replace_arguments(text: str, options: Mapping[str, str]) -> str:
         name, assigned, text_value, value = match.groups()
         if name not in options or (not assigned and name in ENGLISH_WORDS):
             return match[0]
+        if value == "True":  # a flag
+            return options[name]
         return f"{options[name]} {text_value or value or ''}".rstrip()
 
     return ARGUMENT.sub(option, text)

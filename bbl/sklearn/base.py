@@ -1,12 +1,7 @@
-"""Base classes of the estimators: X and y become a table with named columns, predictions become
-arrays.
+"""Base classes of the estimators: X and y become a table, predictions become arrays.
 
-A *Frame* is a lazy view of a table: `columns`, the names, ``get(k)``, which returns column k, and
-`n`, the number of rows. n rows, m columns, K classes.
-
-Results (`result`, ``result_``) are those of `bbl.bbl` or another function of the package:
-``labels.groups`` are the K classes as plain Python objects, `class_shares` (K,) their shares in the
-training rows, and ``_new_scores(table, unseen)`` the class scores (n, K) of new rows.
+n rows, m columns, K classes. ``result_.class_shares`` (K,) are the class proportions of the
+training rows.
 """
 
 from __future__ import annotations
@@ -59,31 +54,31 @@ __all__ = ["TableClassifier", "TableEstimator", "TrainingTable", "table_errors"]
 class TrainingTable(NamedTuple):
     """The checked arguments of `fit`."""
 
-    data: Frame  # the columns of X and, as the last column, the classes y
-    response: str  # name of the column of classes
-    classes: np.ndarray  # sorted labels (K,) of rows of positive weight
+    data: Frame  # the columns of X, followed by the classes y
+    response: str  # name of the column with the classes
+    classes: np.ndarray  # sorted labels (K,) of the rows of positive weight
     weights: np.ndarray  # frequencies or other weights of the rows, (n,)
     weighted_rows: np.ndarray  # positions of the rows of positive weight
     features: tuple  # names of the columns of X
 
 
 class TableEstimator(ResultState, BaseEstimator):
-    """Base of estimators of categorical X and classes y.
+    """Base class of estimators with categorical X and classes y.
 
     Subclasses have the parameters `missing` and `unseen`, and define `_fit_model`.
     """
 
-    missing: MissingPolicy  # treatment of missing values of X
-    unseen: Unseen  # whether unknown levels of new rows are an error
+    missing: MissingPolicy  # treatment of missing values in X
+    unseen: Unseen  # treatment of unknown levels in new rows
     result_: Any  # the fitted model
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: categorical, and with missing values if
-        allowed.
+        """Return scikit-learn's tags of the input: categorical, and with missing values
+        if allowed.
         """
         tags = super().__sklearn_tags__()
-        # not input_tags.string: scikit-learn's checks would then require that `fit` takes a dict in
-        # a cell
+        # not input_tags.string: scikit-learn's checks would then require that `fit` accepts a dict
+        # as a cell
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self.missing != "raise"
         return tags
@@ -98,8 +93,8 @@ class TableEstimator(ResultState, BaseEstimator):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers; or any positive numbers if the method accepts them. `X`, `y`
-            and weights are matched by position; a pandas index is ignored.
+            Integer frequencies, or any positive numbers if the method accepts them. `X`, `y` and
+            weights are matched by position; pandas indexes are ignored.
 
         Returns
         -------
@@ -109,18 +104,17 @@ class TableEstimator(ResultState, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows, columns, weights or options cannot be used, or there is only one class; the
-            message names them.
+            If rows, columns, weights or options are invalid, or there is only one class.
         TypeError
-            If a cell holds an object that cannot be a level, or an option has a wrong type.
+            If a cell contains an object that cannot be a level, or an option has the wrong type.
 
         Warns
         -----
         DataWarning
-            If a column of an array looks continuous; each number in it becomes a level. In a
-            DataFrame, whose columns can be declared as categories, this is an error.
+            If a column of an array looks continuous: each distinct number becomes a level. In a
+            DataFrame, where columns can be declared categorical, this is an error.
         ConvergenceWarning, DataWarning
-            As the function that fits the same model by formula.
+            As in the function that fits the same model from a formula.
 
         Examples
         --------
@@ -132,20 +126,18 @@ class TableEstimator(ResultState, BaseEstimator):
         '`Survived` ~ .^2'
         """
         training = self._read_training(X, y, sample_weight, whole=self._needs_counts)
-        with table_errors():  # errors about the type of a column name the argument X
+        with table_errors():  # errors about the type of a column refer to the argument X
             result = self._fit_model(training)
         self._store_result(result, training)
         return self
 
     @property
     def _needs_counts(self) -> bool:
-        """Whether the model requires weights that are whole numbers: counts of rows."""
+        """Whether the model requires integer weights (counts of rows)."""
         return True
 
     def _fit_model(self, training: TrainingTable) -> Any:
-        """Return the results of the package's function, fitted to the checked arguments of
-        `fit`.
-        """
+        """Return the results of the package's function for the checked arguments of `fit`."""
         raise NotImplementedError
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
@@ -153,8 +145,8 @@ class TableEstimator(ResultState, BaseEstimator):
         self.result_ = result
 
     def _read_training(self, X, y, sample_weight, whole: bool) -> TrainingTable:
-        """Check the arguments of `fit`, and put X and y together in one table; `whole` requires
-        whole weights.
+        """Check the arguments of `fit`, and combine X and y in one table; `whole` requires integer
+        weights.
         """
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
@@ -165,7 +157,7 @@ class TableEstimator(ResultState, BaseEstimator):
             raise DataError(
                 "X has no rows.", argument="X", hint="Give rows of at least two classes."
             )
-        check_consistent_length(y, pd.RangeIndex(table.n))  # the index stands for the rows of X
+        check_consistent_length(y, pd.RangeIndex(table.n))  # the index stands in for the rows of X
         weights = None if sample_weight is None else column_or_1d(sample_weight)
         row_weights = check_weights(weights, table.n, "sample_weight", whole=whole)
         weighted_rows = np.flatnonzero(row_weights)
@@ -176,24 +168,24 @@ class TableEstimator(ResultState, BaseEstimator):
                 hint="Give rows of at least two classes.",
             )
         response = response_name(y_name, table.columns)
-        # `amounts_as_categories` made the categories of an array from all rows; those of rows of
-        # weight 0 alone are no levels. Categories of a DataFrame were declared, and stay
+        # `amounts_as_categories` made categories from all rows of an array; drop those that occur
+        # only with weight 0. Categories declared in a DataFrame stay
         if as_frame(X) is None and len(weighted_rows) < table.n:
-            # its ``get(k)`` is then ``column_of_used_categories(table, weighted_rows, k)``
+            # ``get(k)`` now returns ``column_of_used_categories(table, weighted_rows, k)``
             table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
         data = with_response(table, response, y, classes)
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called; scikit-learn's default mistakes lambda_ for a fitted
+        """Return whether `fit` was called; scikit-learn's default would take lambda_ for a fitted
         attribute.
         """
         return hasattr(self, "result_")
 
     def _read_features(self, X, reset: bool) -> Frame:
-        """Return X as a table with the names of the features as column names.
+        """Return X as a table with the feature names as column names.
 
-        `reset` (in `fit`) stores number and names of the columns; otherwise they are checked
+        `reset` (in `fit`) stores the number and names of the columns; otherwise they are checked
         against the stored ones.
         """
         frame = as_frame(X)
@@ -202,32 +194,32 @@ class TableEstimator(ResultState, BaseEstimator):
             array = validate_data(
                 self, keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite
             )
-            # fractions that are no categories would be refused as continuous by the fit; numbers of
-            # new data need not be categories: they are looked up among the levels
+            # in `fit`, fractions must be categories or they are rejected as continuous; new data
+            # need no categories because their values are looked up among the levels
             is_levels = reset and getattr(self, "numeric", False) is False
             table = amounts_as_categories(array) if is_levels else pd.DataFrame(array)
             frame = to_frame(table, "X")
         else:
-            # an empty DataFrame with the names: some versions of scikit-learn do not know some
-            # types of tables
+            # pass an empty DataFrame with the names: some versions of scikit-learn do not support
+            # all table types
             validate_data(
                 self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True
             )
-        # `validate_data` sets n_features_in_ and, if all columns have texts as names,
-        # feature_names_in_ (with `reset`); columns without names are called x0, x1, ..., as by
+        # `validate_data` sets n_features_in_ and, if all column names are strings,
+        # feature_names_in_ (with `reset`); columns without names are called x0, x1, ..., as in
         # scikit-learn
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return replace(frame, columns=tuple(names), argument="X")
 
 
 class TableClassifier(ClassifierMixin, TableEstimator):
-    """Base of classifiers; subclasses have the parameter `class_weight`, too."""
+    """Base class of classifiers; subclasses also have the parameter `class_weight`."""
 
     class_weight: Mapping | str | None
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
-        """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed
-        them, is left out.
+        """Set ``result_`` and ``classes_``, omitting classes all of whose rows were dropped by
+        missing="drop".
         """
         fitted_classes = set(result.labels.groups)
         classes = training.classes
@@ -251,7 +243,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         ndarray, shape (n,)
-            Missing (nan) in rows with missing values if ``missing="drop"``.
+            nan for rows with missing values if ``missing="drop"``.
 
         Examples
         --------
@@ -264,16 +256,16 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         ['No', 'No']
         """
         scores = self._class_scores(X)
-        predicted = self.classes_[first_largest(scores)]  # of equal scores the first class
-        dropped = np.isnan(scores).any(axis=1)  # rows with missing values, if missing="drop"
-        if dropped.any():  # nan needs floats or objects
+        predicted = self.classes_[first_largest(scores)]  # ties go to the first class
+        dropped = np.isnan(scores).any(axis=1)  # rows with missing values, under missing="drop"
+        if dropped.any():  # nan requires floats or objects
             predicted = predicted.astype(float if predicted.dtype.kind in "iuf" else object)
             predicted[dropped] = np.nan
         return predicted
 
     def predict_proba(self, X) -> np.ndarray:
-        """Return the probability ``P(y | x)`` of each of ``classes_``, in their order; eq. (28) of
-        Woo & Wang (2022).
+        """Return the probability ``P(y | x)`` of each class in ``classes_``; eq. (28) of Woo & Wang
+        (2022).
 
         Parameters
         ----------
@@ -297,7 +289,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X) -> np.ndarray:
-        """Return the logarithm of the probability of each class.
+        """Return the log-probability of each class.
 
         Parameters
         ----------
@@ -350,8 +342,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Give an error the hint for estimators; re-raise a BBLTypeError of a column as one of the
-    argument X.
+    """Give errors the hint for estimators; re-raise a BBLTypeError about a column as
+    one about X.
     """
     try:
         yield
@@ -385,10 +377,10 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
             argument="y",
             hint="Drop these rows.",
         )
-    # refuses infinite and complex
+    # rejects infinite and complex values
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")
     try:
-        np.unique(y)  # sorts the labels, which fails if they have several types
+        np.unique(y)  # sorts the labels, which fails for mixed types
     except TypeError:
         type_names = ", ".join(sorted({type(label).__name__ for label in y}))
         raise BBLTypeError(
@@ -403,16 +395,17 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
 def _make_priors(
     class_weight: Mapping | str | None, classes: np.ndarray, result: ClassifierResults
 ) -> dict | str | None:
-    """Return the argument of `with_priors` for `class_weight`: a dict from class to its share in
+    """Return the argument of `with_priors` for `class_weight`: a dict of class proportions for
     predictions.
 
-    Shares are proportional to class weight times training share, ``w_k s_k / sum_l w_l s_l``. None
-    without weights, "equal" for "balanced". `classes` are all labels of y; ``result.labels.groups``
-    are the K of rows that were used, ``result.class_shares`` (K,) their shares of these rows.
+    Proportions are class weight times training proportion, normalised: ``w_k s_k / sum_l w_l s_l``.
+    Returns None without weights, and "equal" for "balanced". `classes` are all labels of y;
+    ``result.labels.groups`` are the K labels of the rows used, with proportions
+    ``result.class_shares`` (K,).
     """
     if class_weight is None:
         return None
-    class_names = pd.Index(classes).tolist()  # also classes whose rows were dropped
+    class_names = pd.Index(classes).tolist()  # including classes whose rows were dropped
     if isinstance(class_weight, Mapping):
         for name, weight in class_weight.items():
             if name not in class_names:

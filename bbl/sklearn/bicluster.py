@@ -23,37 +23,37 @@ __all__ = ["PrototypeBiclustering"]
 
 
 class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
-    """Two-way clustering of rows and columns by prototypes (a checkerboard); cells may be missing.
+    """Checkerboard clustering of rows and columns by prototypes; cells may be missing.
 
-    With a row groups and b column groups there are a * b blocks, in the order of rows of
+    With a row groups and b column groups there are a * b blocks, numbered row by row of
     ``block_means_``.
 
     Parameters
     ----------
     n_clusters : int, (int, int) or None, default 3
-        Numbers of row groups and of column groups; one number for both; None to choose them.
+        Numbers of row groups and column groups; a single number applies to both, None chooses them.
     metric : {"squared", "pearson"}, default "squared"
-        Distance of a row or column from a prototype: the sum of squared differences, or 1 less the
+        Distance of a row or column from a prototype: sum of squared differences, or 1 minus the
         correlation.
     move : {"all", "one"}, default "all"
-        Whether an iteration moves all rows at once, or one row after the other.
+        Whether an iteration moves all rows at once or one after the other.
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
-        How rows, and columns, are grouped before the first iteration.
+        Initial grouping of rows and columns.
     n_init : int, default 10
-        Number of starts; a hierarchical one is the only one.
+        Number of starts. The hierarchical start is deterministic and runs once.
     max_iter : int, default 100
-        Largest number of iterations.
+        Maximum number of iterations.
     n_jobs : int, optional
-        Threads; None means 1, -1 all cores. Results do not depend on it.
+        Number of threads; None means 1, -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState instance or None, default None
-        For the random starts.
+        Seed of the random starts.
 
     Attributes
     ----------
     rows_ : ndarray of bool, shape (a * b, n_samples)
-        Which rows are in each block.
+        Rows in each block.
     columns_ : ndarray of bool, shape (a * b, n_features)
-        Which columns are in each block.
+        Columns in each block.
     row_labels_ : ndarray of int32, shape (n_samples,)
         Row group of each row.
     column_labels_ : ndarray of int32, shape (n_features,)
@@ -61,7 +61,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     block_means_ : ndarray, shape (a, b)
         Mean of the observed cells of each block.
     inertia_ : float
-        Sum of squared differences of the observed cells from their block means.
+        Sum of squared differences between the observed cells and their block means.
     n_iter_ : int
         Number of iterations.
     n_features_in_ : int
@@ -73,7 +73,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
 
     See Also
     --------
-    bbl.bicluster : The same model by formula, for long tables, and other models.
+    bbl.bicluster : The same model from a formula, for long tables, and other models.
 
     Examples
     --------
@@ -110,18 +110,18 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: cells may be missing."""
+        """Return scikit-learn's tags of the input: cells may be missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
     def fit(self, X: ArrayLike, y: object = None) -> PrototypeBiclustering:
-        """Group the rows and the columns of `X`.
+        """Group the rows and columns of `X`.
 
         Parameters
         ----------
         X : array_like, shape (n_samples, n_features)
-            Missing cells are nan.
+            Data matrix; missing cells are nan.
         y : ignored
 
         Returns
@@ -131,7 +131,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         Raises
         ------
         DataError, OptionError
-            As `bbl.bicluster`.
+            As in `bbl.bicluster`.
 
         Examples
         --------
@@ -161,7 +161,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.result_ = bicluster(
             formula=None,
             data=X,
-            groups=groups,  # no formula: X is a matrix
+            groups=groups,  # there is no formula because X is a matrix
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             n_init=self.n_init,
             n_jobs=1 if self.n_jobs is None else self.n_jobs,
@@ -171,7 +171,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
             start=self.start,
             max_iter=self.max_iter,
         )
-        # number of the group of each row (n_samples,), and of each column (n_features,)
+        # group of each row (n_samples,) and of each column (n_features,)
         self.row_labels_ = self.result_.rows
         self.column_labels_ = self.result_.columns
         self.block_means_ = self.result_.block_means.to_numpy()
@@ -179,14 +179,14 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.inertia_ = self.result_.wcss
         self.n_iter_ = self.result_.n_iter
         a, b = self.result_.groups  # numbers of row groups and of column groups
-        # masks, one for each block: (a b, n_samples) of its rows, (a b, n_features) of its columns
-        # block r * b + c has the rows of row group r and the columns of column group c
+        # masks (a b, n_samples) and (a b, n_features) of the rows and columns in each block; block
+        # r * b + c crosses row group r and column group c
         self.rows_ = np.repeat(self.row_labels_ == np.arange(a)[:, None], b, axis=0)
         self.columns_ = np.tile(self.column_labels_ == np.arange(b)[:, None], (a, 1))
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the row group whose prototype is closest to the observed cells of each row of `X`.
+        """Return the row group whose prototype is closest to the observed cells of each row.
 
         Parameters
         ----------

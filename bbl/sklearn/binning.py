@@ -1,6 +1,4 @@
-"""BinningTransformer: `bbl.bin` as a scikit-learn transformer. A *cut* is a boundary between two
-bins.
-"""
+"""BinningTransformer: `bbl.bin` as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -28,23 +26,23 @@ __all__ = ["BinningTransformer"]
 
 
 class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Cut columns of numbers into bins, for classifiers of categorical data; columns of texts,
-    categories or dates stay as they are.
+    """Cut numeric columns into bins for categorical classifiers; strings, categories and dates pass
+    through unchanged.
 
     Parameters
     ----------
     bins : int, default 5
-        Largest number of bins of a column; ``method="mdl"`` ignores it.
+        Maximum number of bins per column; ignored by ``method="mdl"``.
     method : {"quantile", "width", "mdl"}, default "quantile"
         "quantile": bins with about equal numbers of rows. "width": bins of equal width. "mdl": up
-        to 32 bins; a cut is made if it saves more in the description of the classes than it costs
-        (minimum description length, Fayyad & Irani 1993).
+        to 32 bins, by recursive cuts that reduce the description length of the classes (Fayyad &
+        Irani 1993).
 
     Attributes
     ----------
     cuts_ : list of ndarray or None
-        Ascending cuts of each column; empty if the column is constant, or no cut is worth its
-        description. None for a column that is not binned.
+        Boundaries between the bins of each column, in increasing order; empty if the column is
+        constant or no cut reduces the description length. None for a column that is not binned.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
@@ -61,7 +59,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> from bbl.sklearn import BBLClassifier, BinningTransformer
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
-    >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # nothing for naive Bayes
+    >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # not learnable by naive Bayes
     >>> model = make_pipeline(BinningTransformer(4), BBLClassifier("pseudo")).fit(X, y)
     >>> model.score(X, y) > 0.9
     True
@@ -72,7 +70,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.method = method
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: cells may be missing, and "mdl" needs
+        """Return scikit-learn's tags of the input: cells may be missing, and "mdl" requires
         classes.
         """
         tags = super().__sklearn_tags__()
@@ -88,11 +86,11 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array_like, shape (n, m)
-            Missing values of numbers (nan) stay missing.
+            Data; missing numbers (nan) stay missing.
         y : array_like, shape (n,), optional
-            Classes, for ``"mdl"``.
+            Classes, required for ``"mdl"``.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, or any positive weights.
+            Frequencies or any positive weights.
 
         Returns
         -------
@@ -118,7 +116,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     argument="y",
                 )
             check_consistent_length(columns[0], y)
-            # (n,), 0 to K - 1
+            # class codes (n,) from 0 to K - 1
             class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
         row_weights = None if sample_weight is None else column_or_1d(sample_weight)
         weights = check_weights(row_weights, len(columns[0]), "sample_weight", whole=False)
@@ -135,9 +133,9 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """Return the number of the bin of each cell, from 0; nan where the cell is missing.
+        """Return the bin number of each cell, starting at 0; nan where the cell is missing.
 
-        A number that equals a cut is in the bin below it.
+        A number equal to a cut belongs to the bin below it.
 
         Parameters
         ----------
@@ -146,7 +144,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64, shape (n, m)
-            An object array if columns are passed through.
+            An object array if any column is passed through.
 
         Examples
         --------
@@ -173,10 +171,10 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return cells
 
     def _read_columns(self, X: ArrayLike, reset: bool) -> list[np.ndarray]:
-        """Return the columns of X, each of shape (n,): floats where they are numbers, and Python
-        objects where they are passed through.
+        """Return the columns of X, each of shape (n,): numeric columns as floats, other columns as
+        objects.
 
-        `reset` (in `fit`) stores number and names of the columns; otherwise they are checked
+        `reset` (in `fit`) stores the number and names of the columns; otherwise they are checked
         against the stored ones.
         """
         table = as_frame(X)
@@ -186,7 +184,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if table is None or not any(_is_passed(column) for column in columns):
             array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=reset)
             return list(array.T)
-        # names alone: scikit-learn would convert the cells to numbers
+        # pass only the names: scikit-learn would convert the cells to numbers
         names = X if isinstance(X, np.ndarray) else pd.DataFrame(columns=list(table.columns))
         validate_data(self, names, reset=reset, skip_check_array=True)
         return [
@@ -198,9 +196,9 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _is_passed(column: pd.Series) -> bool:
-    """Return whether a column of a table contains texts, categories or dates."""
+    """Return whether a column contains strings, categories or dates and is passed through."""
     if is_bool_dtype(column.dtype) or column.dtype.kind == "c":
         return False
     if column.dtype == object and infer_dtype(column, skipna=True) != "string":
-        return False  # of an array of objects, for scikit-learn to convert or refuse
+        return False  # an object array is left for scikit-learn to convert or reject
     return to_numbers(column) is None

@@ -23,64 +23,64 @@ from bbl.sklearn.base import TableClassifier, TrainingTable
 
 __all__ = ["BBLClassifier"]
 
-# parameters of the estimator that are options of the method under the same name
+# parameters of the estimator that are also options of the method
 ENGINE_PARAMETERS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
 class BBLClassifier(TableClassifier):
     """Boltzmann Bayes learner as a scikit-learn classifier.
 
-    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole
-    numbers, booleans and categories. Bin continuous columns first, for example with
-    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `bbl.bbl` with the same
-    method on the same columns.
+    Every column of `X` is a predictor, and its distinct values (strings, integers, booleans or
+    categories) are its levels. Bin continuous columns first, for example with
+    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise identical to `bbl.bbl` with the
+    same method on the same columns.
 
     Parameters
     ----------
     method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
         "auto" averages several methods, tuned and weighted by cross-validation inside `fit`; it is
         the most accurate. Pseudo-likelihood, mean field, naive Bayes, posterior draws and
-        conditional likelihood are faster, and have one table of coefficients. An Engine is a method
-        with its options.
+        conditional likelihood are faster, and give a single table of coefficients. Pass an Engine
+        for a method with options.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact: all pairs; none; the right-hand side of a formula, as ``".^2 -
-        a:b"`` or ``"a*b + c"``; or a list of pairs (or larger terms) of column names or positions.
-        With a list or "none" all columns are predictors. Columns without names are called ``x0``,
-        ``x1``, ...; a column called ``all`` or ``none`` is written in backticks.
+        Which predictors interact: all pairs; none; the right-hand side of a formula, such as ``".^2
+        - a:b"`` or ``"a*b + c"``; or a list of pairs (or larger terms) of column names or
+        positions. With a list or "none", all columns are predictors. Columns without names are
+        called ``x0``, ``x1``, ...; put a column called ``all`` or ``none`` in backticks.
     order : int, default 2
-        With ``pairs="all"``, the largest number of predictors in a term: 3 for all pairs and
-        triples, as ``.^3``.
+        With ``pairs="all"``, the maximum number of predictors in a term: 3 for all pairs and
+        triples, as in ``.^3``.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed, see `bbl.bbl`.
     lambda_ : float or {"cv", "cv-1se"}, optional
-        Penalty on couplings, for ``method="pseudo"``. Here and below, None means the method's
-        default; an option that the method does not have must be None.
+        Penalty on couplings, for ``method="pseudo"``. Here and below, None is the method's default;
+        options that the method does not have must be None.
     lambdah : float, optional
-        Penalty on fields, for ``method="pseudo"``. None means 1e-4, which keeps the field of a
-        level finite that does not occur in a class; the default of `bbl.bbl` is 0.
+        Penalty on fields, for ``method="pseudo"``. None means 1e-4, which keeps the fields of
+        levels that do not occur in a class finite; the default of `bbl.bbl` is 0.
     eps : float or {"cv", "cv-1se"}, optional
         Weight of the sample covariance, for ``method="mf"``.
     prior_count : float, optional
-        Pseudocount, for every method.
+        Pseudocount, for all methods.
     tolerance : float, optional
-        Gradient norm at which iterations end, for ``method="pseudo"``.
+        Gradient norm at which iterations stop, for ``method="pseudo"``.
     itmax : int, optional
-        Largest number of iterations, for ``method="pseudo"``.
+        Maximum number of iterations, for ``method="pseudo"``.
     options : dict, optional
         Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether a level that was not in the training data is summed out of its row, or is an error.
-        A row without any known level gets the shares of the classes.
+        Whether to marginalise over levels that were not in the training data, or raise an error. A
+        row without any known level gets the class proportions.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of missing values (None, nan, NA, NaT) of `X`. "raise": an error. "drop": rows are
-        dropped in `fit`, and get no prediction (nan). "level": they are a level. "marginal": they
-        are summed out. See `bbl.bbl`.
+        Treatment of missing values (None, nan, NA, NaT) in `X`. "raise": an error. "drop": rows are
+        dropped in `fit`, and their predictions are nan. "level": a separate level. "marginal":
+        averaged over. See `bbl.bbl`.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the rows of each class; 1 for classes that a dict leaves out. Each class is
-        fitted to its own rows only, so weights only change class shares in predictions; "balanced"
-        makes all shares equal.
+        Weights of the rows of each class; classes missing from a dict have weight 1. Each class is
+        fitted to its own rows only, so weights only change the class proportions used for
+        predictions; "balanced" makes them equal.
     n_jobs : int, optional
-        Threads; None means 1, or the number of a `joblib.parallel_config` context; -1 means all
+        Number of threads. None means 1, or the number set by `joblib.parallel_config`; -1 uses all
         cores. Results do not depend on it.
 
     Attributes
@@ -92,22 +92,21 @@ class BBLClassifier(TableClassifier):
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
     result_ : BBLResults or AverageResults
-        The fitted model: coefficients, summary, standard errors, plots. Its response is named as
-        the Series `y`, else ``y``.
+        The fitted model: coefficients, summary, standard errors, plots. Its response has the name
+        of the Series `y`, otherwise ``y``.
 
     See Also
     --------
-    bbl.bbl : The same model by formula.
+    bbl.bbl : The same model from a formula.
 
     Notes
     -----
-    Sample weights are frequencies: how often a row is repeated. A row of weight 0 is ignored, with
-    its levels and its class. The methods "pseudo", "mf", "naive", "pvi", "pcd" and "mpf" accept
-    fractional weights. Pseudocounts are in units of the weights, so that the weights should sum to
-    about the number of rows.
+    Sample weights are frequencies. A row of weight 0 is ignored, including its levels and its
+    class. The methods "pseudo", "mf", "naive", "pvi", "pcd" and "mpf" accept fractional weights.
+    Pseudocounts are in units of the weights, so the weights should sum to about the number of rows.
 
-    A column with a single value in the training rows (of a fold, for example) is left out of the
-    formula; if all columns have a single value, the first column stays.
+    A column with a single value in the training rows (of a fold, for example) is omitted from the
+    formula; if all columns have a single value, the first one stays.
 
     References
     ----------
@@ -168,15 +167,14 @@ class BBLClassifier(TableClassifier):
 
     @property
     def _needs_counts(self) -> bool:
-        """Whether the method requires weights that are whole numbers."""
-        # the average ("auto") takes counts only; an engine's `weights` is "counts" or "real"
+        """Whether the method requires integer weights."""
+        # the average ("auto") accepts counts only; an engine's `weights` is "counts" or "real"
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
     def _fit_model(self, training: TrainingTable) -> Any:
         """Return the results of `bbl.bbl` for checked training data."""
         formula = _make_formula(training.response, self.pairs, self.order, training.features)
-        # novarOk: predictors with one level are allowed; testNull: no test against the model
-        # without predictors
+        # novarOk: accept predictors with one level; testNull: no pooled fit
         return bbl(
             _remove_constants(formula, training.data, training.weighted_rows, self.missing),
             training.data,
@@ -194,7 +192,7 @@ class BBLClassifier(TableClassifier):
     def _engine_options(self) -> dict[str, Any]:
         """Return the options of the method by name.
 
-        The parameter `options` overrules parameters that are not None, and these overrule defaults
+        The parameter `options` overrides parameters that are not None, which override the defaults
         for classifiers.
         """
         options = {
@@ -203,8 +201,7 @@ class BBLClassifier(TableClassifier):
             if getattr(self, name) is not None
         }
         if isinstance(self.method, str) and not is_auto(self.method):
-            # an engine's `classifier` holds defaults for this class, where they differ from those
-            # of `bbl.bbl`
+            # an engine's `classifier` contains the defaults that differ for this class
             options = options | (self.options if isinstance(self.options, dict) else {})
             options = {**engine_class(self.method).classifier_defaults(options), **options}
         if not isinstance(self.options, dict | None):
@@ -219,13 +216,13 @@ class BBLClassifier(TableClassifier):
 def _make_formula(
     response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]
 ) -> str:
-    """Return the formula that the parameters `pairs` and `order` of `BBLClassifier` describe.
+    """Return the formula given by the parameters `pairs` and `order` of `BBLClassifier`.
 
-    `response` is the name of the column of classes, `names` are the columns of X.
+    `response` is the name of the class column, `names` are the columns of X.
     """
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
-        # other texts are the right side
+        # other strings are right-hand sides
         right_side = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
     elif isinstance(pairs, Sequence | np.ndarray):
         right_side = " + ".join([".", *(_write_term(term, names) for term in pairs)])
@@ -246,7 +243,7 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
     columns = (
         list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
     )
-    # positions become names; anything else stays, and is refused unless it is a name
+    # positions become names; anything else stays, and is rejected unless it is a name
     columns = [
         names[int(column)]
         if isinstance(column, int | np.integer) and 0 <= column < len(names)
@@ -266,24 +263,24 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
 
 
 def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
-    """Return the formula less the predictors that are constant in the rows at `rows`; if all are,
-    the first stays.
+    """Return the formula without the predictors that are constant in the rows at `rows`; if all
+    are, the first stays.
 
     `missing` is the parameter of `BBLClassifier`.
     """
-    # order=None: terms of any number of predictors are read; the fit refuses those of too many
+    # order=None accepts terms of any order; the fit rejects terms above its own limit
     predictors = parse(formula, data.columns, order=None).predictors
     if missing == "drop":
         rows = rows[~missing_rows(data, predictors)[rows]]  # `missing_rows` returns a mask (n,)
     constant_names = []
     for name in predictors:
-        # its distinct values, with missing ones
+        # its distinct values, including missing ones
         column = factorise(name, data.column(name).iloc[rows], "keep")
         has_missing = column.missing() is not None  # a mask, or None if no value is missing
-        # `used` marks the distinct values that occur; missing values are one of them, but no level
-        # if summed out
+        # `used` marks the distinct values that occur; missing is one of them, but not a level if
+        # averaged over
         n_used = column.used().sum() - (missing == "marginal" and has_missing)
-        # the fit raises the error of missing values
+        # the fit raises the error about missing values
         if n_used < 2 and not (missing == "raise" and has_missing):
             constant_names.append(name)
     removed_names = constant_names[1:] if len(constant_names) == len(predictors) else constant_names

@@ -1,8 +1,7 @@
 """ScoreFeatures: class scores of a Boltzmann machine as features for other estimators.
 
-*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. n
-rows, m columns, K classes. With method="conjugate" (`NUMERIC`) columns are numbers; with all other
-methods they are categories.
+n rows, m columns, K classes. Columns are numeric for method="conjugate" (`NUMERIC`), otherwise
+categorical.
 """
 
 from __future__ import annotations
@@ -30,68 +29,69 @@ from bbl.sklearn.boltzmann import BBLClassifier
 
 __all__ = ["ScoreFeatures"]
 
-NUMERIC = "conjugate"  # the only method for columns of numbers
+NUMERIC = "conjugate"  # the only method for numeric columns
 
 
 class ScoreFeatures(TransformerMixin, BaseEstimator):
-    """Transformer to the score of each row in each class, by a Boltzmann machine for each class.
+    """Transform rows to their scores in each class, from one Boltzmann machine per class.
 
-    In a pipeline the next estimator is trained on out-of-fold scores, those of models that were not
-    fitted to the row. Scores of training rows by their own model are too good, and an estimator
-    that is trained on them trusts them too much.
+    In a pipeline, the next estimator is trained on out-of-fold scores, from models that were not
+    fitted to the row. A model's scores of its own training rows are too good, and an estimator
+    trained on them would rely on them too much.
 
     Parameters
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
-        The methods of `BBLClassifier` take categorical columns. ``"conjugate"`` takes columns of
-        numbers, of about -1 to 1 (grey values, for example): it is the posterior mean of the
-        conjugate model of Li (2014), in closed form, whose scores have no normaliser.
+        The methods of `BBLClassifier` accept categorical columns. ``"conjugate"`` accepts numeric
+        columns with values of about -1 to 1, such as grey values: the posterior mean of the
+        conjugate model of Li (2014), in closed form, whose scores have no normalising constant.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact, see `BBLClassifier`; under ``"conjugate"`` all or none.
+        Which predictors interact, see `BBLClassifier`; "all" or "none" for ``"conjugate"``.
     normalised : bool, optional
-        Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default True for all
-        methods except ``"conjugate"``, which has no ln Z.
+        Whether to subtract ln Z, which gives ``ln P(x | y)`` instead of an energy. True by default,
+        except for ``"conjugate"``, which has no ln Z.
     signed_log : bool, default False
-        Whether scores are transformed by Li's ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
+        Whether to transform scores by Li's ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
     cv : int or None, default 5
-        Number of folds of the out-of-fold scores of `fit_transform`, shuffled within each class;
-        None for scores of training rows by their own model, which leak the class.
+        Number of folds for the out-of-fold scores of `fit_transform`, shuffled within each class.
+        None returns each model's scores of its own training rows, which leak the class.
     options : dict, optional
-        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for
-        ``"conjugate"``, whose prior has the factor ``exp(-c |phi|^2)`` of the coefficients phi; c
-        is half the number of rows of the class by default. There ``{"hidden": 100}`` adds hidden
-        units, -1 or 1, coupled to all columns, and ``{"hidden": (100, 50)}`` a second layer of
-        units that are coupled to the first; with ``pairs="none"`` this is the restricted machine.
-        ``{"hidden": 10, "hidden_pairs": True}`` couples the units of one layer, at most 16, to
-        each other: the full machine. ``{"sweeps": 50}`` is the number of Gibbs sweeps that draw the
-        units.
+        Options of the method by name, such as ``{"eps": 0.1}``.
+
+        Options of ``"conjugate"``: ``{"c": 100.0}`` sets the factor ``exp(-c |phi|^2)`` of the
+        prior of the coefficients phi; by default c is half the number of rows of the class.
+        ``{"hidden": 100}`` adds hidden units (-1 or 1) coupled to all columns, and ``{"hidden":
+        (100, 50)}`` a second layer of units coupled to the first; with ``pairs="none"`` this is a
+        restricted machine. ``{"hidden": 10, "hidden_pairs": True}`` also couples the units of one
+        layer, at most 16, to each other: the full machine. ``{"sweeps": 50}`` is the number of
+        Gibbs sweeps for drawing the units.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional
-        Threads of a fit; results do not depend on it.
+        Number of threads; results do not depend on it.
     random_state : int, RandomState instance or None, default 0
-        For the folds.
+        Seed of the fold assignment.
 
     Attributes
     ----------
     classes_ : ndarray, shape (K,)
-        Class labels, sorted; there is one feature for each.
+        Class labels, sorted; each has one feature.
     model_ : BBLClassifier, or tuple (classes, machines)
-        The model that was fitted to all rows. Under ``"conjugate"`` a tuple: the class labels (K,),
-        and for each class a machine with the posterior means of its coefficients.
+        The model fitted to all rows. For ``"conjugate"``, a tuple of the class labels (K,) and a
+        list of machines, one per class, with the posterior means of the coefficients.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
 
     See Also
     --------
-    bbl.log_scores : The same scores of a model that is fitted by formula.
+    bbl.log_scores : The same scores for a model fitted from a formula.
 
     Notes
     -----
-    With folds, `fit_transform` returns other scores than `transform`, as scikit-learn's
-    `TargetEncoder` does. Two of scikit-learn's checks require equal scores,
-    ``check_transformer_general`` and ``check_transformer_data_not_an_array``: name them in
+    With folds, `fit_transform` and `transform` return different scores, as in scikit-learn's
+    `TargetEncoder`. Two of scikit-learn's checks require equal scores,
+    ``check_transformer_general`` and ``check_transformer_data_not_an_array``: list them in
     ``expected_failed_checks`` of `check_estimator`. All other checks pass, and with ``cv=None``
     these two pass as well.
 
@@ -137,12 +137,12 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     @property
     def _numeric(self) -> bool:
-        """Whether columns are numbers, not categories."""
+        """Whether columns are numeric instead of categorical."""
         return isinstance(self.method, str) and self.method == NUMERIC
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: y is needed, columns are categories or
-        numbers.
+        """Return scikit-learn's tags of the input: y is required; columns are categorical or
+        numeric.
         """
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -167,10 +167,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows, columns or options cannot be used, or there is only one class; the message
-            names them.
+            If rows, columns or options are invalid, or there is only one class.
         TypeError
-            If a cell holds an object that cannot be a level, or an option has a wrong type.
+            If a cell contains an object that cannot be a level, or an option has the wrong type.
 
         Examples
         --------
@@ -202,11 +201,11 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def _model_classes(self, model: Any) -> np.ndarray:
-        """Return the classes that a fitted model (as ``model_``) knows, sorted."""
+        """Return the classes of a fitted model such as ``model_``, sorted."""
         return model[0] if self._numeric else model.classes_
 
     def transform(self, X) -> np.ndarray:
-        """Return the score of each row in each class, by the model of all rows.
+        """Return the score of each row in each class, from the model fitted to all rows.
 
         Parameters
         ----------
@@ -235,13 +234,13 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X, y
-            As for `fit`.
+            As in `fit`.
 
         Returns
         -------
         ndarray, shape (n, K)
-            In a class that is unknown to the model of a fold, because it has fewer rows than folds,
-            a row gets its lowest score in any class.
+            If a class has fewer rows than there are folds, some folds' models lack it; a row then
+            gets its lowest score in any class.
 
         Examples
         --------
@@ -258,43 +257,42 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         y = column_or_1d(y)
         X = X if hasattr(X, "__getitem__") else np.asarray(X)  # rows of X are selected below
         scores = np.full((len(y), len(self.classes_)), np.nan)
-        # a new generator, so that a RandomState of the caller's advances by one number, however
-        # many rows there are
+        # a new generator, so that the caller's RandomState advances by one number for any number of
+        # rows
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
-        # more folds than rows of the largest class would be an error
+        # more folds than rows in the largest class would be an error
         folds = StratifiedKFold(
             min(self.cv, self._count_largest_class(y)), shuffle=True, random_state=rng
         )
         with warnings.catch_warnings():
-            # the fit to all rows has warned already; classes with fewer rows than folds are handled
+            # the fit to all rows has already warned; classes with fewer rows than folds are handled
             # below
             warnings.simplefilter("ignore", category=ConvergenceWarning)
             warnings.simplefilter("ignore", category=DataWarning)
             warnings.filterwarnings(
                 "ignore", message="The least populated class", category=UserWarning
             )
-            # row positions of training and validation; the splitter reads nothing but y
+            # row positions for training and validation; the splitter reads only y
             for train, validation in folds.split(np.zeros(len(y)), y):
                 rows = _safe_indexing(X, train)
                 labels = y[train]
-                # _numeric: whether the method is "conjugate", which takes columns of numbers
+                # _numeric: the method is "conjugate", which requires numeric columns
                 model = (
                     self._fit_conjugate(rows, labels, reset=False)
                     if self._numeric
                     else self._fit_classifier(rows, labels)
                 )
-                # positions of the classes that the fold's model knows among all classes, which are
-                # sorted
+                # positions of the fold model's classes among all classes, which are sorted
                 columns = np.searchsorted(self.classes_, self._model_classes(model))
                 scores[np.ix_(validation, columns)] = self._score_rows(
                     model, _safe_indexing(X, validation)
                 )
-        # nan: the class is unknown to the model of the fold
+        # nan: the fold's model lacks the class
         lowest = np.nanmin(scores, axis=1, keepdims=True)
         return self._transform_scores(np.where(np.isnan(scores), lowest, scores))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """Return the names of the features: ``score_`` followed by the class.
+        """Return the feature names: ``score_`` followed by the class.
 
         Parameters
         ----------
@@ -317,7 +315,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return np.array([f"score_{name}" for name in self.classes_], dtype=object)
 
     def _count_largest_class(self, y: np.ndarray) -> int:
-        """Return the number of rows of the largest class; raise a DataError if it is 1."""
+        """Return the number of rows in the largest class; raise a DataError if it is 1."""
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
             raise DataError(
@@ -328,9 +326,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return n_rows
 
     def _transform_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Return scores (n, K), through the function `signed_log` if the parameter of that name is
-        True.
-        """
+        """Return scores (n, K), transformed by `signed_log` if that parameter is True."""
         return signed_log(scores) if self.signed_log else scores
 
     def _fit_classifier(self, X, y) -> BBLClassifier:
@@ -345,10 +341,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return model.fit(X, y)
 
     def _fit_conjugate(self, X, y, reset: bool) -> tuple[np.ndarray, list[GreyMachine]]:
-        """Return the model of method="conjugate": the classes (K,), and a machine for each.
+        """Return the classes (K,) and one machine per class for method="conjugate".
 
-        With `reset`, number and names of the columns of X are stored in the transformer; else X is
-        checked for them.
+        With `reset`, the number and names of the columns of X are stored; otherwise X is checked
+        against them.
         """
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
@@ -391,18 +387,18 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     def sample(
         self, label: Any, n: int = 1, *, sweeps: int = 100, random_state: int | None = 0
     ) -> np.ndarray:
-        """Draw rows of a class, such as images of grey pixels, from the model of all rows.
+        """Draw rows of a class, such as grey-scale images, from the model fitted to all rows.
 
-        Only for ``method="conjugate"``: Gibbs chains of units and numbers, where a number given the
-        others has the density ``exp(a x)`` on [-1, 1].
+        Only for ``method="conjugate"``: Gibbs chains over units and columns, where each column
+        given the others has the density ``exp(a x)`` on [-1, 1].
 
         Parameters
         ----------
         label : a class
         n : int, default 1
-            Number of rows, each the end of a chain of its own.
+            Number of rows, each the end of its own chain.
         sweeps : int, default 100
-            Sweeps of each chain, which begins at the fields of the numbers.
+            Number of sweeps per chain; chains start from the fields.
         random_state : int or None, default 0
 
         Returns
@@ -412,7 +408,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Raises
         ------
         OptionError
-            If the method is another, or `label` is not a class.
+            If `method` is not "conjugate", or `label` is not a class.
 
         Examples
         --------
@@ -445,29 +441,28 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return machine.sample(integer("n", n, 0), integer("sweeps", sweeps, 1), rng)
 
     def _score_rows(self, model: Any, X) -> np.ndarray:
-        """Return the scores of rows by a fitted model (as ``model_``), shape (n, number of the
+        """Return the scores of rows from a fitted model such as ``model_``, shape (n, number of the
         model's classes).
         """
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
             _, machines = model
             return np.column_stack([machine.scores(X) for machine in machines])
-        # In the ``with`` block errors about the type of a column name the argument X. The other
-        # calls need no such block: scikit-learn checks columns of numbers, and `BBLClassifier.fit`
-        # has one.
+        # errors about the type of a column refer to the argument X. Other calls need no such block:
+        # scikit-learn checks numeric columns, and `BBLClassifier.fit` has its own
         with table_errors():
-            # X as a table, after a comparison with the columns of `fit`
+            # X as a table, after checking its columns against `fit`
             table = model._read_features(X, reset=False)
             normalised = True if self.normalised is None else flag("normalised", self.normalised)
-            # prior=False: ln P(x | y), without the log share of the class. unseen: rows of a fold
-            # may have levels that no training row of its model has; they are summed out
+            # prior=False: ln P(x | y) without the log class proportion. unseen: rows of a fold may
+            # have levels that are missing from its model's training rows; these are averaged over
             return log_scores(
                 model.result_, table, normalised, prior=False, unseen="ignore"
             ).to_numpy(float)
 
 
 def _layers(hidden: object) -> tuple[int, ...]:
-    """Return the numbers of units of each layer, given one number or several."""
+    """Return the number of units in each layer, given one number or several."""
     if isinstance(hidden, tuple | list):
         return tuple(integer("hidden", q, 1) for q in hidden)
     return () if hidden == 0 else (integer("hidden", hidden, 1),)

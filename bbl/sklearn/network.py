@@ -19,46 +19,46 @@ __all__ = ["BNClassifier"]
 class BNClassifier(TableClassifier):
     """Bayesian network classifier as a scikit-learn classifier.
 
-    Every column of `X` is a feature, whose levels are its distinct values: strings, whole numbers
-    and booleans; or all declared levels of a categorical column. Bin continuous columns first, for
-    example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `networks.bnc`
-    on the same columns.
+    Every column of `X` is a feature. Its levels are its distinct values (strings, integers or
+    booleans), or all declared levels of a categorical column. Bin continuous columns first, for
+    example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise identical to
+    `networks.bnc` on the same columns.
 
     Parameters
     ----------
     learner : str, default "tan_cl"
-        Algorithm that learns the structure, a function of `networks`: naive Bayes ("nb");
-        tree-augmented naive Bayes by Chow and Liu's algorithm ("tan_cl"), by hill climbing
-        ("tan_hc"), or with super-parents ("tan_hcsp"); searches that join features ("fssj",
-        "bsej"); k-dependence ("kdb"); averaged one-dependence estimators ("aode").
+        Function of `networks` that learns the structure: naive Bayes ("nb"); tree-augmented naive
+        Bayes by Chow and Liu's algorithm ("tan_cl"), by hill climbing ("tan_hc"), or with
+        super-parents ("tan_hcsp"); semi-naive Bayes, which joins features ("fssj", "bsej");
+        k-dependence ("kdb"); averaged one-dependence estimators ("aode").
     smooth : float, default 1.0
         Prior count of every cell of every table.
     dag_args : dict, optional
         Options of the learner, such as ``{"score": "bic"}`` or ``{"k": 5}``.
     manb_prior : float in [0, 1], optional
-        Average naive Bayes over all subsets of features (MANB); the number is the prior probability
-        of each arc.
+        Average naive Bayes over all subsets of features (MANB), with this prior probability of each
+        arc.
     wanbia : bool, "mse" or dict of feature to weight, default False
-        Raise the probabilities of each feature to a weight in [0, 1]. True: weights that maximise
-        the conditional likelihood under naive Bayes (WANBIA); "mse": weights that minimise the
-        squared error of the class probabilities; a dict: these weights.
+        Raise each feature's probabilities to a power in [0, 1]. True: powers that maximise the
+        conditional likelihood under naive Bayes (WANBIA); "mse": powers that minimise the squared
+        error of the class probabilities; a dict: these powers.
     awnb_trees : int, optional
-        Number of decision trees. A feature is weighted by the depth at which trees first split by
-        it (AWNB). 10 if only `awnb_bootstrap` is set.
+        Weight each feature by the depth at which decision trees first split on it (AWNB); this is
+        the number of trees, 10 if only `awnb_bootstrap` is given.
     awnb_bootstrap : float, optional
-        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only
-        `awnb_trees` is set.
+        Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
+        given.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether a level that was not in the training data is summed out of its row, or is an error.
+        Whether to marginalise over levels that were not in the training data, or raise an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        Treatment of missing values of `X`. "marginal": each count uses the rows in which its
-        variables are known, and predictions sum over missing features. "raise": an error. "drop":
-        rows are dropped in `fit`, and get no prediction (nan). "level": they are a level.
+        Treatment of missing values in `X`. "marginal": each count uses the rows in which its
+        variables are known, and predictions marginalise over missing features. "raise": an error.
+        "drop": rows are dropped in `fit`, and their predictions are nan. "level": a separate level.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the rows of each class; 1 for classes that a dict leaves out. They only change
-        class shares in predictions; "balanced" makes all shares equal.
+        Weights of the classes; classes missing from a dict have weight 1. They only change the
+        class proportions used for predictions; "balanced" makes them equal.
     random_state : int, numpy.random.Generator or None, default 0
-        For the folds of a search, and for drawing the rows of trees.
+        Seed of a search's folds, and of the rows drawn for trees.
 
     Attributes
     ----------
@@ -69,16 +69,16 @@ class BNClassifier(TableClassifier):
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
     result_ : NetworkResults
-        The fitted model: structure, tables, summary, plots. Its class is named as the Series `y`,
-        else ``y``.
+        The fitted model: structure, tables, summary, plots. Its class has the name of the Series
+        `y`, otherwise ``y``.
 
     See Also
     --------
-    bbl.networks.bnc : The same model by formula.
+    bbl.networks.bnc : The same model from a formula.
 
     Notes
     -----
-    Sample weights are frequencies, whole numbers: how often a row is repeated.
+    Sample weights are integer frequencies.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class BNClassifier(TableClassifier):
 
     def _fit_model(self, training: TrainingTable) -> NetworkResults:
         """Return the results of `bnc` for checked training data."""
-        # the formula: the column of classes, and all other columns of the table as features
+        # the formula: the class column, with all other columns of the table as features
         return bnc(
             self.learner,
             f"{quoted(training.response)} ~ .",

@@ -1,7 +1,4 @@
-"""ShooterClassifier and ShooterFeatures: `bbl.shooter` as scikit-learn estimators.
-
-A *term* is a set of columns; its features are products of the features of its columns.
-"""
+"""ShooterClassifier and ShooterFeatures: `bbl.shooter` as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -28,9 +25,8 @@ def _fit_terms(
 ) -> ShooterResults:
     """Fit `bbl.shooter` to checked training data, with the parameters of an estimator.
 
-    `training` has the columns of X and y as a table `data`, the name `response` of the column of y,
-    and the `weights` (n,). The formula has all columns of X as predictors; novarOk: columns with a
-    single level are allowed.
+    All columns of X are predictors in the formula; novarOk: columns with a single level are
+    accepted.
     """
     return shooter(
         f"{quoted(training.response)} ~ .",
@@ -56,7 +52,7 @@ def _fit_terms(
 def _numeric_columns(
     estimator: ShooterClassifier | ShooterFeatures, names: tuple
 ) -> bool | Sequence:
-    """Return the parameter `numeric` with the names of columns in place of positions."""
+    """Return the parameter `numeric` with column names instead of positions."""
     numeric = estimator.numeric
     if isinstance(numeric, bool | np.bool_ | str) or not np.iterable(numeric):
         return numeric
@@ -72,49 +68,48 @@ def _numeric_columns(
 class ShooterClassifier(TableClassifier):
     """Sparse logistic regression on products of columns as a scikit-learn classifier.
 
-    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole
-    numbers, booleans and categories. For continuous columns give ``numeric=True``, or bin them
-    first, for example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of
+    Every column of `X` is a predictor, and its distinct values (strings, integers, booleans or
+    categories) are its levels. For continuous columns set ``numeric=True``, or bin them first, for
+    example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise identical to
     `bbl.shooter` on the same columns.
 
     Parameters
     ----------
     order : int, default 3
-        Largest number of columns in a term; if `X` has fewer columns, their number.
+        Maximum number of columns in a term; at most the number of columns of `X`.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
-        Penalty of each order. "ebic" and "cv" choose one penalty for all orders, by the extended
-        BIC of the refitted terms, or by the loss of held-out rows.
+        Penalty of each order. "ebic" and "cv" choose one penalty for all orders: by the extended
+        BIC of the refitted terms, or by the loss on held-out rows.
     penalty : {"group", "l1"}, default "group"
-        Whether the weights of a term are chosen as a whole (by their norm), or one by one (by their
-        absolute values).
+        Whether the weights of a term are selected as a whole (by their norm), or one by one (by
+        their absolute values).
     refit : "auto", True or False, default "auto"
-        Whether the chosen terms are refitted without penalty; "auto" decides by the loss on
+        Whether the selected terms are refitted without penalty; "auto" decides by the loss on
         held-out rows.
     screen : {"heredity", "all"}, default "heredity"
-        Which pairs are candidates: pairs with a chosen column, or all pairs.
+        Candidate pairs: pairs with at least one selected column, or all pairs.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers in `lambda_` are penalties on the sum of the losses of all rows, or on their
-        mean.
+        Whether numbers in `lambda_` penalise the sum of the losses of all rows, or their mean.
     numeric : bool or sequence of columns, default False
-        Columns that are real numbers, not categories: all with True, or those given by name (or by
-        position, if columns have no names).
+        Columns to treat as real numbers instead of categories: True for all, or a list of names
+        (positions, if columns have no names).
     standardise : bool, default False
-        Whether numbers are centred and divided by their standard deviation.
+        Whether numeric columns are centred and divided by their standard deviation.
     nfold : int, default 5
         Number of folds for ``lambda_="cv"`` and ``refit="auto"``.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the classes; 1 for classes that a dict leaves out. They only change class shares
-        in predictions; "balanced" makes all shares equal.
+        Weights of the classes; classes missing from a dict have weight 1. They only change the
+        class proportions used for predictions; "balanced" makes them equal.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether a level that was not in the training data makes the terms of its column 0 in the
-        row, or is an error.
+        For a level that was not in the training data, set the row's terms with this column to 0
+        ("ignore"), or raise an error.
     missing : {"raise", "drop", "level"}, default "raise"
-        Treatment of missing values of `X`. "raise": an error. "drop": rows are dropped in `fit`,
-        and get no prediction (nan). "level": they are a level.
+        Treatment of missing values in `X`. "raise": an error. "drop": rows are dropped in `fit`,
+        and their predictions are nan. "level": a separate level.
     random_state : int, numpy.random.Generator or None, default 0
-        For the folds.
+        Seed of the fold assignment.
     n_jobs : int, optional
-        Threads for the folds; results do not depend on it.
+        Number of threads for the folds; results do not depend on it.
 
     Attributes
     ----------
@@ -129,12 +124,12 @@ class ShooterClassifier(TableClassifier):
 
     See Also
     --------
-    bbl.shooter : The same model by formula.
-    ShooterFeatures : The features of the chosen terms as columns, for other estimators.
+    bbl.shooter : The same model from a formula.
+    ShooterFeatures : The features of the selected terms as columns, for other estimators.
 
     Notes
     -----
-    Sample weights are frequencies, whole numbers: how often a row is repeated.
+    Sample weights are integer frequencies.
 
     Examples
     --------
@@ -188,21 +183,20 @@ class ShooterClassifier(TableClassifier):
 
 
 class ShooterFeatures(TransformerMixin, TableEstimator):
-    """Transformer to products of columns that separate the classes, for other estimators.
+    """Transform rows to the products of columns selected by `bbl.shooter`, for other estimators.
 
-    The terms are those that `bbl.shooter` chooses. A term of columns with two levels is one feature
-    of -1 and 1, named ``a:b``. A column with L levels has L - 1 features, its levels being corners
-    of a simplex, so that its terms have several features, named ``a:b[1]``, ``a:b[2]`` and so on. A
-    logistic regression on the features is the refit of the terms.
+    A term of two-level columns is a single feature with values -1 and 1, named ``a:b``. A column
+    with L levels has L - 1 features, which code its levels as the corners of a simplex, so its
+    terms have several features, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic regression on
+    the features is the refit of the terms.
 
     Parameters
     ----------
     order, lambda_, penalty, refit, screen, scale, numeric, standardise, nfold
         As in `ShooterClassifier`.
     unseen, missing, random_state, n_jobs
-        As in `ShooterClassifier`. With ``missing="drop"`` the features of rows with missing values
-        are nan. `refit` is False by default, because the coefficients of the regression are not
-        used.
+        As in `ShooterClassifier`. With ``missing="drop"``, features of rows with missing values are
+        nan. `refit` is False by default because the coefficients of the regression are not used.
 
     Attributes
     ----------
@@ -211,7 +205,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
     result_ : ShooterResults
-        The sparse regression that chose the terms.
+        The sparse regression that selected the terms.
 
     Examples
     --------
@@ -263,13 +257,13 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         return _fit_terms(self, training)
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs; y is needed."""
+        """Return scikit-learn's tags of the input; y is required."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
     def transform(self, X) -> np.ndarray:
-        """Return the features of the chosen terms.
+        """Return the features of the selected terms.
 
         Parameters
         ----------
@@ -279,7 +273,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         Returns
         -------
         ndarray, shape (n, D)
-            D features; 0 where a column of the term has an unknown level.
+            D features, which are 0 if a column of the term has an unknown level.
 
         Examples
         --------
@@ -294,13 +288,13 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         check_is_fitted(self)
         design = self.result_.design
         table = self._read_features(X, reset=False)
-        # (n, m) each: level codes, and marks of unknown values
+        # (n, m) each: level codes, and a mask of unknown values
         codes, missing = design.encode(table, self.unseen)
-        # result_.chosen: weights (d, K - 1) of the d features of each chosen term, a tuple of
-        # positions of columns
+        # result_.chosen: weights (d, K - 1) of the d features of each selected term, by its column
+        # positions
         codes = feature_values(codes, design.n_levels, design.is_number)
         features = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
-        if (dropped := design.dropped(table)) is not None:  # which rows missing="drop" drops
+        if (dropped := design.dropped(table)) is not None:  # rows dropped by missing="drop"
             features[dropped] = np.nan
         return features
 
@@ -310,7 +304,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         Parameters
         ----------
         input_features : array_like of str, shape (m,), optional
-            Names of the columns of `X`, if `X` had none in `fit`.
+            Names of the columns of `X`, if it had none in `fit`.
 
         Examples
         --------
@@ -325,7 +319,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         check_is_fitted(self)
         names = self._column_names(input_features)
         feature_names: list[str] = []
-        # term: a tuple of positions of columns; weights: (d, K - 1), of its d features
+        # term: column positions; weights: (d, K - 1), of its d features
         for term, weights in self.result_.chosen.items():
             term_text = ":".join(names[i] for i in term)
             feature_names += (
@@ -336,7 +330,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         return np.array(distinct_names(feature_names), dtype=object)
 
     def _column_names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:
-        """Check `input_features`, and return the names of the columns of `X` as text."""
+        """Check `input_features`, and return the column names of `X` as strings."""
         # columns of X in `fit`
         predictor_names = [label_text(name) for name in self.result_.labels.names]
         if input_features is None:

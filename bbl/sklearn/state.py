@@ -1,5 +1,5 @@
-"""ResultState: pickling of estimators (by pickle, joblib or skops) with the fitted model as in a
-model file.
+"""ResultState: pickle estimators (by pickle, joblib or skops) without pickling the package's
+objects.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ __all__ = ["ResultState"]
 
 
 class ResultState:
-    """Mixin that pickles ``result_`` as plain text, numbers and arrays, in place of the package's
-    objects.
-    """
+    """Mixin that pickles ``result_`` as plain text, numbers and arrays, as in a model file."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, with ``result_`` as a dict of what a model file holds: kind, meta
-        and arrays.
+        """Return the attributes, with ``result_`` as a dict of a model file's kind, meta and
+        arrays.
         """
         attributes: Any = super().__getstate__()  # of scikit-learn's BaseEstimator
         state = dict(attributes)
@@ -28,14 +26,14 @@ class ResultState:
             try:
                 # a dict of plain values, and arrays by name
                 meta, arrays = result._pack(store_data=True)
-            except BBLTypeError:  # an engine that a user defined: pickled as an object
+            except BBLTypeError:  # a user-defined engine is pickled as an object
                 return state
             state["result_"] = {"kind": result.kind, "meta": meta, "arrays": arrays}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the attributes that `__getstate__` returned."""
+        """Set the attributes returned by `__getstate__`."""
         if isinstance(state.get("result_"), dict):
-            # the object of the model file's content
+            # rebuild the object from the model file's contents
             state = {**state, "result_": restored(**state["result_"])}
         super().__setstate__(state)  # type: ignore[misc]

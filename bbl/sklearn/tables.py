@@ -1,9 +1,4 @@
-"""Tables of estimators: X and y as a *Frame*, a lazy view of a table, with named columns; n rows, m
-columns.
-
-A Frame has the names `columns` (m,), the row labels `index` (n,), and ``get(k)``, which returns
-column k as a Series.
-"""
+"""Tables of estimators: X and y as a `Frame`, a lazy view of a table with named columns."""
 
 from __future__ import annotations
 
@@ -33,8 +28,8 @@ __all__ = [
 
 
 def as_frame(X: object) -> Frame | None:
-    """Return a table X as a Frame; None for an array or nested lists."""
-    if issparse(X):  # some sparse formats are dicts, which would pass for tables
+    """Return the table X as a Frame; None for an array or nested lists."""
+    if issparse(X):  # some sparse formats are dicts, and would be taken for tables
         return None
     try:
         return to_frame(X, "X")
@@ -43,24 +38,24 @@ def as_frame(X: object) -> Frame | None:
 
 
 def keep_numbers(X: Any) -> Any:
-    """Return nested lists with strings as an object array; numpy would turn the numbers in them
-    into strings.
+    """Return nested lists with strings as an object array; numpy would convert numbers
+    to strings.
     """
     if isinstance(X, list | tuple):
         try:
             # "U": strings
             return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
-        except ValueError:  # ragged; scikit-learn raises the error
+        except ValueError:  # ragged lists; scikit-learn raises the error
             return X
     return X
 
 
 def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
-    """Return an array (n, m) as a DataFrame whose columns with fractional numbers, or with many
-    rare integers, are categorical.
+    """Return an array (n, m) as a DataFrame in which columns of fractional numbers, or of many rare
+    integers, are categorical.
 
-    A fit to a table refuses a column of amounts, unless the column is categorical. A column of an
-    array that would be refused in a DataFrame gives a warning instead.
+    The fit rejects such columns in a table unless they are categorical. For an array, a warning is
+    given instead.
     """
     data = pd.DataFrame(array)
     if array.dtype.kind not in "iuf" or not len(array):
@@ -70,8 +65,8 @@ def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
         numbers = array[np.isfinite(array[:, k]), k]
         is_fractional = bool((numbers != np.floor(numbers)).any())
         if not is_fractional and (not len(numbers) or numbers.max() - numbers.min() < MAX_INTEGERS):
-            continue  # too few distinct values to be an amount
-        column = factorise(k, data[k], "keep")  # its distinct values; missing values are kept
+            continue  # too few distinct values for a continuous column
+        column = factorise(k, data[k], "keep")  # distinct values, with missing ones kept
         try:
             check_discrete(column)
         except DataError:
@@ -84,18 +79,18 @@ def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
         )
         warnings.warn(
             DataWarning(
-                f"Columns of X that look continuous: {shown}. Each number in them is a level of "
-                "its own, so the model does not interpolate between them.",
+                f"Columns of X that look continuous: {shown}. Each distinct number is a "
+                "separate level, so the model does not interpolate between them.",
                 hint="Bin them first, for example with BinningTransformer() in the pipeline.",
             ),
-            stacklevel=4,  # the line in `fit`
+            stacklevel=4,  # the line that calls `fit`
         )
     return data
 
 
 def column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Series:
-    """Return column k of a table; a categorical one with only the categories that occur in the rows
-    at `rows`.
+    """Return column k of a table; if it is categorical, only with the categories in the rows at
+    `rows`.
     """
     column = table.get(k)
     if not isinstance(column.dtype, pd.CategoricalDtype):
@@ -106,18 +101,18 @@ def column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Seri
 
 
 def response_name(name: object, columns: Sequence[Hashable]) -> str:
-    """Return the name of the column of classes: that of the Series y, else "y"; underscores make it
-    distinct from X.
+    """Return the name of the class column: the name of the Series y, or "y", with underscores
+    appended if X has such a column.
     """
     return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 
 
 def with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
-    """Return the table with y as a further, categorical column; labels that are not among `classes`
-    are missing.
+    """Return the table with y as an additional categorical column; labels outside `classes` are
+    missing.
     """
     class_index = pd.Index(classes)
-    # get_indexer returns -1, the code of a missing value, for labels that are not among the classes
+    # get_indexer returns -1, the code of a missing value, for labels outside `classes`
     y_column = pd.Series(
         pd.Categorical.from_codes(class_index.get_indexer(y), class_index), index=table.index
     )

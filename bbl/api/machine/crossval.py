@@ -137,8 +137,6 @@ def crossVal(
     refit : bool, default True
         Whether ``model`` is fitted to all rows at the best setting. False keeps the last fold's
         fit, as R does.
-        Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's
-        fit, as R does.
     verbose : int, default 1
         0 hides the progress bar.
     **options

@@ -160,7 +160,6 @@ def lp(
     awnb_bootstrap : float, optional
         Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
         given.
-        `awnb_trees` is given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
         Class proportions for predictions, used instead of those of the training rows. An array is
         in the order of the classes, which must then be of declared order, numbers or booleans.

@@ -238,9 +238,9 @@ class TickNames:
     size : float
         Font size in points.
     upright : bool
-            Whether the texts are perpendicular to the axis instead of along it.
-        depth : float
-            Inches from the axis that the texts occupy.
+        Whether the texts are perpendicular to the axis instead of along it.
+    depth : float
+        Inches from the axis that the texts occupy.
     """
 
     positions: np.ndarray
@@ -280,11 +280,11 @@ def fit_names(
     positions : array_like, shape (n,)
         Position of each name along the axis, increasing.
     unit : float
-            Inches per unit of the axis.
-        max_depth : float
-            Inches from the axis that the texts may occupy.
-        upright : bool, default False
-            Whether the texts must be perpendicular to the axis, as on a vertical one.
+        Inches per unit of the axis.
+    max_depth : float
+        Inches from the axis that the texts may occupy.
+    upright : bool, default False
+        Whether the texts must be perpendicular to the axis, as on a vertical one.
     """
     # rounded: floating-point errors in the unit must not affect how names are drawn
     positions = np.asarray(positions, dtype=float)

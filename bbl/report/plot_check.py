@@ -64,11 +64,11 @@ def plot_calibration(
     bins : int, default 10
         Number of bins of equal width between 0 and 1.
     groups : sequence, optional
-            Groups to draw; by default all, or only the second of two, since the first is its
-            complement.
-        axes : sequence of matplotlib Axes, optional
-            One diagram and one histogram for all groups, or a diagram and a histogram for each
-            group. A new figure by default.
+        Groups to draw; by default all, or only the second of two, since the first is its
+        complement.
+    axes : sequence of matplotlib Axes, optional
+        One diagram and one histogram for all groups, or a diagram and a histogram for each
+        group. A new figure by default.
 
     Returns
     -------
@@ -80,9 +80,9 @@ def plot_calibration(
     Raises
     ------
     DataError
-            If the arrays do not match, or probabilities are outside 0..1.
-        OptionError
-            If a group is unknown, or `axes` has the wrong length.
+        If the arrays do not match, or probabilities are outside 0..1.
+    OptionError
+        If a group is unknown, or `axes` has the wrong length.
 
     Examples
     --------

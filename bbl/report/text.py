@@ -123,6 +123,7 @@ def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
 def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
     """Format statistics with a common number of decimals, at most as many as the largest shows
     with `digits` significant digits; a missing one gives "".
+
     Examples
     --------
     >>> statistic_texts([26.31548, float("nan"), 3.4])
@@ -406,6 +407,7 @@ def group_text(
 ) -> str:
     """Return the first fields and couplings of one group as text, with predictors and levels
     numbered.
+
     Parameters
     ----------
     h : sequence of ndarray, shape (L_i - 1,)

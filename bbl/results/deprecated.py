@@ -17,9 +17,9 @@ class Deprecated:
     Attributes
     ----------
     path : str
-            Attribute with the value, such as ``"estimate.parameters"``.
-        use : str
-            Replacement mentioned in the warning; empty for names that were internal.
+        Attribute with the value, such as ``"estimate.parameters"``.
+    use : str
+        Replacement mentioned in the warning; empty for names that were internal.
     """
 
     path: str

@@ -30,6 +30,7 @@ NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_hi
 class Effects:
     """Probabilities of the groups, or their contrasts, as returned by ``fit.avg_comparisons()`` and
     related methods.
+
     Attributes
     ----------
     frame : DataFrame
@@ -80,10 +81,10 @@ class Effects:
         Parameters
         ----------
         groups : sequence, optional
-                Groups to draw; all by default. With two groups, the differences of one are minus
-                the differences of the other, and by default only the second group is drawn.
-            top : int, default 40
-                Maximum number of rows in a panel.
+            Groups to draw; all by default. With two groups, the differences of one are minus the
+            differences of the other, and by default only the second group is drawn.
+        top : int, default 40
+            Maximum number of rows in a panel.
         axes : sequence of matplotlib Axes, optional
             One per group; a new figure by default.
 
@@ -132,6 +133,7 @@ class Effects:
     def strongest_first(self) -> Effects:
         """Return the same effects sorted by the largest absolute estimate of their term, in
         decreasing order.
+
         Examples
         --------
         >>> import bbl

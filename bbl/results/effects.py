@@ -54,6 +54,7 @@ SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` other than Fal
 class ErrorOptions:
     """Arguments for the standard errors of ``fit.avg_comparisons`` and related methods, checked by
     `__post_init__`.
+
     Attributes
     ----------
     se : {"auto", "bootstrap", False}
@@ -61,7 +62,7 @@ class ErrorOptions:
         Coverage of the intervals.
     nboot : int
         Number of refits or draws of the bootstrap.
-    Number of refits or of draws for the bootstrap.
+    seed : int, numpy.random.Generator or None
     n_jobs : int or None
         Number of threads for refits.
     verbose : int
@@ -547,11 +548,11 @@ class EffectsMixin(ClassifierBase):
         Parameters
         ----------
         by : name or list of names, optional
-                Predictors, or columns of `newdata`; rows are averaged separately for each of their
-                values.
-            variables : name, list of names, or dict of name to list of levels, optional
-                Predictors that are set, in every row, to each of their levels (or the given levels)
-                in turn.
+            Predictors, or columns of `newdata`; rows are averaged separately for each of their
+            values.
+        variables : name, list of names, or dict of name to list of levels, optional
+            Predictors that are set, in every row, to each of their levels (or the given levels) in
+            turn.
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns. None for the weighted training rows.
         grid : {"balanced", "mode"} or dict of name to levels, optional

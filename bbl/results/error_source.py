@@ -21,6 +21,7 @@ Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
 class DeltaMethod:
     """Covariance of a fit's coefficients and derivatives of probabilities with respect to them, for
     the delta method. The coefficients of a group are an intercept and its parameters.
+
     Attributes
     ----------
     covariance : ScoreCovariance
@@ -37,14 +38,15 @@ class DeltaMethod:
 class ErrorSource:
     """Source of the standard errors of a fit without a bootstrap: a covariance, draws or survey
     replicates.
+
     Attributes
     ----------
     delta : DeltaMethod or None
         For methods with a covariance; None if standard errors come from draws or a survey.
     draws : tuple of Scores
-            Class score functions, one for each posterior draw; empty for methods without draws.
-        unbounded : frozenset of (int, int)
-            Levels, as (predictor, code), of parameters without a finite optimum.
+        Class score functions, one for each posterior draw; empty for methods without draws.
+    unbounded : frozenset of (int, int)
+        Levels, as (predictor, code), of parameters without a finite optimum.
     survey : SurveySample or None
         A sampling design with replicate weights; the model is refitted with each replicate's
         weights.

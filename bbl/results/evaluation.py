@@ -67,6 +67,7 @@ class Evaluation:
         Description of the rows, such as "training rows".
     level : float
         Coverage of the intervals.
+    left_out : float
         Number of observations without a prediction or a group.
     costs : ndarray, shape (K, K), or None
         Cost of predicting a group (column) if another (row) is true; `predicted` minimises the
@@ -272,6 +273,7 @@ class Evaluation:
     ) -> Any:
         """Draw the confusion matrix, ROC curves, or a calibration plot of observed proportions
         against predicted probabilities.
+
         Parameters
         ----------
         kind : {"confusion", "roc", "calibration"}, default "confusion"

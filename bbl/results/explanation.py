@@ -64,6 +64,7 @@ class Attribution:
 class Explanation(Notebook):
     """Contributions of the terms to the log-odds of two groups, row by row, as returned by
     ``fit.explain()``.
+
     Attributes
     ----------
     frame : DataFrame

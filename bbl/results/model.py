@@ -55,11 +55,11 @@ class Training:
     log_likelihood : float
         Log-likelihood of the training rows; nan if the model has none.
     counts : list of m ndarrays, shape (K, L_i)
-            Weighted counts of every level in every group, one array per predictor.
-        sections : list of Section, or None
-            Tests printed in the summary; None in files of versions that did not store them.
-        sampling_design : str or None
-            The summary's text on the sampling design; None without one.
+        Weighted counts of every level in every group, one array per predictor.
+    sections : list of Section, or None
+        Tests printed in the summary; None in files of versions that did not store them.
+    sampling_design : str or None
+        The summary's text on the sampling design; None without one.
     """
 
     nobs: float
@@ -80,9 +80,9 @@ class ModelResults(ABC):
     design : Design
         Formula, factors and their levels; encodes new data like the training data.
     training : Sample or None
-            The encoded training rows; None in a model loaded from a file without them.
-        index : pandas.Index or None
-            Labels of the training rows (rows with positive weight).
+        The encoded training rows; None in a model loaded from a file without them.
+    index : pandas.Index or None
+        Labels of the training rows (rows with positive weight).
     """
 
     call: str

@@ -316,8 +316,8 @@ def plot_history(
         The objective at steps 0, 1, ... of one search, or of several chains.
     axis_names : (str, str)
         Names of the steps and of the objective.
-    A value to mark by a dashed line: the final objective, if it is different.
-        A value to mark by a dashed line: the objective after all steps, if it is another.
+    reached : float, optional
+        A value to mark by a dashed line: the final objective, if it is different.
     ax : matplotlib Axes, optional
         A new figure by default.
     """

@@ -253,10 +253,10 @@ def plot_configurations(
         single row.
     titles : sequence of length K, optional
     positions : array_like of int, shape (m,), optional
-            Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are
-            drawn as code 0.
-        names : sequence of length m, optional
-            Names of the predictors, written below an image with a single row.
+        Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are
+        drawn as code 0.
+    names : sequence of length m, optional
+        Names of the predictors, written below an image with a single row.
     axes : sequence of K matplotlib Axes, optional
     """
     codes = np.atleast_2d(np.asarray(codes))

@@ -71,11 +71,11 @@ def draw_network(
     parameters : Parameters
         With a pooled fit, the differences from it are drawn.
     groups : sequence, optional
-            Graphs to draw: a group, or a pair ``(a, b)`` for the difference in parameters, group a
-            minus group b. All groups by default.
-        top : int, optional
-            Number of strongest pairs in each graph; by default twice the number of predictors, but
-            at least 20 and at most 80, or 30 with more than 4 graphs.
+        Graphs to draw: a group, or a pair ``(a, b)`` for the difference in parameters, group a
+        minus group b. All groups by default.
+    top : int, optional
+        Number of strongest pairs in each graph; by default twice the number of predictors, but
+        at least 20 and at most 80, or 30 with more than 4 graphs.
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
 

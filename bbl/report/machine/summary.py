@@ -385,6 +385,7 @@ def density_summary(
 
     With more than `SHOWN` predictors, those with the largest entropy are shown.
     ``tables["levels"]`` has the count and share of every level.
+
     Parameters
     ----------
     call, labels, facts, sections

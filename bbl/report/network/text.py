@@ -25,6 +25,7 @@ def structure_text(
 ) -> str:
     """Return the printed form of a Bayesian network classifier, in R's layout; arguments that are
     None take no line.
+
     Examples
     --------
     >>> print(structure_text("class", 6, "nb", n_arcs=6))
@@ -60,6 +61,7 @@ def bif_text(
     """Return a network in the Interchange Format for Bayesian Networks (BIF).
 
     Names and levels are replaced by words that BIF allows: letters, digits and underscores.
+
     Parameters
     ----------
     families : mapping of name to tuple

@@ -33,13 +33,13 @@ def term_frame(
     layout : Layout
         Position of each term's table in the parameter vectors of length ``size``.
     theta : ndarray, shape (K, size)
-            Weights.
-        free : ndarray of bool, shape (K, size)
-            Whether a group's model has the parameter; terms without any are left out.
-        chosen : mapping, optional
-            Result of a search by predictors. ``votes`` (K, size): number of predictors that
-            selected the parameter. ``nodes`` (K, order, size): its weight in the regression of each
-            of the term's predictors.
+        Weights.
+    free : ndarray of bool, shape (K, size)
+        Whether a group's model has the parameter; terms without any are left out.
+    chosen : mapping, optional
+        Result of a search by predictors. ``votes`` (K, size): number of predictors that selected
+        the parameter. ``nodes`` (K, order, size): its weight in the regression of each of the
+        term's predictors.
         parameter. ``nodes`` (K, order, size): its weight in the regression of each predictor of the
         term.
     """

@@ -85,9 +85,9 @@ class AverageResults(ClassifierResults):
         As in `BBLResults`.
     members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
     member_weights : ndarray, shape (M,)
-            Positive, with sum 1.
-        losses : ndarray, shape (M,)
-            Out-of-fold log-loss of each member; nan if the members were not compared.
+        Positive, with sum 1.
+    losses : ndarray, shape (M,)
+        Out-of-fold log-loss of each member; nan if the members were not compared.
 
     Examples
     --------

@@ -201,10 +201,10 @@ class DifferenceInference(Estimates):
         ----------
         of : (group, group)
         apc : bool, default False
-                Whether to subtract the average-product correction from the strengths, which then
-                have no limits.
-            level : float, default 0.95
-                Minimum coverage of the limits.
+            Whether to subtract the average-product correction from the strengths, which then have
+            no limits.
+        level : float, default 0.95
+            Minimum coverage of the limits.
 
         Returns
         -------

@@ -39,10 +39,10 @@ class PosteriorInference(Estimates):
     labels : Labels
         Names of the groups, the predictors and their levels.
     estimate : Estimate
-            Posterior means, and each group's engine run.
-        engine : Engine
-            The method of the fit; its ``posterior`` describes the posterior and computes the
-            strengths of pairs.
+        Posterior means, and each group's engine run.
+    engine : Engine
+        The method of the fit; its ``posterior`` describes the posterior and computes the
+        strengths of pairs.
 
     Attributes
     ----------
@@ -218,12 +218,12 @@ class PosteriorInference(Estimates):
         of : "group" or (group, group), default "group"
             For a pair of groups the columns ``sd`` and ``inclusion`` are missing.
         apc : bool, default False
-                Whether to subtract the average-product correction from the strengths; `sd` remains
-                the sd of the uncorrected strength.
-            tau : float, default 0.05
-                Threshold on the root mean square of a pair's couplings in the zero-sum gauge, above
-                which the pair counts as included; for two predictors with two levels it is the
-                Ising coupling.
+            Whether to subtract the average-product correction from the strengths; `sd` remains the
+            sd of the uncorrected strength.
+        tau : float, default 0.05
+            Threshold on the root mean square of a pair's couplings in the zero-sum gauge, above
+            which the pair counts as included; for two predictors with two levels it is the Ising
+            coupling.
 
         Returns
         -------

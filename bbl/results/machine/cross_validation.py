@@ -154,12 +154,11 @@ class CrossValidationMixin(MachineResults):
         nfold, use_auc, score, shuffle, seed, refit, n_jobs, verbose
             As in `bbl.crossVal`.
         cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-                As in `bbl.crossVal`; positions refer to the rows of `model_frame`, which is also
-                what a splitter receives.
-            **options
-                Options of the method that replace the fit's; a grid of ``lambda_``, ``eps`` or
-                another tuned option is compared. Without a grid, only the fit's own setting is
-                evaluated.
+            As in `bbl.crossVal`; positions refer to the rows of `model_frame`, which is also what
+            a splitter receives.
+        **options
+            Options of the method that replace the fit's; a grid of ``lambda_``, ``eps`` or another
+            tuned option is compared. Without a grid, only the fit's own setting is evaluated.
 
         Returns
         -------

@@ -258,17 +258,17 @@ class DistributionMixin(MachineResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
-                With the predictors' columns. A row with a known response is completed by the model
-                of its group; any other row by the models of all groups, weighted by the group
-                probabilities given the known predictors and the model's `priors` or the class
-                proportions in the training rows.
-            mask : DataFrame or array of bool, shape (n, m), optional
-                Cells to be treated as missing; columns in the order of the predictors, or by name.
-            method : {"auto", "exact", "gibbs", "mf"}, default "auto"
-                A row's missing predictors, given the others, form a smaller Boltzmann machine. Its
-                probabilities come from variable elimination ("exact"), Gibbs sampling (32 chains of
-                200 sweeps, and the conditional probabilities at 1,280 of their states; "gibbs"), or
-                damped mean field ("mf"); "auto" is "exact" if that is cheap, otherwise "gibbs".
+            With the predictors' columns. A row with a known response is completed by the model of
+            its group; any other row by the models of all groups, weighted by the group
+            probabilities given the known predictors and the model's `priors` or the class
+            proportions in the training rows.
+        mask : DataFrame or array of bool, shape (n, m), optional
+            Cells to be treated as missing; columns in the order of the predictors, or by name.
+        method : {"auto", "exact", "gibbs", "mf"}, default "auto"
+            A row's missing predictors, given the others, form a smaller Boltzmann machine. Its
+            probabilities come from variable elimination ("exact"), Gibbs sampling (32 chains of 200
+            sweeps, and the conditional probabilities at 1,280 of their states; "gibbs"), or damped
+            mean field ("mf"); "auto" is "exact" if that is cheap, otherwise "gibbs".
         type : {"prob", "class", "joint"}, default "prob"
             "prob": probabilities of all levels. "class": the most probable level of each cell
             separately. "joint": the jointly most probable levels of all missing cells of a row, and

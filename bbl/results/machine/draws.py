@@ -40,10 +40,10 @@ class SampleResults:
     xmax : DataFrame
         Predictors by groups: the most probable configuration visited, as levels.
     emax : Series
-            Energy ``E_y(x)`` of this configuration x in each group y.
-        rhat, ess : Series, or None
-            Split R-hat and effective sample size of each group's energy; None unless draws were
-            requested.
+        Energy ``E_y(x)`` of this configuration x in each group y.
+    rhat, ess : Series, or None
+        Split R-hat and effective sample size of each group's energy; None unless draws were
+        requested.
     draws : dict of DataFrame, or None
         The draws of each group; None unless they were requested.
     labels : Labels

@@ -59,9 +59,9 @@ class BBLResults(FittedMachine, ClassifierResults):
     Attributes
     ----------
     call : str
-            The call that made the fit.
-        design : Design
-            Formula, factors and their levels; encodes new data like the training data.
+        The call that made the fit.
+    design : Design
+        Formula, factors and their levels; encodes new data like the training data.
     training : Sample or None
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None

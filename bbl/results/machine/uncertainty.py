@@ -43,11 +43,11 @@ class UncertaintyMixin(MachineResults):
         Raises
         ------
         OptionError
-                If the method has no likelihood equations (``"mf"``), or if a conditional fit
-                refines another fit, stopped early or has over 5,000 distinct rows.
-            DataError
-                If a parameter is not estimable, a group has no training rows, or the model was
-                saved without rows.
+            If the method has no likelihood equations (``"mf"``), or if a conditional fit refines
+            another fit, stopped early or has over 5,000 distinct rows.
+        DataError
+            If a parameter is not estimable, a group has no training rows, or the model was saved
+            without rows.
 
         Examples
         --------
@@ -221,10 +221,10 @@ class UncertaintyMixin(MachineResults):
         Raises
         ------
         OptionError
-                If permutations are requested and `of` is not ``"group"``.
-            DataError
-                If permutations are requested and the model was saved without its training rows, or
-                a group has more than 3e9 observations.
+            If permutations are requested and `of` is not ``"group"``.
+        DataError
+            If permutations are requested and the model was saved without its training rows, or a
+            group has more than 3e9 observations.
 
         Examples
         --------

@@ -86,11 +86,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
         The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows
         is (n, K).
     recipe : Recipe
-            Options of the estimates; ``recipe.plain`` is whether they are neither averaged nor
-            weighted. ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
-        arc_posterior : ndarray, shape (m,), or None
-            Posterior probability of the arc from the class to each feature (MANB), in the order of
-            `features`.
+        Options of the estimates; ``recipe.plain`` is whether they are neither averaged nor
+        weighted. ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
+    arc_posterior : ndarray, shape (m,), or None
+        Posterior probability of the arc from the class to each feature (MANB), in the order of
+        `features`.
     feature_weights : ndarray, shape (m,), or None
         Weight of each feature (WANBIA, AWNB), in the same order.
     _stored_errors : (ndarray, ndarray) or None

@@ -70,14 +70,14 @@ class ShooterResults(ClassifierResults):
     intercept : ndarray, shape (K - 1,)
         Constant of each link.
     refitted : bool
-            Whether the weights of the selected terms were refitted without penalty.
-        separating : tuple of tuples of int
-            Terms that separate groups: their unpenalised weights would be infinite.
+        Whether the weights of the selected terms were refitted without penalty.
+    separating : tuple of tuples of int
+        Terms that separate groups: their unpenalised weights would be infinite.
     penalties : tuple of floats
-            Penalty of each order; it is added to the sum of losses, not to their mean.
-        penalty : {"group", "l1"}
-            The penalised norm. "group": the Euclidean norm of a term's weights; "l1": the sum of
-            their magnitudes.
+        Penalty of each order; it is added to the sum of losses, not to their mean.
+    penalty : {"group", "l1"}
+        The penalised norm. "group": the Euclidean norm of a term's weights; "l1": the sum of
+        their magnitudes.
     path : DataFrame
         A row for each tried penalty and each order: ``point`` and ``order``, the ``penalty`` of
         that order, the mean ``loss`` of the training rows, the penalised ``objective``, the

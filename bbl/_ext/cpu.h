@@ -1,17 +1,17 @@
-/* Vector widths: function attributes of each width, and whether this processor runs it. A kernel compiles its inner
-   loops once for each width and chooses among them at run time.
+/* Vector widths: the function attributes for each width, and whether this processor supports it. A kernel compiles its
+   inner loops once for each width and selects one at run time.
 
-   BBL_VECTORS=32 (or 16, or 8) in the environment when the kernels are loaded leaves out wider vectors, so that one
-   machine stands for others.
+   BBL_VECTORS=32 (or 16, or 8) in the environment when the kernels are loaded disables wider vectors, so that other
+   processors can be emulated.
 
    Widths are in bytes: 64 (AVX-512), 32 (AVX2), 16 (any processor, if the compiler has vector types). A width below 16
-   stands for plain numbers, which every processor runs. */
+   means plain numbers, which every processor supports. */
 #ifndef CPU_H
 #define CPU_H
 #include <stdlib.h>
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#define CPU_X86 1 /* the functions of this compiler can ask for AVX-512 or AVX2 */
+#define CPU_X86 1 /* this compiler supports function attributes for AVX-512 and AVX2 */
 #define CPU_64_BYTES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 #define CPU_32_BYTES __attribute__((target("avx2,fma")))
 #endif
@@ -23,7 +23,7 @@
 #endif
 
 #ifdef CPU_VECTORS
-static int cpu_widest = 64; /* bytes of the widest vectors that may be used */
+static int cpu_widest = 64; /* bytes of the widest vectors allowed */
 
 __attribute__((constructor)) static void cpu_read_widest(void)
 {
@@ -33,7 +33,7 @@ __attribute__((constructor)) static void cpu_read_widest(void)
 }
 #endif
 
-/* Return whether this processor runs vectors of `bytes` bytes, and BBL_VECTORS allows them. */
+/* Return whether this processor supports vectors of `bytes` bytes, and BBL_VECTORS allows them. */
 static inline int cpu_runs(int bytes)
 {
 #ifdef CPU_VECTORS

@@ -1,4 +1,4 @@
-/* Codes of how a solver ended, which kernels write and Python reads. */
+/* Status codes of solvers, written by kernels and read by Python. */
 #ifndef SOLVER_H
 #define SOLVER_H
 
@@ -6,10 +6,10 @@
 enum solver_status {
     SOLVER_RUNNING = -1,
     SOLVER_CONVERGED = 0,
-    SOLVER_ITMAX = 1,       /* the limit of iterations was reached */
+    SOLVER_ITMAX = 1,       /* iteration limit reached */
     SOLVER_STUCK = 2,       /* no step makes progress */
     SOLVER_NOT_FINITE = 3,  /* a number is infinite or NaN */
-    SOLVER_STOPPED = 4      /* by a stop flag that another thread has set */
+    SOLVER_STOPPED = 4      /* by a stop flag set by another thread */
 };
 
 /* How a call of a kernel ended */

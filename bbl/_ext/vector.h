@@ -1,14 +1,14 @@
 /* Vectors of numbers for one width: types and elementary operations.
 
-   Set before inclusion: LANES (numbers in a vector; 1 makes it a plain number, for compilers without vector types),
-   TARGET (function attribute that selects the instruction set), NAME(x) (gives x the prefix of this width), and SINGLE
-   for float instead of double. A second inclusion undefines these names and those that this file defines.
+   Define before inclusion: LANES (numbers per vector; 1 means plain numbers, for compilers without vector types),
+   TARGET (function attribute that selects the instruction set), NAME(x) (adds the prefix of this width to x), and
+   SINGLE for float instead of double. A second inclusion undefines these names and the names that this file defines.
 
-   Conventions: REAL is a number and WORD an unsigned integer of the same size; `vec` holds LANES numbers, `words` LANES
-   integers. A lane is one position of a vector. A mask is a `words` that has all bits of a lane set, or none.
-   vec_load and vec_store move LANES numbers from and to p, which need not be aligned, load_words and store_words LANES
-   integers, loadf and storef LANES floats; vec_fill(s) has s in all lanes.
-   bits(v) is the binary representation of v, real(u) the numbers that u represents. */
+   Conventions: REAL is a number and WORD an unsigned integer of the same size; `vec` contains LANES numbers, `words`
+   LANES integers. A lane is one position of a vector. A mask is a `words` in which all bits of a lane are set, or none.
+   vec_load and vec_store move LANES numbers from and to p, which need not be aligned; load_words and store_words move
+   LANES integers, loadf and storef LANES floats. vec_fill(s) has s in all lanes. bits(v) is the binary representation
+   of v, real(u) the numbers represented by u. */
 #ifndef VECTOR_OPEN
 #define VECTOR_OPEN
 #include <stdint.h>
@@ -24,11 +24,11 @@
 #if LANES > 1
 typedef REAL NAME(vec) __attribute__((vector_size(sizeof(REAL) * LANES)));
 typedef WORD NAME(words) __attribute__((vector_size(sizeof(WORD) * LANES)));
-#define MASK(comparison) ((words)(comparison)) /* a comparison of vectors is a mask already */
+#define MASK(comparison) ((words)(comparison)) /* a comparison of vectors is already a mask */
 #else
 typedef REAL NAME(vec);
 typedef WORD NAME(words);
-#define MASK(comparison) ((WORD)0 - (WORD)(comparison)) /* 0 or 1 to no or all bits */
+#define MASK(comparison) ((WORD)0 - (WORD)(comparison)) /* converts 0 or 1 to no or all bits */
 #endif
 #define vec NAME(vec)
 #define words NAME(words)
@@ -53,7 +53,7 @@ TARGET static inline vec NAME(choose)(words mask, vec a, vec b)
 /* Return the larger of a and b, lane by lane. */
 TARGET static inline vec NAME(larger)(vec a, vec b) { return NAME(choose)(MASK(a > b), a, b); }
 
-/* vf: LANES numbers in single precision. NARROW rounds a vec to it, WIDEN turns it into a vec. */
+/* vf: LANES numbers in single precision. NARROW rounds a vec to it, WIDEN converts it to a vec. */
 #if LANES > 1
 typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
 #define NARROW(v) __builtin_convertvector(v, vf)

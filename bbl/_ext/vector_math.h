@@ -1,12 +1,11 @@
-/* Exponentials, logarithms and long products of vectors, to be included between the two inclusions of vector.h and, a
-   second time, to undefine its names.
+/* Exponentials, logarithms and long products of vectors. Include this file between the two inclusions of vector.h, and
+   a second time to undefine its names.
 
-   Conventions: those of vector.h. TARGET selects the instruction set, NAME(x) gives x the prefix of the vector width,
-   SINGLE is defined for float instead of double, `vec` is a vector of numbers and `words` one of unsigned integers of
-   the same size. MANTISSA is the number of bits of the fraction of a number, BIAS what is added to its exponent before
-   it is stored. exp(x) = 2^n exp(r), with n = round(x / ln 2), the remainder r = x - n ln 2, and a
-   polynomial p for exp(r). ln 2 is the sum of two constants, of which the larger has so few digits that its product
-   with n is exact. */
+   Conventions are as in vector.h. TARGET selects the instruction set, NAME(x) adds the prefix of the vector width to x,
+   SINGLE is defined for float instead of double, `vec` is a vector of numbers and `words` a vector of unsigned integers
+   of the same size. MANTISSA is the number of fraction bits of a number, BIAS the constant added to its exponent when
+   it is stored. exp(x) = 2^n exp(r), with n = round(x / ln 2), the remainder r = x - n ln 2, and a polynomial p for
+   exp(r). ln 2 is the sum of two constants; the larger one has so few digits that its product with n is exact. */
 #ifndef VECTOR_MATH_OPEN
 #define VECTOR_MATH_OPEN
 
@@ -57,8 +56,9 @@ TARGET static inline vec NAME(expm1)(vec x)
 
 /* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf).
 
-   z = 2^k (1 + f), where k is chosen so that 1 + f lies in sqrt(1/2)..sqrt(2); 0x3f3504f3 is sqrt(1/2), and the float
-   with the bits k | 0x4b000000 is 2^23 + k, so that e is k as a float. z >= 1, as unsigned k must not be negative. */
+   z = 2^k (1 + f), where k is chosen so that 1 + f is in sqrt(1/2)..sqrt(2); 0x3f3504f3 is sqrt(1/2), and the float
+   with the bits k | 0x4b000000 is 2^23 + k, so that e is k as a float. z >= 1 because the unsigned k must not be
+   negative. */
 TARGET static inline vec NAME(log)(vec z)
 {
     const words k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
@@ -76,7 +76,7 @@ TARGET static inline vec NAME(log)(vec z)
 }
 #else
 /* exp(x) for x <= 0, clipped at -708 (3e-308); relative error below 3e-16. NaN stays NaN. The polynomial in r is summed
-   by pairs of terms, p and q, in powers of s = r^2. */
+   in pairs of terms, p and q, in powers of s = r^2. */
 TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, s, p, q;
@@ -99,12 +99,12 @@ TARGET static inline vec NAME(exp)(vec x)
     return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 52));  /* adds n to the exponent of p */
 }
 
-/* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c).
+/* log(z) for normal z >= 1; error of about 1 ulp or less (reduction and polynomial of fdlibm's e_log.c).
 
-   z = 2^k (1 + f) as in single precision: 0x3fe6a09e00000000 is about sqrt(1/2), and the double with the bits
-   k | 0x4330000000000000 is 2^52 + k, so that e is k as a double. `shift` are the bits above those of sqrt(1/2), whose
-   exponent field is k; z >= 1, as unsigned k must not be negative. ln(1 + f) = ln((1 + s) / (1 - s)) is 2 s plus s
-   times a polynomial in t = s^2, the sum of its even and odd powers. */
+   z = 2^k (1 + f) as in single precision: 0x3fe6a09e00000000 is about sqrt(1/2), and the double with the bits k |
+   0x4330000000000000 is 2^52 + k, so that e is k as a double. `shift` contains the bits above those of sqrt(1/2), whose
+   exponent field is k; z >= 1 because the unsigned k must not be negative. ln(1 + f) = ln((1 + s) / (1 - s)) is 2 s
+   plus s times a polynomial in t = s^2, computed as the sum of its even and odd powers. */
 TARGET static inline vec NAME(log)(vec z)
 {
     const words shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
@@ -118,20 +118,20 @@ TARGET static inline vec NAME(log)(vec z)
 }
 #endif
 
-/* Return a product of numbers >= 1 divided by its power of two, so that it lies in [1, 2), and add the exponent of that
-   power, with its BIAS, to *exponent. Done after every factor, it prevents overflow. */
+/* Divide a product of numbers >= 1 by its power of two, so that it is in [1, 2); return it and add the exponent of that
+   power, with its BIAS, to *exponent. Doing this after every factor prevents overflow. */
 TARGET static inline vec NAME(split)(vec product, words *exponent)
 {
     *exponent += NAME(bits)(product) >> MANTISSA;
     return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
 }
 
-/* Return the log of a product after `factors` calls of split, whose sum of exponents is `exponent`: ln(product) plus
-   `power`, the exponents without their biases, times ln 2. ln 2 is 22713 / 2^15 (few digits, as power may be large, so
-   that their product is exact) plus a rest. */
+/* Return the log of a product after `factors` calls of split with a sum of exponents `exponent`: ln(product) plus
+   `power`, the exponents without their biases, times ln 2. ln 2 is 22713 / 2^15 (few digits, so that its product with a
+   large power is exact) plus a remainder. */
 TARGET static inline vec NAME(split_log)(vec product, words exponent, ptrdiff_t factors)
 {
-    const REAL offset = (REAL)((WORD)1 << MANTISSA);  /* the number offset + k has the integer k in its low bits */
+    const REAL offset = (REAL)((WORD)1 << MANTISSA);  /* offset + k contains the integer k in its low bits */
     const vec power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (offset + (REAL)(BIAS * factors));
     return NAME(log)(product) + power * (REAL)6.93145751953125e-01 + power * (REAL)1.42860682030941723212e-06;
 }

@@ -500,8 +500,7 @@ def _count_compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]
     weights = np.bincount(joint_level, sample.weights[in_rows], int(np.prod(shape))).reshape(shape)
     # for each predictor, starting with the last: compare its reference level with each other level
     # on a new first axis
-    # axis of the last predictor; the new axis moves the previous predictor to this position
-    axis = len(scope) - 1
+    axis = len(scope) - 1  # each new first axis moves the next predictor to this position
     for _ in scope:
         at_level = np.delete(weights, 0, axis=axis)
         at_reference = np.repeat(np.take(weights, [0], axis=axis), at_level.shape[axis], axis=axis)

@@ -1,4 +1,4 @@
-"""Types of the kernel of sums over tables."""
+"""Type stubs for `bbl._ext.bicluster.bicluster`."""
 
 from numpy import ndarray as Array
 

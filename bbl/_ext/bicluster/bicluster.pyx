@@ -1,8 +1,8 @@
-"""Sums over the observed cells of a two-way table, and moves of single rows between groups of rows.
+"""Sums over the observed cells of a two-way table, and moves of single rows between row groups.
 
-A table of I rows and J columns is stored by rows (CSR): the cells k of row i are start[i] <= k < start[i + 1], with
-their column[k], value[k] and weight[k]. A block is the set of the cells of one row group and one column group. Row
-groups and column groups are numbered from 0; below, a is the number of row groups, b that of column groups.
+A table with I rows and J columns is stored by rows (CSR): row i has the cells k with start[i] <= k < start[i + 1], and
+each cell has a column[k], value[k] and weight[k]. A block is the set of cells of one row group and one column group.
+Row groups and column groups are numbered from 0; their numbers are a and b.
 """
 from libc.stdint cimport int32_t
 
@@ -19,7 +19,7 @@ cdef int check_table(const Py_ssize_t[::1] start, const int32_t[::1] column, con
 def group_sums(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
                const double[::1] weight, const int32_t[::1] column_group, double[:, ::1] counts_out,
                double[:, ::1] sums_out):
-    """Write, for each row i and each column group, the sum of weight and that of weight * value over the row's cells.
+    """Write, for each row i and each column group, the sums of weight and of weight * value over the row's cells.
 
     Shapes: column_group (J,), counts_out (sums of weights) and sums_out (I, b).
     """
@@ -50,7 +50,7 @@ def residual_squares(const Py_ssize_t[::1] start, const int32_t[::1] column, con
     cdef double total = 0.0, row_total, residual
     with nogil:
         for i in range(rows):
-            row_total = 0.0  # summed row by row, which loses fewer digits
+            row_total = 0.0  # summing row by row loses fewer digits
             for k in range(start[i], start[i + 1]):
                 residual = value[k] - mean[row_group[i], column_group[column[k]]]
                 row_total += weight[k] * residual * residual
@@ -63,8 +63,8 @@ def centre_costs(const Py_ssize_t[::1] start, const int32_t[::1] column, const d
                  double[:, ::1] cost_out, double[:, ::1] joint_weight_out):
     """Write the weighted squared distance of every row from each centre, over the columns where both have values.
 
-    Shapes: centre and is_known (J, groups), is_known holding 1 where the centre has a value, else 0; cost_out
-    (I, groups) for the distances, joint_weight_out (I, groups) for the sums of the weights of the compared cells.
+    Shapes: centre and is_known (J, groups), where is_known is 1 if the centre has a value and 0 otherwise; cost_out (I,
+    groups) for the distances, joint_weight_out (I, groups) for the total weights of the compared cells.
     """
     check_table(start, column, value, weight)
     cdef Py_ssize_t rows = start.shape[0] - 1, groups = centre.shape[1], i, k, g
@@ -91,7 +91,7 @@ def centre_costs(const Py_ssize_t[::1] start, const int32_t[::1] column, const d
 
 
 def add_rows(const int32_t[::1] group, const double[:, ::1] rows, double[:, ::1] out):
-    """Write the sum of the rows (n, k) in each group to out (groups, k); row i is in group[i]."""
+    """Write the sum of the rows (n, k) of each group to out (groups, k); group[i] is the group of row i."""
     cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i, j
     cdef int32_t g
     if group.shape[0] != n or out.shape[1] != width:
@@ -111,14 +111,14 @@ cdef inline double explained_squares(double count, double total) noexcept nogil:
 
 def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[::1] row_group, int32_t[::1] size,
                double[:, ::1] block_counts, double[:, ::1] block_sums, const Py_ssize_t[::1] order, double min_gain):
-    """Move each row in turn to the row group that lowers the residual sum of squares most; return the number of moves.
+    """Move each row in turn to the row group that reduces the residual sum of squares most; return the number of moves.
 
-    Shapes: counts and sums (I, b) as `group_sums` writes them, row_group (I,), size (a,) the number of rows in each
+    Shapes: counts and sums (I, b) as written by `group_sums`, row_group (I,), size (a,) the number of rows in each
     group, block_counts and block_sums (a, b) the same sums by block, order (I,) the rows in the order of visits.
-    row_group, size, block_counts and block_sums are updated in place after every move. The residual sum of squares is
-    a constant less the explained one, the sum over blocks of block_sums^2 / block_counts, of which a move changes the
-    blocks of its source and target groups alone. A move must lower the sum of squares by more than `min_gain`, and
-    never empties a group.
+    row_group, size, block_counts and block_sums are updated in place after every move. The residual sum of squares is a
+    constant minus the explained sum of squares, the sum over blocks of block_sums^2 / block_counts. A move changes only
+    the blocks of its source and target groups. A move must reduce the sum of squares by more than `min_gain` and never
+    empties a group.
     """
     cdef Py_ssize_t n_groups = block_counts.shape[0], n_column_groups = counts.shape[1], t, i, j
     cdef int32_t g, source, target

@@ -1,4 +1,4 @@
-"""Types of the kernel of the genetic algorithm."""
+"""Type stubs for `bbl._ext.bicluster.genetic`."""
 
 from numpy import ndarray as Array
 

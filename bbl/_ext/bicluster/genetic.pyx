@@ -1,13 +1,14 @@
-"""Genetic algorithm over partitions of items and of users of ordinal ratings; see bbl/biclustering/genetic.py.
+"""Genetic algorithm for partitions of the items and users of ordinal ratings; see bbl/biclustering/genetic.py.
 
-An individual is an array of labels (items + users): the group of each item, then of each user, both numbered from 0 in
-order of first appearance. A block is the set of the ratings of one item group by one user group. The fitness, which is
-minimised, is the sum of the deviances of all blocks (ratings.h) plus a penalty for each block. A step of the Du process
-moves one item, drawn at random, to another group or a new one, all equally likely.
+An individual is an array of labels (items + users): the group of each item, then of each user, numbered from 0 in order
+of first appearance. A block is the set of ratings of one item group by one user group. The fitness, which is minimised,
+is the sum of the deviances of all blocks (ratings.h) plus a penalty for each block. A step of the Du process moves a
+random item to another group or a new one, all with equal probability.
 
-Arguments of all functions: item, user, rating = 0..levels-1 and weight (n,) are the ratings; items, users and levels
-are the numbers of each. The centre of a block is its mean rating, or with mle the one of largest likelihood; sigma is
-the standard deviation of ratings around it. Random numbers come from `stream` or s (4,), a state of random.h.
+Arguments of all functions: item, user, rating = 0..levels-1 and weight (n,) describe the ratings; items, users and
+levels are their numbers. The centre of a block is its mean rating, or with mle its maximum-likelihood estimate; sigma
+is the standard deviation of ratings around the centre. Random numbers come from `stream` or s (4,), a state of
+random.h.
 """
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, uint64_t
@@ -28,7 +29,7 @@ cdef extern from "random.h" nogil:
 
 # number of cached block deviances, 1.5 MB with five levels; a power of two, so that a bit mask selects the row
 cdef int32_t CACHE = 32768
-cdef double MIN_GAIN = 1e-9  # relative decrease of the fitness that `refine` demands of a move
+cdef double MIN_GAIN = 1e-9  # smallest relative decrease of the fitness for which `refine` makes a move
 
 # Ratings, model and scratch memory of one call
 cdef struct model:
@@ -39,13 +40,13 @@ cdef struct model:
     const int32_t *rating  # 0..levels-1
     const double *weight
     double sigma, penalty  # penalty: for each block
-    int mle                # whether centres are those of largest likelihood
+    int mle                # whether centres are maximum-likelihood estimates
     double *counts         # (item groups * user groups, levels) weight of each rating in each block
-    double *deviance       # (item groups * user groups) of each block of the individual that was evaluated last
+    double *deviance       # (item groups * user groups) of the individual evaluated last
     int32_t *map           # (items + users) scratch: new number of each label; in `cross`, overlaps
-    int32_t *size          # (items + users) scratch: members of each group
-    # (CACHE, levels + 1), row of a hash: counts of a block, then its deviance; 0 if unused. A block takes over the row
-    # of another one with the same hash
+    int32_t *size          # (items + users) scratch: number of members of each group
+    # (CACHE, levels + 1), rows selected by a hash: counts of a block, then its deviance; 0 if unused. A new block
+    # overwrites a block with the same hash
     double *cache
 
 
@@ -58,9 +59,9 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
     cdef bint has_ratings = False, is_cached = True
     for r in range(m.levels):
         has_ratings = has_ratings or counts[r] > 0.0
-        memcpy(&word, counts + r, sizeof(word))  # the bits of the count enter the hash
+        memcpy(&word, counts + r, sizeof(word))  # hash the bits of the count
         hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15  # 2^64 / golden ratio, which mixes the bits
-        hash ^= hash >> 29  # mixes high bits into the low ones, which select the row
+        hash ^= hash >> 29  # mix high bits into the low ones, which select the row
     if not has_ratings:
         return 0.0
     cached = m.cache + <Py_ssize_t> (hash & <uint64_t> (CACHE - 1)) * (m.levels + 1)
@@ -74,10 +75,10 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
 
 
 cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
-    """Return the fitness of an individual; its labels are renumbered in place, m.counts and m.deviance written."""
+    """Return the fitness of an individual; renumber its labels in place, and write m.counts and m.deviance."""
     cdef int32_t n_item_groups = partition_renumber(labels, m.items, m.map, labels)
     cdef int32_t n_user_groups = partition_renumber(labels + m.items, m.users, m.map, labels + m.items)
-    # c: an entry of counts, then a rating, then a block
+    # c: index of counts, then a rating, then a block
     cdef Py_ssize_t c, blocks = <Py_ssize_t> n_item_groups * n_user_groups
     cdef double fitness = m.penalty * blocks
     cdef double *counts
@@ -94,10 +95,10 @@ cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
 
 cdef void cross(const int32_t *first_parent, const int32_t *second_parent, int32_t *child, int32_t n, int32_t *overlap,
                 uint64_t *s) noexcept nogil:
-    """Write a child: the first parent, with a random group enlarged by the second parent's group that overlaps it most.
+    """Write a child: the first parent, with a random group extended by the second parent's group that overlaps it most.
 
-    Shapes: labels first_parent, second_parent and child (n,), of items or of users; overlap (n,) is scratch: for each
-    group of second_parent, how many of its members are in the enlarged group.
+    Shapes: labels first_parent, second_parent and child (n,), of items or of users; overlap (n,) is scratch: the number
+    of members of each group of second_parent that are in the group to be extended.
     """
     cdef int32_t i, n_groups = 0, enlarged_group, added_group = 0
     for i in range(n):
@@ -107,7 +108,7 @@ cdef void cross(const int32_t *first_parent, const int32_t *second_parent, int32
     for i in range(n):
         if first_parent[i] == enlarged_group:
             overlap[second_parent[i]] += 1
-    for i in range(n):  # i is a group of second_parent here, else an item or user
+    for i in range(n):  # here i is a group of second_parent, otherwise an item or user
         if overlap[i] > overlap[added_group]:
             added_group = i
     for i in range(n):
@@ -115,9 +116,9 @@ cdef void cross(const int32_t *first_parent, const int32_t *second_parent, int32
 
 
 cdef void mutate(int32_t *labels, int32_t n, int32_t *size, int32_t *new_label, uint64_t *s) noexcept nogil:
-    """Take one step of the Du process on the partition `labels` (n,), renumbered before the step but not after it.
+    """Take one step of the Du process on the partition `labels` (n,); labels are renumbered before the step only.
 
-    size and new_label are scratch memory for the sizes of the groups and the new numbers of the labels.
+    size and new_label are scratch memory for the group sizes and the new numbers of the labels.
     """
     cdef int32_t n_groups = partition_renumber(labels, n, new_label, labels), i, item, new_group
     for i in range(n_groups):
@@ -125,11 +126,11 @@ cdef void mutate(int32_t *labels, int32_t n, int32_t *size, int32_t *new_label, 
     for i in range(n):
         size[labels[i]] += 1
     item = random_du_step(s, labels, size, n, n_groups, &new_group)
-    labels[item] = new_group  # may open a group or leave one empty
+    labels[item] = new_group  # may create a group or leave one empty
 
 
 cdef void mutate_one(model *m, int32_t *labels, uint64_t *s) noexcept nogil:
-    """Take one step of the Du process on the items or on the users of an individual."""
+    """Take one step of the Du process on either the items or the users of an individual."""
     if random_below(s, 2):
         mutate(labels, m.items, m.size, m.map, s)
     else:
@@ -145,7 +146,7 @@ cdef int32_t select_parent(const double *fitness, int32_t members, uint64_t *s) 
 cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating,
                     const double[::1] weight, int32_t items, int32_t users, int32_t levels, double sigma,
                     double penalty, bint mle) except -1:
-    """Point the model at the ratings and allocate scratch memory; `close_model` must follow, after an error too."""
+    """Set up the model for the ratings and allocate scratch memory; always call `close_model` afterwards."""
     m.counts, m.deviance, m.map, m.cache = NULL, NULL, NULL, NULL
     if not item.shape[0] == user.shape[0] == rating.shape[0] == weight.shape[0] or not item.shape[0]:
         raise ValueError("the ratings do not fit together")
@@ -163,7 +164,7 @@ cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, 
 
 
 cdef void close_model(model *m) noexcept nogil:
-    """Free the scratch memory that `open_model` has allocated."""
+    """Free the scratch memory allocated by `open_model`."""
     free(m.counts)
     free(m.deviance)
     free(m.map)
@@ -191,20 +192,20 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
                       double *moved_counts, double *new_counts, int32_t *to_out) noexcept nogil:
     """Return the change of the fitness by the best move of i and write the new group to to_out; 0 if no move lowers it.
 
-    i is an item if i < items, else user i - items. `labels` are those of the individual that was evaluated last. `cell`
-    (2 n,) lists indices 0..n-1 of ratings: those of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only
-    blocks of the old and new group that have ratings of i change: the change is the sum of their new deviances less
-    the old ones, plus penalty times the change of the number of blocks (n_other come or go with a group of i's side).
-    Scratch memory: moved_counts (groups of the other side, levels), the weight of the ratings of i by group of the
-    other side (users if i is an item); new_counts (levels,), for a block after the move.
+    i is an item if i < items, otherwise user i - items. `labels` are the labels of the individual evaluated last.
+    `cell` (2 n,) lists indices 0..n-1 of ratings, where i has the ratings cell[cell_start[i]] .. cell[cell_start[i + 1]
+    - 1]. Only blocks of the old and new group that have ratings of i change. The change of the fitness is the sum of
+    their new deviances minus the old ones, plus penalty times the change of the number of blocks (n_other per group
+    created or removed). Scratch memory: moved_counts (groups of the other side, levels), the weight of the ratings of i
+    by group of the other side (users if i is an item); new_counts (levels,), for a block after the move.
     """
     cdef bint is_item = i < m.items
     cdef int32_t n_user_groups = 0, n_item_groups = 0, n_other, n_groups, k, g
     cdef int32_t target, source = labels[i], source_size = 0, r
-    cdef Py_ssize_t c, block_k  # block_k: the block with group k of the other side
+    cdef Py_ssize_t c, block_k  # block_k: the block of group k of the other side
     cdef double change, best_change = 0.0, removal = 0.0  # removal: change of the fitness by removing i
     cdef double *counts
-    cdef int32_t members = m.items if is_item else m.users  # of the side of i
+    cdef int32_t members = m.items if is_item else m.users  # number of items or users, like i
     for k in range(m.items):
         n_item_groups = max(n_item_groups, labels[k] + 1)
     for k in range(m.items, m.items + m.users):
@@ -218,8 +219,8 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
         moved_counts[k * m.levels + m.rating[cell[c]]] += m.weight[cell[c]]
     for k in range(members):
         source_size += labels[k if is_item else m.items + k] == source
-    # -1: first the removal of i, whose change is part of that of every target; n_groups: a new group, unless every
-    # member is in a group of its own
+    # -1: the removal of i, whose change is part of the change for every target; n_groups: a new group, unless every
+    # member already is in a group of its own
     for target in range(-1, min(n_groups + 1, members)):
         if target == source:
             continue
@@ -235,7 +236,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
                 continue  # no ratings of i in this block
             for r in range(m.levels):
                 new_counts[r] = moved_counts[k * m.levels + r]
-                if target < 0:  # a count within rounding of zero is zero
+                if target < 0:  # treat a count within rounding of zero as zero
                     new_counts[r] = counts[r] - new_counts[r] if counts[r] - new_counts[r] > 1e-9 * counts[r] else 0.0
                 elif target < n_groups:
                     new_counts[r] += counts[r]
@@ -255,15 +256,17 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
 def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
            int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
            int32_t[::1] labels, const int32_t[::1] stop):
-    """Move each item and user in turn to the group that lowers the fitness most, until none does; return the fitness.
+    """Move each item and user in turn to the group that lowers the fitness most, until no move does; return the
+    fitness.
 
-    labels (items + users,) are changed in place and end in order of first appearance. A non-zero stop[0] ends it.
+    labels (items + users,) are changed in place and finally numbered by first appearance. A non-zero stop[0] ends the
+    run.
     """
     cdef model m
     cdef int32_t i, target = 0, n_labels = items + users
     cdef Py_ssize_t c, n = item.shape[0]
     cdef Py_ssize_t *cell_start = NULL  # (items + users + 2,) where the ratings of each item, then user, begin in cell
-    cdef Py_ssize_t *cell  # (2 n,) indices of ratings, item by item, then again user by user; see `best_move`
+    cdef Py_ssize_t *cell  # (2 n,) indices of ratings, grouped by item, then again by user; see `best_move`
     cdef double *moved_counts = NULL  # (groups, levels) scratch of `best_move`, at most (items + users, levels)
     cdef double *new_counts  # (levels,) scratch of `best_move`
     cdef double fitness = 0.0, change
@@ -272,14 +275,14 @@ def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
         raise ValueError("the labels do not fit the ratings")
     try:
         open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
-        # one block of memory each: cell_start, then cell; moved_counts, then new_counts
+        # one block of memory for cell_start and cell, another for moved_counts and new_counts
         cell_start = <Py_ssize_t *> calloc(<size_t> (n_labels + 2 + 2 * n), sizeof(Py_ssize_t))
         moved_counts = <double *> malloc(sizeof(double) * <size_t> (n_labels + 1) * <size_t> levels)
         if cell_start == NULL or moved_counts == NULL:
             raise MemoryError("no memory for the refinement")
         cell, new_counts = cell_start + n_labels + 2, moved_counts + n_labels * levels
-        # counting sort of the ratings by item and by user: first cell_start[i + 2] is the number of ratings of i; then,
-        # after the running sum, cell_start[i + 1] is the place for the next rating of i, and ends as the first of i + 1
+        # counting sort of the ratings by item and by user: cell_start[i + 2] first counts the ratings of i; after the
+        # cumulative sum, cell_start[i + 1] is the position of the next rating of i, and ends as the start of i + 1
         with nogil:
             for c in range(n):
                 cell_start[item[c] + 2] += 1
@@ -313,15 +316,15 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
            int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
            int32_t[:, ::1] population, double[::1] fitness, double crossover, double mutation, bint elite,
            uint64_t[::1] stream, double[::1] best_out, int32_t[::1] champion, double[::1] champion_fitness):
-    """Breed len(best_out) generations in place, and write the best fitness of each to best_out.
+    """Run len(best_out) generations in place, and write the best fitness of each to best_out.
 
-    Shapes: population (members, items + users), fitness (members,) as written by `fitness_of`, stream (4,), champion
-    (items + users,) and champion_fitness (1,): the best individual ever, replaced by a better one. crossover is the
-    probability that a pair of parents is crossed, mutation that a child mutates; with `elite` the best member enters
-    the next generation unchanged.
+    Shapes: population (members, items + users), fitness (members,) as written by `fitness_of`, stream (4,); champion
+    (items + users,) and champion_fitness (1,) contain the best individual ever and are replaced by a better one.
+    crossover is the probability of crossing a pair of parents, mutation the probability that a child mutates. With
+    `elite` the best member is copied to the next generation unchanged.
     """
     cdef model m
-    # c: a member, one of two children of a pair, or a child in `children`
+    # c: a member, one of the two children of a pair, or an index of `children`
     cdef int32_t members = <int32_t> population.shape[0], n_labels = items + users, n_children, parent, mate, c
     cdef Py_ssize_t generation
     cdef int32_t *children = NULL
@@ -333,7 +336,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
         raise ValueError("the population does not fit the ratings")
     try:
         open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
-        # room for one more: children come in pairs, and the last pair may exceed the generation by one
+        # space for one more child: children come in pairs, and the last pair may exceed the generation by one
         children = <int32_t *> malloc(sizeof(int32_t) * <size_t> (members + 1) * <size_t> n_labels)
         child_fitness = <double *> malloc(sizeof(double) * <size_t> (members + 1))
         if children == NULL or child_fitness == NULL:
@@ -356,9 +359,9 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
                             child = children + (n_children + c) * n_labels
                             cross(&population[parent, 0], &population[mate, 0], child, items, m.map, s)
                             cross(&population[parent, items], &population[mate, items], child + items, users, m.map, s)
-                            parent, mate = mate, parent  # they change roles for the second child
+                            parent, mate = mate, parent  # swap roles for the second child
                     else:
-                        child = children + n_children * n_labels  # the two children are copies
+                        child = children + n_children * n_labels  # without crossover the two children are copies
                         memcpy(child, &population[parent, 0], sizeof(int32_t) * <size_t> n_labels)
                         memcpy(child + n_labels, &population[mate, 0], sizeof(int32_t) * <size_t> n_labels)
                     for c in range(n_children, min(n_children + 2, members)):
@@ -383,10 +386,10 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
 
 
 def du_steps(int32_t[::1] labels, Py_ssize_t steps, uint64_t[::1] stream):
-    """Take steps of the Du process from the partition `labels`, in place, and renumber it by first appearance."""
+    """Take steps of the Du process from the partition `labels`, in place, then renumber it by first appearance."""
     cdef int32_t n = <int32_t> labels.shape[0]
     cdef Py_ssize_t _step
-    cdef int32_t *scratch  # sizes of the groups, then their new labels: n + 1 each, as a step may open a group
+    cdef int32_t *scratch  # group sizes, then their new labels: n + 1 each, as a step may create a group
     if stream.shape[0] != 4 or n < 1:
         raise ValueError("the stream has four words, and a partition one item at least")
     scratch = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * n + 2))

@@ -1,4 +1,4 @@
-"""Types of the kernel of the Markov chain over two partitions."""
+"""Type stubs for `bbl._ext.bicluster.mcmc`."""
 
 from numpy import ndarray as Array
 

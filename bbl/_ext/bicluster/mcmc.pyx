@@ -1,13 +1,13 @@
-"""Markov chain over partitions of raters and of items, given the items that raters chose; see bbl/biclustering/mcmc.py.
+"""Markov chain over partitions of raters and of items, given the items chosen by raters; see bbl/biclustering/mcmc.py.
 
-A rater of group T chooses the set R of n items with probability prod_{i in R} v_i / e_n(v), e_n being the elementary
-symmetric polynomial of degree n, and v_i = w_i lambda_T^r. Here w_i is the weight of item i, lambda_T in (0, 1) the
-loyalty of group T, gamma_T its logit, and r = 1, 2, ... the rank that T gives to the group of item i.
+A rater of group T chooses the set R of n items with probability prod_{i in R} v_i / e_n(v), where e_n is the elementary
+symmetric polynomial of degree n and v_i = w_i lambda_T^r. Here w_i is the weight of item i, lambda_T in (0, 1) the
+loyalty of group T (gamma_T is its logit), and r = 1, 2, ... the rank that T gives to the group of item i.
 
-P (items) and Q (raters) hold the group of each item and rater, 0..KP-1 and 0..KQ-1 in any order. Prior: partitions and
-rankings are uniform, gamma is normal around 0, and w is Dirichlet, represented by independent gamma variables, whose
-sum cancels in the likelihood. A step of the Du process moves one item (or rater), drawn at random, to another group or
-a new one, all equally likely; the reverse step is as likely.
+P (items) and Q (raters) contain the group of each item and rater, 0..KP-1 and 0..KQ-1 in any order. Prior: partitions
+and rankings are uniform, gamma is normal with mean 0, and w is Dirichlet, represented by independent gamma variables
+whose sum cancels in the likelihood. A step of the Du process moves a random item (or rater) to another group or a new
+one, all with equal probability; the reverse step has the same probability.
 """
 import numpy as np
 
@@ -32,10 +32,10 @@ cdef double CHECK_INTERVAL = 3e7  # multiplications between two checks for signa
 
 
 def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
-    """Return ln e_k(v), k = 0..top, of the elementary symmetric polynomials; shape (top + 1,).
+    """Return ln e_k(v), k = 0..top, for the elementary symmetric polynomials; shape (top + 1,).
 
-    log_v (n,) holds ln v; top is the largest degree. The recursion runs on plain numbers unless these leave the range
-    of a double, or with `in_logs` on logarithms.
+    log_v (n,) contains ln v; top is the largest degree. The recursion uses plain numbers unless these leave the range
+    of a double, or logarithms with `in_logs`.
     """
     if not 0 <= top <= log_v.shape[0] or log_v.shape[0] < 1:
         raise ValueError("top must lie in 0..n")
@@ -46,13 +46,13 @@ def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
 
 
 cdef class Chain:
-    """State of one chain: the partitions P and Q and the parameters of the groups; a prefix `new_` marks a proposal.
+    """State of one chain: the partitions P and Q and the parameters of the groups; the prefix `new_` marks a proposal.
 
-    Arrays by group of raters have raters + 1 rows, arrays by group of items have items + 1 columns: one more than
-    there can be groups.
+    Arrays by group of raters have raters + 1 rows, arrays by group of items have items + 1 columns: one more than the
+    maximum number of groups.
     """
 
-    cdef Py_ssize_t items, raters, top          # top: the largest number of items that a rater chose
+    cdef Py_ssize_t items, raters, top          # top: the largest number of items chosen by a rater
     cdef const Py_ssize_t[::1] start            # the items of rater j are item[start[j]:start[j + 1]]
     cdef const int32_t[::1] item
     cdef int32_t[::1] P, Q, sizeP, sizeQ, new_P  # sizeP, sizeQ: number of items and raters in each group
@@ -69,11 +69,11 @@ cdef class Chain:
     def __init__(self, const Py_ssize_t[::1] start, const int32_t[::1] item, Py_ssize_t items, double alpha,
                  double sigma, double step, const double[::1] log_w, uint64_t[::1] stream,
                  const int32_t[::1] stop):
-        """Store the choices and the prior; `set` must follow.
+        """Store the choices and the prior; call `set` next.
 
-        alpha is the parameter of the Dirichlet prior of w, and 0 fixes w at exp(log_w); sigma is the standard deviation
-        of gamma in the prior, and 0 fixes gamma at 0; step is the standard deviation of a proposal of gamma. stream (4)
-        is the state of the random numbers. A non-zero stop[0], written by another thread, ends a run early.
+        alpha is the parameter of the Dirichlet prior of w; 0 fixes w at exp(log_w). sigma is the prior standard
+        deviation of gamma; 0 fixes gamma at 0. step is the standard deviation of a proposal of gamma. stream (4) is the
+        state of the random number generator. A non-zero stop[0], written by another thread, ends a run early.
         """
         cdef Py_ssize_t i
         self.items, self.raters, self.top = items, start.shape[0] - 1, 0
@@ -94,11 +94,12 @@ cdef class Chain:
         self.log_w, self.log_v = np.array(log_w), np.zeros(items)
         self.log_e, self.new_log_e = np.zeros((2, self.raters + 1, self.top + 1))
         count = np.bincount(np.asarray(item), minlength=items)
-        # about 2.4 sds (the best random-walk step in one dimension) of ln of a gamma variable of shape alpha + count
+        # about 2.4 standard deviations (the best random-walk step in one dimension) of the log of a gamma variable of
+        # shape alpha + count
         self.step_w = 2.4 / np.sqrt(alpha + count + 1e-9)  # 1e-9 avoids a division by 0
 
     def set(self, const int32_t[::1] P, const int32_t[::1] Q, gamma=None, rank=None):
-        """Set the partitions P and Q; gamma (KQ,) and rank (KQ, KP) are set too, or if None drawn from their prior."""
+        """Set the partitions P and Q, and gamma (KQ,) and rank (KQ, KP), which are drawn from their prior if None."""
         cdef int32_t T
         cdef Py_ssize_t i
         self.KP, self.KQ = np.max(P) + 1, np.max(Q) + 1
@@ -140,12 +141,12 @@ cdef class Chain:
         cdef Py_ssize_t i
         for i in range(self.items):
             self.log_v[i] = self.log_w[i] + rank[T, P[i]] * self.log_lambda[T]
-        self.work += <double> self.items * (self.top + 10)  # the recursion, and about 10 for exponentials
+        self.work += <double> self.items * (self.top + 10)  # the recursion, plus about 10 for exponentials
         symmetric_elementary(&self.log_v[0], self.items, self.top, False, log_e_out)
 
     cdef double rater_loglik(self, Py_ssize_t j, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank,
                              const double *log_e) noexcept nogil:
-        """Return the log-likelihood of the choices of rater j if in group T, whose log_e (top + 1,) is given."""
+        """Return the log-likelihood of the choices of rater j in group T, given the group's log_e (top + 1,)."""
         cdef Py_ssize_t c
         cdef double total = -log_e[self.start[j + 1] - self.start[j]]
         for c in range(self.start[j], self.start[j + 1]):
@@ -153,7 +154,7 @@ cdef class Chain:
         return total
 
     cdef double group_loglik(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, const double *log_e) noexcept nogil:
-        """Return the log-likelihood of all raters of group T, whose log_e (top + 1,) is given."""
+        """Return the log-likelihood of all raters of group T, given the group's log_e (top + 1,)."""
         cdef Py_ssize_t j
         cdef double total = 0.0
         for j in range(self.raters):
@@ -162,10 +163,10 @@ cdef class Chain:
         return total
 
     cdef bint propose(self, int32_t[::1] P, int32_t[:, ::1] rank, double log_prior_ratio) noexcept nogil:
-        """Accept or reject P and rank, which concern all groups of raters; return whether they are accepted.
+        """Accept or reject P and rank, which affect all groups of raters; return whether they are accepted.
 
-        log_prior_ratio is ln [prior(new) q(old | new) / (prior(old) q(new | old))], q being the proposal density. If
-        accepted, loglik and log_e are updated, and the caller has to update P and rank.
+        log_prior_ratio is ln [prior(new) q(old | new) / (prior(old) q(new | old))], where q is the proposal density. If
+        accepted, loglik and log_e are updated; the caller must update P and rank.
         """
         cdef int32_t T
         cdef double log_ratio = log_prior_ratio
@@ -181,9 +182,9 @@ cdef class Chain:
         return True
 
     cdef bint propose_in_group(self, int32_t T, double log_prior_ratio) noexcept nogil:
-        """Accept or reject new parameters of group T, which are in the state already; return whether they are accepted.
+        """Accept or reject new parameters of group T, which are already in the state; return whether they are accepted.
 
-        If they are not, the caller has to restore them. log_prior_ratio is as in `propose`.
+        If they are rejected, the caller must restore the old ones. For log_prior_ratio see `propose`.
         """
         cdef double new_loglik
         self.write_log_e(T, self.P, self.rank, &self.new_log_e[T, 0])
@@ -197,8 +198,8 @@ cdef class Chain:
     cdef void move_item(self) noexcept nogil:
         """Propose one step of the Du process on the items.
 
-        In each ranking, an item group that disappears loses its rank, and a new one gets a rank drawn uniformly. The
-        probability 1 / (n_groups + 1) of that rank is the ratio of the priors of the rankings, so the two cancel.
+        In each ranking, an item group that disappears loses its rank, and a new one gets a rank drawn uniformly. Its
+        probability 1 / (n_groups + 1) equals the ratio of the priors of the rankings, so the two cancel.
         """
         cdef int32_t to_group, T, k, group_rank, from_group, n_groups = self.KP
         cdef int32_t i = random_du_step(&self.stream[0], &self.P[0], &self.sizeP[0], <int32_t> self.items, n_groups,
@@ -214,7 +215,7 @@ cdef class Chain:
                 for k in range(n_groups):
                     self.new_rank[T, k] += self.new_rank[T, k] >= group_rank
                 self.new_rank[T, n_groups] = group_rank
-            elif self.sizeP[from_group] == 1:  # i goes to another group: a lone item never opens a new one
+            elif self.sizeP[from_group] == 1:  # i moves to an existing group: a single item never creates one
                 group_rank = self.new_rank[T, from_group]
                 for k in range(n_groups):
                     self.new_rank[T, k] -= self.new_rank[T, k] > group_rank
@@ -227,7 +228,7 @@ cdef class Chain:
         self.sizeP[to_group] += 1
         if to_group == n_groups:
             self.KP += 1
-            self.sizeP[to_group] = 1  # whatever an earlier group of this number has left
+            self.sizeP[to_group] = 1  # overwrite the value of a former group with this number
         elif self.sizeP[from_group] == 0:  # the last group takes the number of the empty one
             self.KP -= 1
             self.sizeP[from_group] = self.sizeP[self.KP]
@@ -241,7 +242,7 @@ cdef class Chain:
                 self.rank[T, k] = self.new_rank[T, k]
 
     cdef void move_rater(self) noexcept nogil:
-        """Propose one step of the Du process on the raters; parameters of a new group are drawn from the prior."""
+        """Propose one step of the Du process on the raters; the parameters of a new group are drawn from the prior."""
         cdef int32_t to_group, k, from_group, n_groups = self.KQ
         cdef int32_t j = random_du_step(&self.stream[0], &self.Q[0], &self.sizeQ[0], <int32_t> self.raters, n_groups,
                                         &to_group)
@@ -267,14 +268,14 @@ cdef class Chain:
             self.sizeQ[from_group] = self.sizeQ[self.KQ]  # the last group takes the number of the empty one
             self.gamma[from_group], self.log_lambda[from_group] = self.gamma[self.KQ], self.log_lambda[self.KQ]
             self.rank[from_group, :] = self.rank[self.KQ, :]
-            self.log_e[from_group, :] = self.log_e[self.KQ, :]  # loglik follows below
+            self.log_e[from_group, :] = self.log_e[self.KQ, :]  # loglik is updated below
             for k in range(<int32_t> self.raters):
                 if self.Q[k] == self.KQ:
                     self.Q[k] = from_group
-        if to_group == self.KQ:  # it was the last group, which has taken the number of the empty one
+        if to_group == self.KQ:  # it was the last group, now renumbered
             to_group = from_group
         self.loglik[to_group] = self.group_loglik(to_group, self.P, self.rank, &self.log_e[to_group, 0])
-        if from_group < self.KQ:  # else it was the last group and is gone
+        if from_group < self.KQ:  # otherwise it was the last group and no longer exists
             self.loglik[from_group] = self.group_loglik(from_group, self.P, self.rank, &self.log_e[from_group, 0])
 
     cdef void move_gamma(self, int32_t T) noexcept nogil:
@@ -285,7 +286,7 @@ cdef class Chain:
             self.gamma[T], self.log_lambda[T] = before, -log1p(exp(-before))
 
     cdef void swap_ranks(self, int32_t T) noexcept nogil:
-        """Propose that two neighbours in the ranking of group T of raters change places."""
+        """Propose to swap two neighbours in the ranking of group T of raters."""
         cdef int32_t k, lower_rank = 1 + random_below(&self.stream[0], self.KP - 1), lower_group = 0, upper_group = 0
         for k in range(self.KP):
             if self.rank[T, k] == lower_rank:
@@ -297,14 +298,14 @@ cdef class Chain:
             self.rank[T, lower_group], self.rank[T, upper_group] = lower_rank, lower_rank + 1
 
     cdef void move_weight(self, Py_ssize_t i) noexcept nogil:
-        """Propose a random-walk step of ln w_i, whose log prior density is alpha ln w_i - w_i."""
+        """Propose a random-walk step of ln w_i; its log prior density is alpha ln w_i - w_i."""
         cdef double before = self.log_w[i], after = before + self.step_w[i] * random_normal(&self.stream[0])
         self.log_w[i] = after
         if not self.propose(self.P, self.rank, self.alpha * (after - before) - exp(before) * expm1(after - before)):
             self.log_w[i] = before
 
     cdef bint stopped(self) except -1 nogil:
-        """Return whether the stop flag is set; after CHECK_INTERVAL multiplications check for signals, too."""
+        """Return whether the stop flag is set; also check for signals after every CHECK_INTERVAL multiplications."""
         if self.work > CHECK_INTERVAL:
             self.work = 0.0
             with gil:
@@ -312,7 +313,7 @@ cdef class Chain:
         return self.stop[0] != 0
 
     cdef int sweep(self) except -1 nogil:
-        """Update every part of the state; return 1 if the chain was stopped, else 0."""
+        """Update every part of the state; return 1 if the chain was stopped, otherwise 0."""
         cdef Py_ssize_t k, _each
         cdef int32_t T
         for _each in range(self.items):
@@ -335,7 +336,7 @@ cdef class Chain:
 
     cdef double log_posterior(self) noexcept nogil:
         """Return the log posterior density, up to a constant; w is scaled to sum to 1."""
-        cdef double total = -self.KQ * lgamma(self.KP + 1.0), sum_w = 0.0  # a ranking has the probability 1 / KP!
+        cdef double total = -self.KQ * lgamma(self.KP + 1.0), sum_w = 0.0  # a ranking has probability 1 / KP!
         cdef Py_ssize_t i
         cdef int32_t T
         for T in range(self.KQ):
@@ -362,7 +363,7 @@ cdef class Chain:
         """Write one draw after every `thin` sweeps, with labels in order of first appearance.
 
         Shapes: Q_out (draws, raters), P_out (draws, items), value_out (draws,) for the log posterior. The lambda of
-        each rater's group is added to lambda_out (raters,), the weights, scaled to sum to 1, to w_out (items,).
+        each rater's group is added to lambda_out (raters,), and the weights, scaled to sum to 1, to w_out (items,).
         """
         cdef Py_ssize_t draw, i, n_draws = value_out.shape[0]
         cdef Py_ssize_t _each
@@ -390,7 +391,7 @@ cdef class Chain:
                     w_out[i] += exp(self.log_w[i]) / sum_w
 
     def state(self):
-        """Return P, Q, gamma (KQ,), rank (KQ, KP) and w (items,), which sums to 1."""
+        """Return P, Q, gamma (KQ,), rank (KQ, KP) and w (items,); w sums to 1."""
         w = np.exp(np.asarray(self.log_w) - np.max(self.log_w))
         rank = np.array(self.rank)[:self.KQ, :self.KP]
         return np.array(self.P), np.array(self.Q), np.array(self.gamma)[:self.KQ], rank, w / w.sum()

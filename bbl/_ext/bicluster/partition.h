@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Write n labels, renumbered in order of first appearance, to labels_out, which may be `labels` itself; return the
+/* Renumber n labels in order of first appearance and write them to labels_out, which may be `labels` itself; return the
    number of groups. Labels are less than n; new_label (n) is scratch memory. */
 static inline int32_t partition_renumber(const int32_t *labels, ptrdiff_t n, int32_t *new_label, int32_t *labels_out)
 {

@@ -1,18 +1,18 @@
-/* Ordinal ratings of one block under a truncated normal distribution: deviance, and the centre of largest likelihood.
+/* Ordinal ratings of one block under a truncated normal distribution: deviance, and the maximum-likelihood centre.
 
-   A rating r = 0..levels - 1 has the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to
-   (-1/2, levels - 1/2), mu being the centre of the block. counts (levels) holds the weight of each rating. Z is a
-   standard normal variable. */
+   The probability of a rating r = 0..levels - 1 is the probability of (r - 1/2, r + 1/2) under a normal distribution
+   with mean mu, the centre of the block, and standard deviation sigma, truncated to (-1/2, levels - 1/2). counts
+   (levels) contains the weight of each rating. Z is a standard normal variable. */
 #ifndef RATINGS_H
 #define RATINGS_H
 
 #include <math.h>
 #include <stdint.h>
 
-#define RATINGS_TINY 1e-300   /* least probability of an interval: logarithms and quotients stay finite */
-#define RATINGS_BISECTIONS 40 /* of the range that holds the centre of largest likelihood */
+#define RATINGS_TINY 1e-300   /* lower bound of probabilities: logarithms and quotients stay finite */
+#define RATINGS_BISECTIONS 40 /* of the range that contains the maximum-likelihood centre */
 
-/* Return P(low < Z < high), or RATINGS_TINY if that is more; computed from the nearer tail, so without cancellation. */
+/* Return P(low < Z < high), but at least RATINGS_TINY; computed from the nearer tail, which avoids cancellation. */
 static inline double ratings_interval(double low, double high)
 {
     const double sqrt_half = 0.7071067811865476; /* P(Z > z) = erfc(z sqrt(1/2)) / 2 */
@@ -24,7 +24,7 @@ static inline double ratings_interval(double low, double high)
 /* Return the standard normal density at z; the constant is 1 / sqrt(2 pi). */
 static inline double ratings_density(double z) { return 0.3989422804014327 * exp(-0.5 * z * z); }
 
-/* An edge of intervals of Z: its position z, and the probabilities P(Z < z) and P(Z > z). */
+/* An edge between intervals of Z: its position z, and the probabilities P(Z < z) and P(Z > z). */
 typedef struct {
     double z, below, above;
 } ratings_edge;
@@ -57,12 +57,13 @@ static double ratings_deviance(const double *counts, int32_t levels, double mu, 
             loglik += counts[r] * log(ratings_between(low, high));
         }
     }
-    loglik -= total * log(ratings_between(first_edge, low)); /* truncation; low is the last edge now */
+    loglik -= total * log(ratings_between(first_edge, low)); /* truncation; here low is the last edge */
     return -2.0 * loglik;
 }
 
-/* Return sigma times the derivative of a block's log-likelihood by mu. For an interval of probability p from low to
-   high it is (density(low) - density(high)) / p; that of the whole range, of the truncation, is subtracted. */
+/* Return sigma times the derivative of a block's log-likelihood with respect to mu. For an interval of probability p
+   from low to high it is (density(low) - density(high)) / p; the term of the whole range, due to the truncation, is
+   subtracted. */
 static double ratings_score(const double *counts, int32_t levels, double mu, double sigma)
 {
     double derivative = 0.0, total = 0.0, low, high, p;
@@ -80,7 +81,7 @@ static double ratings_score(const double *counts, int32_t levels, double mu, dou
     return derivative - total * (ratings_density(low) - ratings_density(high)) / p;
 }
 
-/* Return the mean rating of a block, or with `mle` the mu of largest likelihood; counts must not be all 0. */
+/* Return the mean rating of a block, or with `mle` the maximum-likelihood estimate of mu; counts must not be all 0. */
 static double ratings_centre(const double *counts, int32_t levels, double sigma, int mle)
 {
     /* outside this range, the likelihood hardly changes */

@@ -1,1 +1,1 @@
-"""Kernels of Bayesian networks."""
+"""Kernels of boosting."""

@@ -1,8 +1,8 @@
-/* Passes over the rows of boosting.pyx: sums of the rows in each cell, and new probabilities after a step.
+/* Passes over the rows for boosting.pyx: sums of the rows in each cell, and new probabilities after a step.
 
-   Conventions: n rows, K groups. The numbers of a row, one for each group, are filled up to `width` numbers: the least
-   multiple of 4 above K, or of 8 if K > 3. A row is then one vector or a few, whose lanes are groups. Lane K counts the
-   rows. boosting_rows.h is included for each vector of LANES doubles, with functions of the prefix NAME and of the
+   Conventions: n rows, K groups. The numbers of a row, one per group, are padded to `width` numbers: the smallest
+   multiple of 4 above K, or of 8 if K > 3. A row is then one or more vectors whose lanes are groups. Lane K counts the
+   rows. boosting_rows.h is included once for each vector of LANES doubles; its functions have the prefix NAME and the
    attribute TARGET. */
 #ifndef BOOSTING_H
 #define BOOSTING_H
@@ -10,12 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BOOSTING_ALIGNMENT 64  /* bytes: with p, `observed` and sums at a multiple of it, no vector is in two lines */
-#define BOOSTING_COPIES 4      /* tables of sums of few cells, to which rows are added in turn: no addition to a cell
-                                  has to wait for that of the row before */
+#define BOOSTING_ALIGNMENT 64  /* bytes: aligning p, `observed` and sums to it keeps every vector within a cache line */
+#define BOOSTING_COPIES 4      /* tables of sums for few cells, filled by rows in turn: an addition to a cell does not
+                                  have to wait for the addition of the previous row */
 #define BOOSTING_LEAST 1e-290  /* added to probabilities, so that they and their logarithms stay finite */
 
-/* The rows. `observed` (K, width) has in row y, for rows of the group y, a 1 in lane y and in lane K, else 0. */
+/* The rows. Row y of `observed` (K, width), used for rows of group y, is 1 in lanes y and K, and 0 elsewhere. */
 struct boosting_rows {
     ptrdiff_t n, K, width;
     const ptrdiff_t *y;     /* (n) */
@@ -24,7 +24,7 @@ struct boosting_rows {
     double *p;              /* (n, width): probabilities, and 0 or BOOSTING_LEAST in other lanes */
 };
 
-/* The functions of boosting_rows.h of one width, with their arguments there. */
+/* The functions of boosting_rows.h for one width; see there for their arguments. */
 struct boosting_functions {
     void (*add)(const struct boosting_rows *, const int32_t *, ptrdiff_t, double *);
     void (*change)(const struct boosting_rows *, const int32_t *, const uint8_t *, const double *);
@@ -52,8 +52,8 @@ struct boosting_functions {
 /* Return `width` for K groups. */
 static ptrdiff_t boosting_width(ptrdiff_t K) { return K < 4 ? 4 : K / 8 * 8 + 8; }
 
-/* Return the functions of boosting_rows.h for the widest vectors of this processor that divide a row. The change of
-   four rows at a time is written for vectors of 4 doubles. */
+/* Return the functions of boosting_rows.h for the widest vectors of this processor that divide a row. Changing four
+   rows at a time requires vectors of 4 doubles. */
 static struct boosting_functions boosting_choose_functions(ptrdiff_t width)
 {
 #ifdef CPU_X86

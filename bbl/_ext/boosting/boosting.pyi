@@ -1,4 +1,4 @@
-"""Types of the kernel of boosting."""
+"""Type stubs for `bbl._ext.boosting.boosting`."""
 
 from numpy import ndarray as Array
 

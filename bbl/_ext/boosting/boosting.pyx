@@ -1,18 +1,20 @@
-"""Rounds of boosting for class probabilities: a small step of each table of scores, along the cut that gains most.
+"""Rounds of boosting for class probabilities: a small step for each table of scores, along the cut with the largest
+gain.
 
-(a) There are n rows, m predictors, K groups. `p` (n, K) are the probabilities of the groups in each row. The *score* of
-group k is ln p up to a constant; it is the sum of tables over the levels of one predictor or of two. `codes` (m, n) are
-the levels of the rows.
-(b) The *sums* of a cell have 2 K + 1 entries, over the rows in it, each times its weight w: of the gradients ``y_k -
-p_k`` of the log-likelihood (y_k is 1 for the observed group, else 0), then of the curvatures ``p_k (1 - p_k)``, and of
-the weights. The *gain* of a part of the cells with the sums G, H is ``sum_k G_k^2 / (H_k + ridge)``; its *step* is
-``rate G_k / (H_k + ridge)``, and 0 if its weight is below `least`.
-(c) A *cut* parts the levels of a predictor in two, those below the cut in some order and the others; two cuts part the
-cells of a pair in four. In a random round the cuts are drawn, else they are those of the largest gain.
-(d) A table that is zero takes its first step only if the gain of its cut is above `entry`; if that is infinite, no cut
-of such tables is looked for.
-(e) Rows of weight 0 are not learnt from, but their probabilities are kept up. `state` are the four words of the random
-numbers.
+(a) There are n rows, m predictors and K groups. `p` (n, K) contains the probabilities of the groups in each row. The
+    *score* of group k is ln p up to a constant, and a sum of tables over the levels of one or two predictors. `codes`
+    (m, n) are the levels of the rows.
+(b) The *sums* of a cell have 2 K + 1 entries, weighted sums over its rows: the gradients ``y_k - p_k`` of the
+    log-likelihood (y_k is 1 for the observed group, otherwise 0), then the curvatures ``p_k (1 - p_k)``, and the
+    weights. The *gain* of a part of the cells with the sums G, H is ``sum_k G_k^2 / (H_k + ridge)``; its *step* is
+    ``rate G_k / (H_k + ridge)``, or 0 if its weight is below `least`.
+(c) A *cut* divides the levels of a predictor into two parts: the levels below the cut in some order, and the others.
+    Two cuts divide the cells of a pair into four parts. In a random round cuts are drawn at random; otherwise the cuts
+    with the largest gain are used.
+(d) A zero table takes its first step only if the gain of its cut exceeds `entry`; if `entry` is infinite, no cuts of
+    zero tables are considered.
+(e) Rows of weight 0 are not used for learning, but their probabilities are updated. `state` (4,) is the state of the
+    random number generator.
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, exp
@@ -39,14 +41,14 @@ cdef extern from "boosting.h" nogil:
     Py_ssize_t boosting_width(Py_ssize_t K)
     boosting_functions boosting_choose_functions(Py_ssize_t width)
 
-cdef Py_ssize_t FEW_CELLS = 16  # up to this number there are several tables of sums; see boosting.h
+cdef Py_ssize_t FEW_CELLS = 16  # with at most this number of cells there are several tables of sums; see boosting.h
 
 cdef struct Level:
-    double slope  # gradient divided by curvature, by which levels are put in order
+    double slope  # gradient divided by curvature; levels are sorted by it
     int32_t level
 
 
-cdef struct Rule:  # how large steps are, and which are taken; see (b) and (d)
+cdef struct Rule:  # size and acceptance of steps; see (b) and (d)
     double rate
     double ridge
     double least
@@ -54,12 +56,12 @@ cdef struct Rule:  # how large steps are, and which are taken; see (b) and (d)
 
 
 cdef inline bint is_before(Level first, Level second) noexcept nogil:
-    """Return whether a level comes before another one in the order of slopes, and of levels if these are equal."""
+    """Return whether a level precedes another one: by slope, then by level."""
     return first.slope < second.slope or (first.slope == second.slope and first.level < second.level)
 
 
 cdef void sort_levels(Level *order, Py_ssize_t L) noexcept nogil:
-    """Sort L levels by slope, and equal ones by level: Shell's sort, as L is small and qsort slow to begin with."""
+    """Sort L levels by slope, ties by level, with Shell's sort: L is small and qsort has a large overhead."""
     cdef Py_ssize_t gap = 1, a, b
     cdef Level level
     while gap < L // 3:
@@ -76,7 +78,7 @@ cdef void sort_levels(Level *order, Py_ssize_t L) noexcept nogil:
 
 
 cdef double part_gain(const double *sums, Py_ssize_t K, Rule rule) noexcept nogil:
-    """Return the gain of a part with `sums` (2 K + 1,); 0 if its weight is too small for a step."""
+    """Return the gain of a part with `sums` (2 K + 1,), or 0 if its weight is too small for a step."""
     cdef Py_ssize_t k
     cdef double gain = 0.0
     if sums[2 * K] < rule.least:
@@ -104,19 +106,19 @@ cdef bint is_zero(const double[:, ::1] table) noexcept nogil:
 
 
 def aligned_zeros(size):
-    """Return zeros (size,) at a multiple of `BOOSTING_ALIGNMENT` bytes."""
+    """Return zeros (size,) aligned to `BOOSTING_ALIGNMENT` bytes."""
     memory = np.zeros(8 * size + BOOSTING_ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % BOOSTING_ALIGNMENT
     return memory[start : start + 8 * size].view(np.float64)
 
 
 cdef class BoostedRows:
-    """The rows of a model, with their probabilities, which steps change; see boosting.h.
+    """The rows of a model and their probabilities, which are updated by steps; see boosting.h.
 
     Parameters
     ----------
     y, weights, p : ndarray
-        As in the module's docstring; p is copied.
+        See the module's docstring; p is copied.
     """
 
     cdef Py_ssize_t K
@@ -145,14 +147,14 @@ cdef class BoostedRows:
         return np.asarray(self.padded_p)[:, :self.K]
 
     cdef double[:, ::1] sums_for(self, Py_ssize_t most):
-        """Return room for the sums (most, 2 K + 1) of up to `most` cells, after providing what `add` needs for them."""
+        """Return memory for the sums (most, 2 K + 1) of up to `most` cells, and allocate what `add` needs for them."""
         cdef Py_ssize_t size = max(most, BOOSTING_COPIES * min(most, FEW_CELLS)) * 2 * self.rows.width
         if self.memory is None or self.memory.shape[0] < size:
             self.memory = aligned_zeros(size)
         return np.empty((most, 2 * self.K + 1))
 
     cdef void add(self, const int32_t[::1] cell, Py_ssize_t n_cells, double[:, ::1] sums) noexcept nogil:
-        """Set the `sums` (n_cells, 2 K + 1) of all cells; `cell` (n,) is that of each row."""
+        """Set the `sums` (n_cells, 2 K + 1) of all cells; `cell` (n,) is the cell of each row."""
         cdef Py_ssize_t width = self.rows.width, size = n_cells * 2 * width, K = self.K, c, k, copy
         cdef bint has_copies = n_cells <= FEW_CELLS
         cdef double *table = &self.memory[0]
@@ -171,7 +173,7 @@ cdef class BoostedRows:
 
     cdef void take_step(self, const int32_t[::1] cell, const uint8_t[::1] part, const double[:, ::1] steps,
                         double[:, ::1] table) noexcept nogil:
-        """Add the steps (parts, K) to the cells of a table (cells, K), and change the probabilities of all rows.
+        """Add the steps (parts, K) to the cells of a table (cells, K), and update the probabilities of all rows.
 
         `cell` (n,) is the cell of each row, `part` (cells,) the part of each cell.
         """
@@ -190,8 +192,8 @@ cdef double cut_levels(const double[:, ::1] sums, Py_ssize_t L, Py_ssize_t K, Ru
                        uint8_t[::1] part) noexcept nogil:
     """Cut the L levels of a predictor in two: set `part` (L,) and `steps` (2, K), and return the gain.
 
-    The levels are ordered by their slopes for one group after the other; with two groups the first is enough. `order`
-    (L,) and `parts` (2, 2 K + 1) are overwritten.
+    The levels are sorted by their slopes for each group in turn; with two groups the first suffices. `order` (L,) and
+    `parts` (2, 2 K + 1) are overwritten.
     """
     cdef Py_ssize_t g, a, b, k, cut
     cdef double best = 0.0, gain
@@ -222,20 +224,20 @@ cdef double cut_levels(const double[:, ::1] sums, Py_ssize_t L, Py_ssize_t K, Ru
 
 
 cdef void add_up(double[:, ::1] sums, Py_ssize_t A, Py_ssize_t B) noexcept nogil:
-    """Replace the sums of each cell (a, b) of A B cells by those of all cells up to a and up to b."""
+    """Replace the sums of each cell (a, b) of A B cells by the cumulative sums over cells up to a and up to b."""
     cdef Py_ssize_t a, b, k, W = sums.shape[1]
     for a in range(A):
         for b in range(1, B):
             for k in range(W):
                 sums[a * B + b, k] += sums[a * B + b - 1, k]
-    for a in range(B, A * B):  # all cells but those of the first level a
+    for a in range(B, A * B):  # all cells except the row of the first level a
         for k in range(W):
             sums[a, k] += sums[a - B, k]
 
 
 cdef void set_parts(const double[:, ::1] sums, Py_ssize_t A, Py_ssize_t B, Py_ssize_t a, Py_ssize_t b,
                     double[:, ::1] parts) noexcept nogil:
-    """Set the sums of the four parts (4, 2 K + 1) of the cuts after a and after b; `sums` are those of `add_up`."""
+    """Set the sums of the four parts (4, 2 K + 1) of the cuts after a and after b, given the `sums` from `add_up`."""
     cdef Py_ssize_t k
     for k in range(sums.shape[1]):
         parts[0, k] = sums[a * B + b, k]
@@ -247,7 +249,7 @@ cdef void set_parts(const double[:, ::1] sums, Py_ssize_t A, Py_ssize_t B, Py_ss
 cdef double cut_pair(const double[:, ::1] sums, Py_ssize_t A, Py_ssize_t B, Py_ssize_t K, Rule rule, bint at_random,
                      uint64_t *state, double[:, ::1] parts, Py_ssize_t *first_cut,
                      Py_ssize_t *second_cut) noexcept nogil:
-    """Set the cuts of the two predictors, and return their gain; `sums` (A B, 2 K + 1) are those of `add_up`."""
+    """Set the cuts of the two predictors, and return their gain, given the `sums` (A B, 2 K + 1) from `add_up`."""
     cdef Py_ssize_t a, b, q, a_from = 0, a_to = A - 1, b_from = 0, b_to = B - 1
     cdef double best = 0.0, gain
     if at_random:
@@ -269,7 +271,7 @@ cdef double cut_pair(const double[:, ::1] sums, Py_ssize_t A, Py_ssize_t B, Py_s
 
 cdef void set_cells(const int32_t[:, ::1] codes, Py_ssize_t i, Py_ssize_t j, Py_ssize_t B,
                     int32_t[::1] cell) noexcept nogil:
-    """Set the cell (n,) of each row in the table of the predictors i and j, which has B levels."""
+    """Set the cell (n,) of each row in the table of the predictors i and j; j has B levels."""
     cdef Py_ssize_t r
     for r in range(codes.shape[1]):
         cell[r] = codes[i, r] * <int32_t> B + codes[j, r]
@@ -278,9 +280,10 @@ cdef void set_cells(const int32_t[:, ::1] codes, Py_ssize_t i, Py_ssize_t j, Py_
 def round_of_fields(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, double rate,
                     double ridge, double least, double entry, bint at_random, uint64_t[::1] state,
                     double[:, ::1] tables):
-    """Take a step of the table of each predictor in turn.
+    """Take a step for the table of each predictor in turn.
 
-    `tables` (sum of n_levels, K) are those of all predictors, one after the other; they and `rows.p` are changed.
+    `tables` (sum of n_levels, K) contains the tables of all predictors, concatenated; it is updated, and so is
+    `rows.p`.
     """
     cdef Py_ssize_t K = rows.K, i, L, start = 0
     cdef Rule rule = Rule(rate, ridge, least, entry)
@@ -307,9 +310,9 @@ def round_of_fields(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssiz
 def round_of_pairs(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
                    const Py_ssize_t[:, ::1] pairs, double rate, double ridge, double least, double entry,
                    bint at_random, uint64_t[::1] state, double[:, ::1] tables):
-    """Take a step of the table of each of the `pairs` (pairs, 2) in turn, cut along the order of the codes.
+    """Take a step for the table of each of the `pairs` (pairs, 2) in turn, cut along the order of the codes.
 
-    `tables` (cells, K) are those of all pairs, one after the other; they and `rows.p` are changed.
+    `tables` (cells, K) contains the tables of all pairs, concatenated; it is updated, and so is `rows.p`.
     """
     cdef Py_ssize_t K = rows.K, t, i, j, A, B, a, b, q, start = 0, first_cut = 0, second_cut = 0
     cdef Rule rule = Rule(rate, ridge, least, entry)
@@ -345,7 +348,7 @@ def round_of_pairs(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize
 
 def pair_gains(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
                const Py_ssize_t[:, ::1] pairs, double ridge, double least, double[::1] gains):
-    """Set `gains` (pairs,) to the gain of the best cuts of each of the `pairs` (pairs, 2)."""
+    """Write the gain of the best cuts of each of the `pairs` (pairs, 2) to `gains` (pairs,)."""
     cdef Py_ssize_t K = rows.K, t, i, j, A, B, first_cut = 0, second_cut = 0
     cdef Rule rule = Rule(0.0, ridge, least, 0.0)
     cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))

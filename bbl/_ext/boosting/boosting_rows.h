@@ -1,13 +1,13 @@
 /* The passes of boosting.h for one vector width; boosting.h includes this file once for each.
 
    Before inclusion define LANES, TARGET (the attribute of functions for the vector width) and NAME(x) (their prefix),
-   as vector.h asks. A `vec` holds the numbers of LANES groups of one row. Of the numbers of a row, those before `used`
-   are of groups, or fill up a vector; `used` is a multiple of 4. */
+   as for vector.h. A `vec` contains the numbers of LANES groups in one row. The first `used` numbers of a row (a
+   multiple of 4) belong to groups or pad a vector. */
 
 #include "vector.h"
 
 #define UNROLLED TARGET CPU_INLINE /* compiled for each `width` up to 16 and `used`, which are constants */
-/* Call a function of `width` and `used`, which are constants where rows are short. */
+/* Call a function with `width` and `used`, which are constants if rows are short. */
 #define BY_WIDTH(function, ...)                                             \
     do {                                                                    \
         const ptrdiff_t width = rows->width, used = (rows->K + 3) / 4 * 4;  \
@@ -54,14 +54,15 @@ UNROLLED void NAME(add_of_width)(const ptrdiff_t width, const ptrdiff_t used, co
         NAME(add_row)(width, used, p + r * width, observed + y[r] * width, weights[r], sums + cell[r] * 2 * width);
 }
 
-/* Add each row, times its weight, to the sums (cells, 2, width) of its cell, `cell` (n): of ``observed - p``, then of
-   ``p (1 - p)``. There are BOOSTING_COPIES tables of sums, `copy_size` numbers apart, or one if that is 0. */
+/* Add each row, times its weight, to the sums (cells, 2, width) of its cell: ``observed - p``, then ``p (1 - p)``.
+   `cell` (n) is the cell of each row. There are BOOSTING_COPIES tables of sums, `copy_size` numbers apart, or a single
+   one if copy_size is 0. */
 TARGET static void NAME(add)(const struct boosting_rows *rows, const int32_t *cell, ptrdiff_t copy_size, double *sums)
 {
     BY_WIDTH(NAME(add_of_width), rows, cell, copy_size, sums);
 }
 
-/* Set `scale` to 1 over the sum of the lanes of each of four vectors. */
+/* Set `scale` to the reciprocals of the sums of the lanes of four vectors. */
 TARGET static inline void NAME(reciprocals)(const vec total[4], double scale[4])
 {
 #if LANES == 4
@@ -81,7 +82,7 @@ TARGET static inline void NAME(reciprocals)(const vec total[4], double scale[4])
 #endif
 }
 
-/* Change `count` rows, at most four, which share a division. */
+/* Update `count` rows, at most four, using a common division. */
 UNROLLED void NAME(change_rows)(const ptrdiff_t width, const ptrdiff_t used, const int count, const int32_t *cell,
                                 const uint8_t *part, const double *factors, double *p)
 {

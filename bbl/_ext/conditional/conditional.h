@@ -1,19 +1,19 @@
-/* Conditional likelihood of the groups by minibatches: residuals of rows, their sums, and gradient steps.
+/* Conditional likelihood of the groups on minibatches: residuals of rows, their sums, and gradient steps.
 
-   The score of group y at row x is f_y(x) = b + sum_i u_i (o_i - m_i) + sum_{i<j} (o_i - m_i)' J_ij (o_j - m_j). The
-   o_i are the indicators of the non-reference levels of predictor i ("columns", D in all), the m_i their means. So J
-   are also the couplings of the reference gauge (tables that are 0 at reference levels), and its fields are h = u -
-   sum_j J_ij m_j. Hence f_y(x) = b + shift + sum_i h_i o_i + sum_{i<j} o_i' J_ij o_j with a constant `shift`. The
-   residual of a row, the derivative of its loss by f_g, is weight (P(g | row) - 1[y = g]).
+   The score of group y in row x is f_y(x) = b + sum_i u_i (o_i - m_i) + sum_{i<j} (o_i - m_i)' J_ij (o_j - m_j), where
+   o_i are the indicators of the non-reference levels of predictor i ("columns", D in all) and m_i their means. J
+   therefore also contains the couplings of the reference gauge (tables that are 0 at reference levels), and its fields
+   are h = u - sum_j J_ij m_j. Hence f_y(x) = b + shift + sum_i h_i o_i + sum_{i<j} o_i' J_ij o_j with a constant
+   `shift`. The residual of a row, the derivative of its loss with respect to f_g, is weight (P(g | row) - 1[y = g]).
 
-   Steps are gradient steps in parameters of all levels, whose squared norm is penalised. In the parameters of the
-   non-reference levels, with P = I + 11', they turn the gradient g of a pair of predictors into P_i g P_j (and that of
-   a predictor into P_i g), times kernel_factors, the weights of fields and of couplings in this norm. Arrays end with
-   the K groups; a (D, D, K) array uses [c][d] with c < d. In names, `a` and `b` are columns of the first and of the
-   second predictor of a pair (but b alone, with K numbers, are the offsets).
+   Steps are gradient steps in the parameters of all levels, whose squared norm is penalised. For the parameters of the
+   non-reference levels they transform the gradient g of a pair of predictors into P_i g P_j (and of a predictor into
+   P_i g), with P = I + 11', times kernel_factors, the weights of fields and of couplings in this norm. The last axis of
+   arrays is for the K groups; a (D, D, K) array uses [c][d] with c < d. In names, `a` and `b` are columns of the first
+   and second predictor of a pair (but b by itself, with K numbers, contains the offsets).
 
-   Nesterov's method: a parameter x with the gradient g has a velocity v, the decaying sum of its past steps; a step
-   sets v to momentum v - rate g and adds momentum v - rate g, with the new v, to x. */
+   Nesterov's method: a parameter x with gradient g has a velocity v, the decaying sum of its past steps. A step sets v
+   to momentum v - rate g, then adds momentum v - rate g, with the new v, to x. */
 #ifndef CONDITIONAL_H
 #define CONDITIONAL_H
 #include <math.h>
@@ -25,19 +25,19 @@ typedef struct {
     const ptrdiff_t *start;                   /* (m + 1) first column of each predictor */
     const ptrdiff_t *first_predictor, *second_predictor; /* (n_pairs) predictors of each pair, first < second */
     const double *means;                      /* (D) */
-    double kernel_factors[2];                 /* by which the gradients of u and of J are multiplied */
+    double kernel_factors[2];                 /* factors of the gradients of u and of J */
     float *J, *J_velocity, *pair_sums;        /* (D, D, K); pair_sums: residuals summed over rows with both columns */
     double *u, *u_velocity, *h, *level_sums;  /* (D, K); level_sums: residuals summed over the rows with a column */
     double *b, *b_velocity, *total_sums;      /* (K); total_sums: residuals summed over all rows */
-    double *shift;                            /* (K) score of the row of reference levels, less b */
-    float *rounded_sums, *h_decrease;         /* (D, K) scratch: rounded level_sums; sum_i J_ij m_i, which lowers h_j */
+    double *shift;                            /* (K) score of the row of reference levels, minus b */
+    float *rounded_sums, *h_decrease;         /* (D, K) scratch: rounded level_sums; sum_i J_ij m_i, lowers h_j */
     float *scratch;                           /* (2, K), for conditional_step_row */
 } conditional_model;
 
-/* Batch of n rows. Row k has the columns columns[row_start[k] .. row_start[k + 1]), rising: its non-reference levels.
-   An entry is a row with one of its columns. conditional_sort lists the entries by column: those of column d are
-   column_start[d] .. column_start[d + 1]; of each, entry_row is the row and entry_index the index in `columns`. A
-   loop over sorted entries reads one row J[d] of the table at a time, which stays in the nearest cache. */
+/* Batch of n rows. Row k has the columns columns[row_start[k] .. row_start[k + 1]), increasing: its non-reference
+   levels. An entry is a pair of a row and one of its columns. conditional_sort lists the entries by column: column d
+   has the entries column_start[d] .. column_start[d + 1], each with its row (entry_row) and its index in `columns`
+   (entry_index). A loop over sorted entries reads one row J[d] of the table at a time, which stays in the L1 cache. */
 typedef struct {
     ptrdiff_t n;
     ptrdiff_t *columns, *row_start;                       /* (n m), (n + 1) */
@@ -46,11 +46,11 @@ typedef struct {
     double *residual;                                     /* (n, K) */
 } conditional_batch;
 
-/* Loop over groups g; K_ is K, as a constant where the compiler shall unroll the loop. */
+/* Loop over groups g; K_ is K, as a constant if the compiler should unroll the loop. */
 #define CONDITIONAL_EACH_GROUP(K_) for (ptrdiff_t g = 0; g < K_; g++)
 
-/* Sort the entries of a batch by column, by counting: write column_start, entry_index and entry_row. Rows rise within a
-   column. */
+/* Sort the entries of a batch by column, by counting: write column_start, entry_index and entry_row. Rows are in
+   increasing order within a column. */
 static void conditional_sort(const conditional_model *c, const conditional_batch *batch)
 {
     for (ptrdiff_t d = 0; d <= c->D; d++)
@@ -72,9 +72,9 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
 }
 
 /* Define a function NAME_ that visits the pairs of columns d < *other of every row of a batch, with the statements
-   PAIR_ for each pair and AFTER_ after the pairs of d. `other` points to the columns of the row that follow d. The
-   statements use `sums`, copies in registers of the row's K `values`, and `cell`, the K numbers ARRAY_[d][*other] of
-   the model's (D, D, K) array ARRAY_. K_ is K, as in CONDITIONAL_EACH_GROUP. */
+   PAIR_ for each pair and AFTER_ after the pairs of d. `other` points to the row's columns after d. The statements use
+   `sums`, copies in registers of the row's K `values`, and `cell`, the K numbers ARRAY_[d][*other] of the model's (D,
+   D, K) array ARRAY_. For K_ see CONDITIONAL_EACH_GROUP. */
 #define CONDITIONAL_PAIRS(NAME_, ARRAY_, PAIR_, AFTER_)                                             \
     CPU_INLINE void NAME_(const conditional_model *c, const conditional_batch *batch, ptrdiff_t K_) \
     {                                                                                               \
@@ -95,19 +95,19 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
             }                                                                                       \
         }                                                                                           \
     }
-#define CONDITIONAL_MAX_UNROLLED 16 /* most groups whose values fit into registers at once */
-/* Add `sums` to `cell`, for PAIR_. Two loops: compilers vectorise them only if all loads come before any store */
+#define CONDITIONAL_MAX_UNROLLED 16 /* maximum number of groups whose values fit into registers at once */
+/* Add `sums` to `cell`, for PAIR_. Uses two loops: compilers vectorise them only if all loads precede the stores */
 #define CONDITIONAL_ADD(K_)                                     \
     float new_cell[CONDITIONAL_MAX_UNROLLED];                   \
     CONDITIONAL_EACH_GROUP(K_) new_cell[g] = cell[g] + sums[g]; \
     CONDITIONAL_EACH_GROUP(K_) cell[g] = new_cell[g];
-/* lookup: add the couplings of each row to its values, by way of `sums`, which AFTER_ writes back; collect: add its
-   values, by then residuals, which stay as they are, to pair_sums */
+/* lookup: add the couplings of each row to its values, via `sums`, which AFTER_ writes back. collect: add the row's
+   values, which now contain its residuals and are not changed, to pair_sums */
 CONDITIONAL_PAIRS(conditional_lookup_few, J, CONDITIONAL_EACH_GROUP(K_) sums[g] += cell[g];,
                   CONDITIONAL_EACH_GROUP(K_) values[g] = sums[g];)
 CONDITIONAL_PAIRS(conditional_collect_few, pair_sums, CONDITIONAL_ADD(K_), )
 
-/* Collect if `collect`, else look up, as the two functions above do, for any number of groups. */
+/* Collect if `collect`, otherwise look up, like the two functions above, for any number of groups. */
 static void conditional_many_groups(const conditional_model *c, const conditional_batch *batch, int collect)
 {
     const ptrdiff_t K = c->K;
@@ -126,7 +126,7 @@ static void conditional_many_groups(const conditional_model *c, const conditiona
     }
 }
 
-/* Call f (lookup or collect) with loops unrolled for common numbers of groups, conditional_many_groups for others */
+/* Call f (lookup or collect) with loops unrolled for common numbers of groups, otherwise conditional_many_groups */
 #define CONDITIONAL_CALL(f, collect, c, batch)           \
     switch ((c)->K) {                                    \
     case 2: f(c, batch, 2); break;                       \
@@ -139,12 +139,12 @@ static void conditional_many_groups(const conditional_model *c, const conditiona
     default: conditional_many_groups(c, batch, collect); \
     }
 
-/* Write the residuals of a batch and add them to all sums; return the weighted sum of the log-losses, ln sum_g
-   exp(f_g) - f_y with the scores f.
+/* Write the residuals of a batch and add them to all sums; return the weighted sum of the log-losses, ln sum_g exp(f_g)
+   - f_y with the scores f.
 
-   row_index (n) holds the numbers of the batch's rows among all rows. For all rows there are fixed_scores (rows, K),
-   which are added to the scores and may be NULL, the groups y (rows), and the weights (rows), which are multiplied by
-   weight_factor. c->total_sums, level_sums and pair_sums are added to; batch->residual is written. */
+   row_index (n) contains the indices of the batch's rows among all rows. Arrays for all rows: fixed_scores (rows, K) or
+   NULL, which are added to the scores; the groups y (rows); the weights (rows), which are multiplied by weight_factor.
+   c->total_sums, level_sums and pair_sums are added to; batch->residual is written. */
 CPU_INLINE double conditional_residuals_of(const conditional_model *c, const conditional_batch *batch,
                                            const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
                                            const double *weights, double weight_factor)
@@ -161,14 +161,14 @@ CPU_INLINE double conditional_residuals_of(const conditional_model *c, const con
         const ptrdiff_t row = row_index[k];
         const double weight = weights[row] * weight_factor;
         double *residual = batch->residual + k * K, largest = -INFINITY, total = 0.0, score_y;
-        float *values = batch->values + k * K;  /* sums of couplings, below residuals */
-        CONDITIONAL_EACH_GROUP(K)  /* `residual` holds the scores at first */
+        float *values = batch->values + k * K;  /* sums of couplings, later residuals */
+        CONDITIONAL_EACH_GROUP(K)  /* `residual` first contains the scores */
             residual[g] = c->b[g] + c->shift[g] + values[g] + (fixed_scores ? fixed_scores[row * K + g] : 0.0);
         for (ptrdiff_t e = batch->row_start[k]; e < batch->row_start[k + 1]; e++)
             CONDITIONAL_EACH_GROUP(K) residual[g] += c->h[batch->columns[e] * K + g];
         CONDITIONAL_EACH_GROUP(K) largest = residual[g] > largest ? residual[g] : largest;
         score_y = residual[y[row]] - largest;
-        CONDITIONAL_EACH_GROUP(K) total += residual[g] = exp(residual[g] - largest);  /* scores become exponentials */
+        CONDITIONAL_EACH_GROUP(K) total += residual[g] = exp(residual[g] - largest);  /* exponentials replace scores */
         CONDITIONAL_EACH_GROUP(K) residual[g] *= weight / total;
         residual[y[row]] -= weight;
         loss += weight * (log(total) - score_y);
@@ -184,7 +184,7 @@ CPU_INLINE double conditional_residuals_of(const conditional_model *c, const con
     return loss;
 }
 
-/* Return x after a step of Nesterov's method from x, where the gradient was taken; updates the velocity. */
+/* Return x after a step of Nesterov's method from x, where the gradient was computed; update the velocity. */
 static inline double conditional_move(double x, double *velocity, double gradient, double rate, double momentum)
 {
     *velocity = momentum * *velocity - rate * gradient;
@@ -192,8 +192,8 @@ static inline double conditional_move(double x, double *velocity, double gradien
 }
 
 /* Replace the pair sums of predictors (i, j), in place, by sums over products of centred indicators, the gradient g of
-   J_ij, and these by P_i g P_j; scratch (K) is for sums over columns. Columns a0 ... a1 - 1 are those of i, b0 ...
-   b1 - 1 those of j. */
+   J_ij, then by P_i g P_j; scratch (K) is for sums over columns. Predictor i has the columns a0 ... a1 - 1, and j the
+   columns b0 ... b1 - 1. */
 CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrdiff_t i, ptrdiff_t j,
                                            double *restrict scratch)
 {
@@ -222,11 +222,12 @@ CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrd
     }
 }
 
-/* Step of the couplings J[a][b0 .. b1), in single precision as J is; clears their pair sums.
+/* Step for the couplings J[a][b0 .. b1), in single precision like J; clear their pair sums.
 
-   h_a and shift are updated for the new couplings; what h_b is to be lowered by, J_ab m_a, is added to h_decrease.
-   is_binary says that both predictors have two levels: then pair sums are still to be centred, and P_i g P_j = 4 g.
-   `centring` holds the factor of m_b in the centred sums, see conditional_transform_pair_sums; 0 if not is_binary. */
+   h_a and shift are updated for the new couplings; J_ab m_a, the required decrease of h_b, is added to h_decrease.
+   is_binary means that both predictors have two levels: pair sums are then centred here, and P_i g P_j = 4 g.
+   `centring` contains the factor of m_b in the centred sums (see conditional_transform_pair_sums), or 0 if not
+   is_binary. */
 CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, ptrdiff_t b0, ptrdiff_t b1, int is_binary,
                                      ptrdiff_t K_, double rate_, double momentum_, double ridge_)
 {
@@ -272,12 +273,12 @@ CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, pt
     }
 }
 
-/* Step of all couplings, which also lowers the fields h by sum_j J_ij m_j; scratch is (K). Pairs p .. q - 1 of binary
-   predictors with the same first and consecutive second predictors are adjacent columns and take one step together. */
+/* Step for all couplings, which also reduces the fields h by sum_j J_ij m_j; scratch is (K). Pairs p .. q - 1 of binary
+   predictors with the same first and consecutive second predictors are adjacent columns and are updated together. */
 CPU_INLINE void conditional_step_pairs(const conditional_model *c, ptrdiff_t K_, double rate, double momentum,
                                        double ridge, double *scratch)
 {
-    /* i[p] and j[p] are the predictors of pair p; one with a single column is binary */
+    /* predictors of pair p: i[p] and j[p]; a predictor with a single column is binary */
     const ptrdiff_t *start = c->start, *i = c->first_predictor, *j = c->second_predictor;
     for (ptrdiff_t k = 0; k < c->D * K_; k++) {
         c->rounded_sums[k] = (float)c->level_sums[k];
@@ -303,7 +304,7 @@ CPU_INLINE void conditional_step_pairs(const conditional_model *c, ptrdiff_t K_,
 
 /* Move all parameters by one step of Nesterov's method, with the gradient from the sums of a batch; clear the sums.
 
-   scratch is (K); ridge is the penalty of u and J, which adds ridge x to the gradient of x. First h = u and shift =
+   scratch is (K); ridge is the penalty of u and J, which adds ridge x to the gradient of x. First set h = u and shift =
    -sum_i u_i m_i; conditional_step_pairs then adds the terms of J. */
 CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, double momentum, double ridge,
                                     double *scratch)
@@ -315,7 +316,7 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
     }
     for (ptrdiff_t i = 0; i < c->m; i++)
         CONDITIONAL_EACH_GROUP(K) {
-            double centred_sum = 0.0;  /* of the gradients by all columns of i: P g adds it to each */
+            double centred_sum = 0.0;  /* sum of the gradients over all columns of i: P g adds it to each */
             for (ptrdiff_t a = c->start[i]; a < c->start[i + 1]; a++)
                 centred_sum += c->level_sums[a * K + g] - c->total_sums[g] * c->means[a];
             for (ptrdiff_t a = c->start[i]; a < c->start[i + 1]; a++) {
@@ -327,7 +328,7 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
                 c->shift[g] -= c->u[index] * c->means[a];
             }
         }
-    switch (K) { /* with a constant K, here the commonest alone, the compiler unrolls loops over groups */
+    switch (K) { /* K is constant in the most common cases, so that the compiler unrolls loops over groups */
     case 2: conditional_step_pairs(c, 2, rate, momentum, ridge, scratch); break;
     case 3: conditional_step_pairs(c, 3, rate, momentum, ridge, scratch); break;
     case 10: conditional_step_pairs(c, 10, rate, momentum, ridge, scratch); break;
@@ -338,8 +339,8 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
     CONDITIONAL_EACH_GROUP(K) c->total_sums[g] = 0.0;
 }
 
-/* Define conditional_residuals_of and conditional_step_of compiled for one vector width, with the function attribute
-   TARGET, under names that end in SUFFIX. */
+/* Define conditional_residuals_of and conditional_step_of for one vector width, with the function attribute TARGET and
+   names that end in SUFFIX. */
 #define CONDITIONAL_WIDTH(SUFFIX, TARGET)                                                                  \
     TARGET static double conditional_residuals_##SUFFIX(                                                   \
         const conditional_model *c, const conditional_batch *batch, const ptrdiff_t *row_index,            \
@@ -357,8 +358,8 @@ CONDITIONAL_WIDTH(plain, )
 CONDITIONAL_WIDTH(32_bytes, CPU_32_BYTES)
 #endif
 
-/* Do as conditional_residuals_of, by vectors of 32 bytes (the widest compiled here) if this processor has them; return
-   the weighted log-loss. */
+/* Call conditional_residuals_of for vectors of 32 bytes (the widest compiled here) if this processor supports them;
+   return the weighted log-loss. */
 static double conditional_residuals(const conditional_model *c, const conditional_batch *batch,
                                     const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
                                     const double *weights, double weight_factor)
@@ -370,7 +371,7 @@ static double conditional_residuals(const conditional_model *c, const conditiona
     return conditional_residuals_plain(c, batch, row_index, fixed_scores, y, weights, weight_factor);
 }
 
-/* Do as conditional_step_of, by vectors of 32 bytes if this processor has them. */
+/* Call conditional_step_of for vectors of 32 bytes if this processor supports them. */
 static void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *scratch)
 {
 #ifdef CPU_X86

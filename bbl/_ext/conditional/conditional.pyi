@@ -1,4 +1,4 @@
-"""Types of the kernel of conditional likelihood by minibatches."""
+"""Type stubs for `bbl._ext.conditional.conditional`."""
 
 from numpy import ndarray as Array
 

@@ -51,8 +51,8 @@ cdef double list_columns(const conditional_model *c, conditional_batch *batch, c
                          Py_ssize_t end) noexcept nogil:
     """List the columns of the rows order[first..end) in `batch`; return the sum of the rows' weights.
 
-    The columns of a row are its non-reference levels, numbered over all predictors. Those of the k-th row go to
-    ``batch.columns[row_start[k] : row_start[k + 1]]``.
+    The columns of a row are its non-reference levels, numbered over all predictors. The columns of the k-th row are
+    written to ``batch.columns[row_start[k] : row_start[k + 1]]``.
     """
     cdef Py_ssize_t k, i, n_entries = 0
     cdef double weight_sum = 0.0
@@ -68,38 +68,38 @@ cdef double list_columns(const conditional_model *c, conditional_batch *batch, c
 
 
 cdef class Climber:
-    """Fields and couplings of K groups on their way to the maximum of the conditional likelihood.
+    """Fields and couplings of K groups, optimised to maximise the conditional likelihood.
 
-    All are zero at first. A *column* is a non-reference level of a predictor; m predictors have D columns.
+    All are initially zero. A *column* is a non-reference level of a predictor; m predictors have D columns.
 
     Parameters
     ----------
     start : ndarray of intp, shape (m + 1,)
-        First column of each predictor, and D.
+        First column of each predictor, then D.
     pairs : ndarray of intp, shape (2, P)
-        First and second predictor, ``i < j``, of each of P pairs.
+        First and second predictor, ``i < j``, of each of the P pairs.
     means : ndarray, shape (D,)
         Means of the indicators of the columns.
     K : int
         Number of groups.
     kernel_factors : (float, float)
-        Weights of fields and of couplings in the kernel whose squared norm is penalised. The gradients of fields and
-        of couplings are multiplied by them.
+        Weights of fields and couplings in the penalised norm; the gradients of fields and couplings are multiplied by
+        them.
 
     Attributes
     ----------
     h : ndarray, shape (D, K)
         Fields in the reference gauge.
     J : ndarray of float32, shape (D, D, K), or (0, 0, K) without pairs
-        Couplings of columns [c][d], c < d. Single precision halves the memory traffic of a step, which is the cost of
-        a step; rates end at zero, so that rounding errors do not accumulate.
+        Couplings of columns [c][d], c < d. Single precision halves the memory traffic, which dominates the cost of a
+        step; since rates decrease to zero, rounding errors do not accumulate.
     b, shift : ndarray, shape (K,)
         Offsets; b + shift is the score of the row of reference levels.
     """
 
     cdef conditional_model c  # addresses and sizes of all arrays, for the functions in C
     cdef readonly object J, h, b, shift
-    cdef object owners  # arrays that `c` points into, so that they live as long
+    cdef object owners  # arrays that `c` points into, kept alive
     cdef double[::1] step_scratch  # (K,), for conditional_step
 
     def __cinit__(self, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs, const double[::1] means,
@@ -131,7 +131,8 @@ cdef class Climber:
         self.c.rounded_sums, self.c.h_decrease, self.c.scratch = &rounded_sums[0, 0], &h_decrease[0, 0], &scratch[0, 0]
 
     cdef object allocate(self, conditional_batch *batch, Py_ssize_t max_rows):
-        """Allocate a batch of up to max_rows rows; return its arrays, which the caller must keep while it uses it."""
+        """Allocate a batch of up to max_rows rows; return its arrays, which the caller must keep while using the batch.
+        """
         cdef Py_ssize_t m = self.c.m, K = self.c.K
         cdef Py_ssize_t[::1] columns = np.empty(max_rows * m, np.intp), row_start = np.zeros(max_rows + 1, np.intp)
         cdef Py_ssize_t[::1] column_start = np.empty(self.c.D + 1, np.intp)
@@ -148,11 +149,11 @@ cdef class Climber:
                       double[:, ::1] levels_out, double[::1] total_out, double[:, ::1] residuals_out):
         """Return the log-loss of all rows at h, J, b and shift, and write sums of their residuals.
 
-        The residual of a row, (K,), is its weight times the difference of P(group | row) and the indicator of its
-        group. Arguments as in `epoch`, but `weights` sum to 1. pairs_out (D, D, K), first column < second, receives the
-        sum over the rows that have both columns, levels_out (D, K) over the rows that have a column, total_out (K,)
-        over all rows. residuals_out receives each row's residual if it is (n, K), and may be (0, K). pairs_out is
-        summed in single precision within the batches, in double over them.
+        The residual of a row, (K,), is its weight times the difference between P(group | row) and the indicator of its
+        group. Arguments are as in `epoch`, but `weights` sum to 1. pairs_out (D, D, K), first column < second, receives
+        the sums over rows that have both columns, levels_out (D, K) the sums over rows that have a column, total_out
+        (K,) the sums over all rows. residuals_out receives each row's residual if it is (n, K); it can be (0, K).
+        pairs_out is summed in single precision within batches and in double precision over batches.
         """
         cdef Py_ssize_t n = codes.shape[0], K = self.c.K, n_cells = pairs_out.size, first = 0, end, k
         cdef Py_ssize_t[::1] order = np.arange(n, dtype=np.intp)
@@ -167,7 +168,7 @@ cdef class Climber:
             with nogil:
                 list_columns(&self.c, &batch, codes, weights, order, first, end)
                 loss += conditional_residuals(&self.c, &batch, &order[first], fixed_pointer, &y[0], &weights[0], 1.0)
-                for k in range(n_cells):  # 0 without pairs; both arrays as flat ones
+                for k in range(n_cells):  # 0 without pairs; both arrays are flattened
                     (&pairs_out[0, 0, 0])[k] += self.c.pair_sums[k]
                     self.c.pair_sums[k] = 0.0
                 if keep_residuals:
@@ -175,7 +176,7 @@ cdef class Climber:
                         (&residuals_out[first, 0])[k] = batch.residual[k]
             first = end
             PyErr_CheckSignals()
-        for k in range(self.c.D * K):  # these sums run over all batches
+        for k in range(self.c.D * K):  # these sums are over all batches
             (&levels_out[0, 0])[k] = self.c.level_sums[k]
             self.c.level_sums[k] = 0.0
         for k in range(K):
@@ -186,11 +187,12 @@ cdef class Climber:
     def epoch(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
               const double[:, ::1] fixed_scores, const Py_ssize_t[::1] order, Py_ssize_t batch_size, double rate,
               double final_rate, double momentum, double ridge):
-        """Visit the rows `order` once, with a step every batch_size rows; return their mean log-loss when visited.
+        """Visit the rows `order` once, with a step every batch_size rows; return their mean log-loss at the time of the
+        visit.
 
-        Shapes: level codes (n, m), groups y (n,), weights (n,) of mean 1, fixed_scores (n, K) of another model, which
-        are added to the scores, or (0, K). The step size falls linearly from `rate` to `final_rate`. `momentum` is the
-        share of its velocity that a parameter keeps at a step, `ridge` the penalty of fields and couplings.
+        Shapes: level codes (n, m), groups y (n,), weights (n,) with mean 1, fixed_scores (n, K) of another model, which
+        are added to the scores, or (0, K). The step size decreases linearly from `rate` to `final_rate`. `momentum` is
+        the fraction of its velocity that a parameter keeps in each step, `ridge` the penalty of fields and couplings.
         """
         cdef Py_ssize_t n = order.shape[0], first = 0, end
         cdef conditional_batch batch
@@ -201,7 +203,7 @@ cdef class Climber:
             end = min(n, first + batch_size)
             with nogil:
                 weight_sum = list_columns(&self.c, &batch, codes, weights, order, first, end)
-                # with weights that sum to 1 over the batch, so that the step follows the gradient of its mean loss
+                # weights sum to 1 over the batch, so that the step follows the gradient of the batch's mean loss
                 loss += weight_sum * conditional_residuals(&self.c, &batch, &order[first], fixed_pointer, &y[0],
                                                            &weights[0], 1.0 / weight_sum)
                 current_rate = rate + (final_rate - rate) * first / n

@@ -1,24 +1,24 @@
-/* Penalised multinomial regression on dense functions of rows: the log-loss with its gradient, and directions of L-BFGS.
+/* Penalised multinomial regression on dense functions of rows: log-loss, gradient, and L-BFGS directions.
 
-   Conventions: K groups, r functions, rows in panels of PANEL rows: 32 in double precision, 64 in single precision. The
-   last one is filled up with rows of weight 0. The score of group g at row k is T s_kg + b_g + sum_f A_gf F_kf. The
-   unknowns are the coefficients A (K, r) of the functions F, the offsets b (K) and ln T. T, `temperature` in the code, is
-   a factor of the scores s, `fixed_scores`, which come from another model and are not changed. group_weights is the
-   weight of each group at each row, row_weight its sum over groups, and the residuals are row_weight P(g | row) -
-   group_weights. For each vector width multinomial_products.h, of double and of single precision, and multinomial_rows.h
-   are included, with functions of the prefix NAME and of the attribute TARGET. */
+   Conventions: K groups, r functions; rows are arranged in panels of PANEL rows: 32 in double precision, 64 in single
+   precision. The last panel is padded with rows of weight 0. The score of group g in row k is T s_kg + b_g + sum_f A_gf
+   F_kf. The unknowns are the coefficients A (K, r) of the functions F, the offsets b (K) and ln T. T (`temperature` in
+   the code) multiplies the scores s (`fixed_scores`), which come from another model and are not changed. group_weights
+   is the weight of each group in each row, row_weight its sum over groups, and the residuals are row_weight P(g | row)
+   - group_weights. multinomial_products.h (in double and in single precision) and multinomial_rows.h are included once
+   for each vector width; their functions have the prefix NAME and the attribute TARGET. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"
 #include <math.h>
 #include <stddef.h>
 
-#define PANEL_BYTES 256  /* numbers of a function at the rows of a panel; a multiple of what all vectors hold at once */
-#define BLOCK 4          /* panels between the products with A and those with residuals: 0.6 MB of 600 functions */
-#define FUNCTIONS 32     /* whose products with residuals are added up over the panels of a block before the next ones */
+#define PANEL_BYTES 256  /* bytes of a function's values in a panel; a multiple of the bytes of a tile */
+#define BLOCK 4          /* panels between the products with A and those with residuals: 0.6 MB for 600 functions */
+#define FUNCTIONS 32     /* whose products with residuals are added over the panels of a block before the next ones */
 #define MAX_VECTOR_BYTES 64
 
-/* The functions of multinomial_products.h of one width and precision, with their arguments there. */
+/* The functions of multinomial_products.h for one width and precision; see there for their arguments. */
 struct multinomial_products {
     ptrdiff_t number_bytes; /* size of a number of this precision */
     void (*round_to)(ptrdiff_t, const double *, void *);
@@ -27,8 +27,8 @@ struct multinomial_products {
     void (*add_lanes)(ptrdiff_t, const void *, double *);
 };
 
-/* The rows. Functions, and the scratch `rounded_A` (K, r), `rounded` (BLOCK, K, PANEL) and `sums` (K, r vectors), are in
-   the precision of the products; `residuals` (K, PANEL) is scratch, too. */
+/* The rows. Functions, and the scratch `rounded_A` (K, r), `rounded` (BLOCK, K, PANEL) and `sums` (K, r vectors), are
+   in the precision of the products; `residuals` (K, PANEL) is also scratch. */
 struct multinomial_rows {
     ptrdiff_t n_panels, K, r;
     struct multinomial_products products;
@@ -41,8 +41,8 @@ struct multinomial_rows {
     char *rounded, *rounded_A, *sums;
 };
 
-/* The functions of multinomial_rows.h of one width, with their arguments there, and the products in double and in single
-   precision. */
+/* The functions of multinomial_rows.h for one width (see there for their arguments), and the products in double and in
+   single precision. */
 struct multinomial_functions {
     double (*loss)(const struct multinomial_rows *, const double *, const double *, double, double *, double *);
     double (*dot)(ptrdiff_t, const double *, const double *);

@@ -1,4 +1,4 @@
-"""Types of the kernel of multinomial regression on dense functions."""
+"""Type stubs for `bbl._ext.conditional.multinomial`."""
 
 from numpy import ndarray as Array
 

@@ -31,12 +31,12 @@ cdef extern from "multinomial.h" nogil:
     Py_ssize_t PANEL_BYTES, BLOCK, MAX_VECTOR_BYTES
     multinomial_functions multinomial_choose_width()
 
-cdef Py_ssize_t MAX_PAIRS = 10  # curvature pairs that L-BFGS keeps
-cdef double MIN_DECREASE = 1e-4  # Armijo: least decrease of a step, as a share of step length times slope
+cdef Py_ssize_t MAX_PAIRS = 10  # number of curvature pairs kept by L-BFGS
+cdef double MIN_DECREASE = 1e-4  # Armijo: minimum decrease per step, relative to step length times slope
 
 
 def aligned_zeros(shape, dtype=np.float64):
-    """Return zeros that begin at a multiple of 64 bytes, so that no vector lies across two lines of the cache."""
+    """Return zeros aligned to 64 bytes, so that no vector crosses a cache line."""
     size, number_bytes = int(np.prod(shape)), np.dtype(dtype).itemsize
     numbers = np.zeros(size + 64 // number_bytes, dtype=dtype)
     first = -numbers.ctypes.data % 64 // number_bytes
@@ -44,11 +44,11 @@ def aligned_zeros(shape, dtype=np.float64):
 
 
 def to_panels(numbers, panel_rows, dtype=np.float64):
-    """Return numbers of rows (n, ...) in panels, (panels, ..., panel_rows); rows that fill up the last one are zero."""
+    """Return numbers of rows (n, ...) in panels, (panels, ..., panel_rows); the last panel is padded with zeros."""
     n, n_full = len(numbers), len(numbers) // panel_rows
     n_panels = n_full + (n > n_full * panel_rows)
     out = aligned_zeros((n_panels, *numbers.shape[1:], panel_rows), dtype)
-    full = np.moveaxis(out[:n_full], -1, 1)  # (panels, rows of a panel, ...)
+    full = np.moveaxis(out[:n_full], -1, 1)  # (panels, rows per panel, ...)
     full[...] = numbers[: n_full * panel_rows].reshape(full.shape)
     if n_full < n_panels:
         np.moveaxis(out[n_full], -1, 0)[: n - n_full * panel_rows] = numbers[n_full * panel_rows :]
@@ -56,14 +56,14 @@ def to_panels(numbers, panel_rows, dtype=np.float64):
 
 
 cdef class Panels:
-    """Functions at the rows, arranged for `Regression`, of which several may share them.
+    """Functions evaluated at the rows, arranged for `Regression`; several regressions can share them.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r)
     precision : {"double", "single"}
-        Of the products with functions. Losses and gradients have an error of about 1e-6 in single precision, and take
-        half the time.
+        Precision of the products with functions. In single precision, losses and gradients have errors of about 1e-6
+        and take half the time.
     """
 
     cdef Py_ssize_t n_panels, r, panel_rows
@@ -82,19 +82,19 @@ cdef class Panels:
 cdef class Regression:
     """Objective ``-sum_kg w_kg ln softmax(T s_k + b + F_k A)_g + ridge/2 |A|^2 + offset_penalty/2 (|b|^2 + (ln T)^2)``.
 
-    Minimised over the coefficients A (r, K) of r functions, the offsets b (K,) and ln T, for rows k and groups g. In
-    memory A lies group by group, (K, r), as in multinomial.h.
+    The objective is minimised over the coefficients A (r, K) of r functions, the offsets b (K,) and ln T, for rows k
+    and groups g. In memory A is stored group by group, (K, r), as in multinomial.h.
 
     Parameters
     ----------
     functions : Panels
-        Values F of the functions at the rows.
+        Values F of the functions in the rows.
     group_weights : ndarray, shape (n, K)
-        Weight w of each group at each row; the sum over all is 1.
+        Weight w of each group in each row; all weights sum to 1.
     fixed_scores : ndarray, shape (n, K) or (0, K)
-        Scores s of another model; with none, T stays 1.
+        Scores s of another model; without any, T is fixed at 1.
     ridge : float
-        Penalty of A; an infinite one leaves A at 0.
+        Penalty of A; if it is infinite, A is fixed at 0.
     offset_penalty : float
         Weak penalty of b and ln T.
     """
@@ -103,15 +103,15 @@ cdef class Regression:
     cdef const double[:, :, ::1] group_weights, fixed_scores  # (panels, K, panel_rows)
     cdef const double[:, ::1] row_weight  # (panels, panel_rows)
     cdef const char[::1] is_empty  # (panels,)
-    cdef double[::1] residuals  # scratch, as all arrays of bytes
+    cdef double[::1] residuals  # scratch, like all arrays of bytes
     cdef char[::1] rounded, rounded_A, sums
     cdef double ridge, offset_penalty
     cdef Py_ssize_t r
     cdef multinomial_rows rows
-    cdef multinomial_functions width  # of the widest vectors
+    cdef multinomial_functions width  # for the widest vectors
 
     def __cinit__(self, Panels functions, group_weights, fixed_scores, double ridge, double offset_penalty):
-        cdef bint is_free = ridge < 1e300  # else A stays at 0
+        cdef bint is_free = ridge < 1e300  # otherwise A is fixed at 0
         cdef Py_ssize_t K = group_weights.shape[1], n_panels = functions.n_panels, number_bytes
         cdef Py_ssize_t panel_rows = functions.panel_rows
         self.functions, self.r = functions, functions.r
@@ -124,7 +124,7 @@ cdef class Regression:
         number_bytes = self.rows.products.number_bytes
         self.rows.n_panels, self.rows.K, self.rows.r = n_panels, K, fitted
         self.residuals = aligned_zeros(K * panel_rows)
-        # one number more than needed, so that no array is empty
+        # one more number than needed, so that no array is empty
         self.rounded = aligned_zeros(BLOCK * K * PANEL_BYTES + 1, np.int8)
         self.rounded_A = aligned_zeros((K * fitted + 1) * number_bytes, np.int8)
         self.sums = aligned_zeros(K * fitted * MAX_VECTOR_BYTES + 1, np.int8)
@@ -141,14 +141,14 @@ cdef class Regression:
             self.rows.functions = &functions.functions[0]
 
     cdef double value(self, const double[::1] x, double[::1] gradient_out) noexcept nogil:
-        """Return the objective at x, laid out as in `minimise`, and write its gradient (K r + K + 1)."""
+        """Return the objective at x, arranged as in `minimise`, and write its gradient (K r + K + 1)."""
         cdef Py_ssize_t K = self.rows.K, k, n_coefficients = K * self.r, n_fitted = K * self.rows.r
         cdef double temperature = exp(x[n_coefficients + K]) if self.rows.fixed_scores != NULL else 1.0, objective
         objective = self.width.loss(&self.rows, &x[0], &x[n_coefficients], temperature, &gradient_out[0],
                                     &gradient_out[n_coefficients])
         for k in range(n_fitted):
             gradient_out[k] += self.ridge * x[k]
-        for k in range(n_fitted, n_coefficients):  # A stays at 0
+        for k in range(n_fitted, n_coefficients):  # A is fixed at 0
             gradient_out[k] = 0.0
         for k in range(n_coefficients, n_coefficients + K + 1):  # offsets and ln T
             gradient_out[k] += self.offset_penalty * x[k]
@@ -158,17 +158,18 @@ cdef class Regression:
 
     def minimise(self, double[::1] x, const double[::1] scale, double gtol, double ftol, Py_ssize_t max_iterations,
                  const int32_t[::1] stop):
-        """Minimise from x (K r + K + 1), in place; return the objective, the largest gradient, the evaluations.
+        """Minimise from x (K r + K + 1), in place; return the objective, the largest gradient and the number of
+        evaluations.
 
-        x holds A group by group, b, and ln T. `scale`, of the same shape, are units in which the curvature is similar
-        in all directions: the unknowns are scale times scaled unknowns, the scaled gradient is scale times the
-        gradient. Stops when the largest component of the scaled gradient, which is returned, is at most `gtol`, when a
-        step lowers the objective by at most `ftol`, when no trial step lowers it enough, after max_iterations, or when
-        another thread makes stop[0] non-zero.
+        x contains A group by group, b, and ln T. `scale`, of the same shape, contains units in which the curvature is
+        similar in all directions: the unknowns are scale times scaled unknowns, and the scaled gradient is scale times
+        the gradient. Stops when the largest component of the scaled gradient, which is returned, is at most `gtol`;
+        when a step reduces the objective by at most `ftol`; when no trial step reduces it enough; after max_iterations;
+        or when another thread sets stop[0] to a non-zero value.
         """
-        # gradient, trial_gradient and direction are in scaled unknowns, x and trial in the unknowns themselves
+        # gradient, trial_gradient and direction are with respect to scaled unknowns; x and trial contain the unknowns
         cdef Py_ssize_t size = x.shape[0], k, n_pairs = 0, newest = MAX_PAIRS - 1, evaluations = 1, _attempt
-        # rings of curvature pairs, of which the first is written to row 0, after `newest`; see `direction` in
+        # ring buffers of curvature pairs; the first pair is written to row 0, after `newest`; see `direction` in
         # multinomial_rows.h
         cdef double[:, ::1] moves = np.empty((MAX_PAIRS, size)), gradient_changes = np.empty((MAX_PAIRS, size))
         cdef double[::1] inverse_curvature = np.zeros(MAX_PAIRS), alpha = np.zeros(MAX_PAIRS), gradient = np.empty(size)
@@ -193,7 +194,7 @@ cdef class Regression:
                                      &inverse_curvature[0], &gradient[0], &alpha[0], &direction[0])
                 slope = self.width.dot(size, &direction[0], &gradient[0])
                 step, is_accepted = 1.0, False
-                for _attempt in range(40):  # the step falls at least to half each time: to 1e-12
+                for _attempt in range(40):  # the step is at least halved each time, down to 1e-12
                     for k in range(size):
                         trial[k] = x[k] + step * scale[k] * direction[k]
                     trial_objective = self.value(trial, trial_gradient)
@@ -201,7 +202,7 @@ cdef class Regression:
                     if trial_objective <= objective + MIN_DECREASE * step * slope:
                         is_accepted = True
                         break
-                    # the lowest point of the parabola through both values and the slope, at 0.1 to 0.5 of the step
+                    # the minimum of the parabola through both values and the slope, limited to 0.1 to 0.5 of the step
                     step *= min(0.5, max(0.1, -0.5 * step * slope / (trial_objective - objective - step * slope)))
                 if not is_accepted:
                     break
@@ -213,7 +214,7 @@ cdef class Regression:
                     x[k] = trial[k]
                     gradient[k] = trial_gradient[k]
                 curvature = self.width.dot(size, &moves[newest, 0], &gradient_changes[newest, 0])
-                if curvature > 1e-300:  # positive, and its inverse is finite
+                if curvature > 1e-300:  # positive, with a finite inverse
                     inverse_curvature[newest] = 1.0 / curvature
                     n_pairs = min(n_pairs + 1, MAX_PAIRS)
                 else:  # the objective is not convex here: discard all pairs

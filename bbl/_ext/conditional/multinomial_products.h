@@ -1,9 +1,9 @@
 /* Products of functions with coefficients and with residuals, for one vector width and one precision.
 
-   multinomial.h includes this file once for each of both. Before inclusion define LANES, TARGET, NAME(x), and SINGLE for
-   numbers of type float, as vector.h asks. A `vec` holds the numbers of LANES rows. Numbers that are multiplied are REAL,
-   as `round_to` makes them; scores and sums over rows are returned as doubles. The other names are those of
-   multinomial.h. */
+   multinomial.h includes this file once for each combination. Before inclusion define LANES, TARGET, NAME(x), and
+   SINGLE for numbers of type float, as for vector.h. A `vec` contains the numbers of LANES rows. Numbers to be
+   multiplied are REAL, as returned by `round_to`; scores and sums over rows are returned as doubles. For other names
+   see multinomial.h. */
 
 #include "vector.h"
 
@@ -14,10 +14,10 @@
 #endif
 #define PANEL (PANEL_BYTES / (ptrdiff_t)sizeof(REAL))
 #define TILE (4 * LANES)            /* rows that are multiplied at once */
-#define GROUPS (IS_WIDEST ? 4 : 2)  /* and groups: the sums of a tile fill half of the registers */
+#define GROUPS (IS_WIDEST ? 4 : 2)  /* groups multiplied at once: the sums of a tile fill half of the registers */
 #define UNROLLED TARGET CPU_INLINE  /* compiled for each number of groups, which is a constant */
 
-/* Write `size` numbers to `to`, in the precision of the products. */
+/* Write `size` numbers to `to`, rounded to the precision of the products. */
 TARGET static void NAME(round_to)(ptrdiff_t size, const double *restrict numbers, void *restrict to)
 {
     REAL *out = to;
@@ -54,8 +54,8 @@ UNROLLED void NAME(multiply_groups)(const int G, ptrdiff_t r, const REAL *F, con
     }
 }
 
-/* Add the products of functions and residuals (G, PANEL) of G groups to `sums` (G, r, LANES), which stay apart for the
-   lanes, for `count` functions from `first` on. */
+/* Add the products of functions and residuals (G, PANEL) of G groups to `sums` (G, r, LANES), with separate sums for
+   the lanes, for `count` functions from `first` on. */
 UNROLLED void NAME(add_gradient_of_groups)(const int G, ptrdiff_t r, ptrdiff_t first, ptrdiff_t count, const REAL *F,
                                            const REAL *residuals, REAL *sums)
 {
@@ -130,5 +130,5 @@ static const struct multinomial_products NAME(products) = {sizeof(REAL), NAME(ro
 #undef TILE
 #undef GROUPS
 #undef UNROLLED
-/* included again, the header undefines its names, for the next width or precision */
+/* including the header again undefines its names for the next width or precision */
 #include "vector.h"

@@ -1,12 +1,12 @@
 /* The loss and its gradient for one vector width; multinomial.h includes this file once for each width.
 
    Before inclusion define LANES, TARGET (the attribute of functions for the vector width) and NAME(x) (their prefix),
-   as vector.h asks. A `vec` holds the numbers of LANES rows. The other names are those of multinomial.h. */
+   as for vector.h. A `vec` contains the numbers of LANES rows. For other names see multinomial.h. */
 
 #include "vector.h"
 #include "vector_math.h"
 
-/* Return the dot product of a and b (size). Four partial sums let additions overlap. */
+/* Return the dot product of a and b (size). Four partial sums allow additions to overlap. */
 TARGET static double NAME(dot)(ptrdiff_t size, const double *restrict a, const double *restrict b)
 {
     vec parts[4] = {vec_fill(0.0), vec_fill(0.0), vec_fill(0.0), vec_fill(0.0)}, all;
@@ -24,11 +24,11 @@ TARGET static double NAME(dot)(ptrdiff_t size, const double *restrict a, const d
     return sum;
 }
 
-/* Turn the scores F A of a panel into residuals, in place, and return its log-loss, the sum of -group_weights
-   ln P(g | row).
+/* Replace the scores F A of a panel by residuals, in place, and return its log-loss, the sum of -group_weights ln P(g |
+   row).
 
-   `residuals` (K, panel_rows) are F A on entry, row_weight P(g | row) - group_weights on return. `cell` points to the
-   numbers of group g for the LANES rows from k on. */
+   `residuals` (K, panel_rows) contains F A on entry, row_weight P(g | row) - group_weights on return. `cell` points to
+   the numbers of group g for the LANES rows from k on. */
 TARGET static double NAME(to_residuals)(ptrdiff_t K, ptrdiff_t panel_rows, const double *fixed_scores,
                                         double temperature, const double *b, const double *group_weights,
                                         const double *row_weight, double *residuals)
@@ -67,11 +67,11 @@ TARGET static double NAME(to_residuals)(ptrdiff_t K, ptrdiff_t panel_rows, const
     return sum;
 }
 
-/* Return the log-loss at A (K, r), the offsets b (K) and the temperature, and write its gradient by A (K, r), b (K) and
-   ln T (1, after b).
+/* Return the log-loss at A (K, r), the offsets b (K) and the temperature; write its gradient with respect to A (K, r),
+   b (K) and ln T (1, after b).
 
-   Panels are taken BLOCK at a time, whose functions stay in the cache until their residuals are known. `rounded` and
-   `rounded_A` are in the precision of the products, `number_bytes` the size of their numbers. */
+   Panels are processed BLOCK at a time, so that their functions stay in the cache until their residuals are known.
+   `rounded` and `rounded_A` are in the precision of the products; `number_bytes` is the size of their numbers. */
 TARGET static double NAME(loss)(const struct multinomial_rows *rows, const double *A, const double *b,
                                 double temperature, double *gradient_A, double *gradient_b)
 {
@@ -88,7 +88,7 @@ TARGET static double NAME(loss)(const struct multinomial_rows *rows, const doubl
     for (first = 0; first < rows->n_panels; first += BLOCK) {
         const ptrdiff_t last = first + BLOCK < rows->n_panels ? first + BLOCK : rows->n_panels;
         for (panel = first; panel < last; panel++) {
-            const ptrdiff_t at = panel * K * panel_rows; /* of the panel's numbers (K, panel_rows) */
+            const ptrdiff_t at = panel * K * panel_rows; /* position of the panel's numbers (K, panel_rows) */
             const double *fixed_scores = rows->fixed_scores ? rows->fixed_scores + at : NULL;
             double *residuals = rows->residuals;
             if (rows->is_empty[panel])
@@ -117,9 +117,9 @@ TARGET static double NAME(loss)(const struct multinomial_rows *rows, const doubl
 /* Write the L-BFGS direction, minus the approximate inverse Hessian times the gradient, to out (size): the two-loop
    recursion over n_pairs curvature pairs, from the newest to the oldest and back.
 
-   A curvature pair is a row of `moves`, a step of the unknowns, with the same row of `gradient_changes`, the change of
-   the gradient along it. Both are (capacity, size) and used as rings, in which row `newest` was written last.
-   inverse_curvature (capacity) holds 1 / (move . gradient change) of each pair. alpha (capacity) is scratch. */
+   A curvature pair is a row of `moves`, a step of the unknowns, and the same row of `gradient_changes`, the change of
+   the gradient along it. Both are (capacity, size) and used as ring buffers; `newest` is the row written last.
+   inverse_curvature (capacity) contains 1 / (move . gradient change) for each pair. alpha (capacity) is scratch. */
 TARGET static void NAME(direction)(ptrdiff_t size, ptrdiff_t capacity, ptrdiff_t n_pairs, ptrdiff_t newest,
                                    const double *moves, const double *gradient_changes,
                                    const double *inverse_curvature, const double *gradient, double *restrict alpha,
@@ -150,6 +150,6 @@ TARGET static void NAME(direction)(ptrdiff_t size, ptrdiff_t capacity, ptrdiff_t
 static const struct multinomial_functions NAME(functions) = {NAME(loss), NAME(dot), NAME(direction),
                                                              NAME(double_products), NAME(single_products)};
 
-/* included again, the two headers undefine their names, for the next width */
+/* including the two headers again undefines their names for the next width */
 #include "vector_math.h"
 #include "vector.h"

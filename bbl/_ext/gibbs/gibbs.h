@@ -1,16 +1,19 @@
-/* Gibbs sampling: packed couplings, packs of chains, choice of the vector width at run time.
+/* Gibbs sampling: packed couplings, packs of chains, and selection of the vector width at run time.
 
-   Model of m sites (predictors): P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), plus terms of three and
-   more sites in the sum over pairs. The fields h and the couplings J are 0 at level 0, the reference level. D =
-   sum(L_i - 1) is the number of non-reference levels of all sites, start[i] the index of the first of site i. "Energy"
-   is the exponent.
-   A pack is `width` chains that advance together; the chain is the last axis of its arrays. Every chain has its own
-   stream of random numbers, so that its path depends only on its seed and the model. The lanes of a vector are chains,
-   or, for sites of many levels (by_levels), the levels of a site.
+   Model of m sites (predictors): P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), with terms of three or
+   more sites added to the sum over pairs. The fields h and the couplings J are 0 at level 0, the reference level. D =
+   sum(L_i - 1) is the number of non-reference levels of all sites; start[i] is the index of the first of site i. The
+   energy is the exponent.
+
+   A pack consists of `width` chains that advance together; the chain is the last axis of its arrays. Every chain has
+   its own random number stream, so that its path depends only on its seed and the model. The lanes of a vector are
+   chains, or the levels of a site if sites have many levels (by_levels).
+
    Names: g model, p pack, s scratch memory, i and j sites, a and b levels, c chain. Their structures are in
-   gibbs_model.h: g has the layout (m, D, n_levels, start), width and by_levels; p has the current states codes
-   (m, width) with their energy (width), the highest energies `best` (width) with best_codes, and, if not NULL, bits.
-   LANES, TARGET, NAME and SINGLE are explained in vector.h, PAIR in gibbs_lanes.h, CPU_* and cpu_runs in cpu.h. */
+   gibbs_model.h: g contains the layout (m, D, n_levels, start), width and by_levels; p contains the current states
+   codes (m, width) with their energy (width), the highest energies `best` (width) with best_codes, and, if not NULL,
+   bits. LANES, TARGET, NAME and SINGLE are explained in vector.h, PAIR in gibbs_lanes.h, CPU_* and cpu_runs in
+   cpu.h. */
 #ifndef GIBBS_H
 #define GIBBS_H
 
@@ -18,7 +21,7 @@
 #include "gibbs_model.h"
 #include "solver.h"
 
-/* A function that makes one sweep with all chains of a pack */
+/* A function that performs one sweep for all chains of a pack */
 typedef void (*gibbs_sweep)(const gibbs_model *, gibbs_pack *, gibbs_scratch *);
 
 #ifdef CPU_X86
@@ -53,7 +56,7 @@ static int gibbs_lanes(int max_lanes)
     return max_lanes >= 16 && cpu_runs(64) ? 16 : max_lanes >= 8 && cpu_runs(32) ? 8 : GIBBS_BASE;
 }
 
-/* Return the function that makes a sweep with vectors of `lanes` floats. */
+/* Return the function that performs a sweep with vectors of `lanes` floats. */
 static gibbs_sweep gibbs_choose_sweep(int lanes, int by_levels)
 {
 #ifdef CPU_X86
@@ -69,11 +72,11 @@ static gibbs_sweep gibbs_choose_sweep(int lanes, int by_levels)
 /* Copy the couplings J (D, D) to table_out, which must be zero, in the order in which a sweep reads them.
 
    If lanes are chains (by_levels is 0), a sweep computes the sums of R levels at once (see gibbs_rows_at_once). The
-   couplings of the levels r..r + R - 1 to all D levels are stored from table_out + D r on, as an array (D, R).
-   If lanes are levels, each site has a table (D + m, A), A = L - 1 padded to a multiple of `lanes`; the tables follow
-   each other. A row holds the couplings of one level of a site j to the levels 1..L - 1 of the site of the table. Each
-   level of each site has a row, also level 0, whose row stays 0: level b of site j has row start[j] + j + b, after the
-   start[j] + j levels of the sites before. In the code a and b are levels less 1, as indices of J. */
+   couplings of the levels r..r + R - 1 with all D levels are stored from table_out + D r on, as an array (D, R). If
+   lanes are levels, each site has a table (D + m, A), where A is L - 1 rounded up to a multiple of `lanes`; the tables
+   are concatenated. A row contains the couplings of one level of a site j with the levels 1..L - 1 of the table's site.
+   Each level of each site has a row; the row of level 0 is zero. Level b of site j is in row start[j] + j + b, after
+   the start[j] + j levels of the previous sites. In the code a and b are levels minus 1, as indices of J. */
 static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                                  int by_levels, int lanes, float *table_out)
 {
@@ -101,7 +104,8 @@ static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const
     }
 }
 
-/* Return the next random word of a stream (xoshiro128++), whose four words of state lie `width` apart; advance it. */
+/* Return the next random word of a stream (xoshiro128++), and advance its state of four words, which are `width`
+   apart. */
 static inline uint32_t gibbs_next_word(uint32_t *s, ptrdiff_t width)
 {
     const uint32_t sum = s[0] + s[3 * width], word = ((sum << 7) | (sum >> 25)) + s[0], t = s[width] << 9;
@@ -134,8 +138,8 @@ static float *gibbs_allocate_floats(char **free_memory, size_t floats)
     return p;
 }
 
-/* Return the height of sum_before and sum_after: at least the number of non-reference levels of every block of sites,
-   of which one with more than GIBBS_BLOCK is a single site. */
+/* Return the height of sum_before and sum_after: at least the number of non-reference levels of every block of sites; a
+   block with more than GIBBS_BLOCK is a single site. */
 static ptrdiff_t gibbs_height(const gibbs_model *g)
 {
     ptrdiff_t i, height = GIBBS_BLOCK;
@@ -145,7 +149,7 @@ static ptrdiff_t gibbs_height(const gibbs_model *g)
     return height;
 }
 
-/* Copy the states and energies of the chains whose energy is the highest so far to best_codes and best. */
+/* Copy the states and energies of the chains with the highest energy so far to best_codes and best. */
 static void gibbs_keep_best(const gibbs_model *g, gibbs_pack *p)
 {
     const ptrdiff_t width = g->width;
@@ -180,12 +184,13 @@ static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n_
     }
 }
 
-/* Set the bits of the present levels of the chains, in this pack's words for sweep t = 0, 1, ...: the bit of chain c is
+/* Set the bits of the current levels of the chains in this pack's words for sweep t = 0, 1, ...: the bit of chain c is
    bit c % 64 of word c / 64. */
 static void gibbs_set_bits(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
 {
     ptrdiff_t i, c;
-    /* this sweep's words: in row 0 of `bits`; below (level) in the row of level 1 of site i; rows have p->words each */
+    /* this sweep's words: here in row 0 of `bits`, in the loop in the row of the level of site i; rows have p->words
+       each */
     uint64_t *words = p->bits + p->first_word + t * ((p->chains + 63) / 64);
     for (i = 0; i < g->m; i++) {
         const int32_t *codes = p->codes + i * g->width;
@@ -203,14 +208,15 @@ static void gibbs_set_bits(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t 
 /* Run n_sweeps sweeps of one pack; return a solver_code.
 
    The states of the pack, their energies, the best states and, if p->bits is not NULL, the bits are updated in place.
-   If draws_out is not NULL, after every `thin` sweeps a draw is written as by gibbs_record; sweeps_since_draw tells how
-   many sweeps have passed since the last draw. */
+   If draws_out is not NULL, a draw is written as by gibbs_record after every `thin` sweeps; sweeps_since_draw is the
+   number of sweeps since the last draw. */
 static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin,
                      ptrdiff_t sweeps_since_draw, ptrdiff_t n_recorded, ptrdiff_t n_draws, int code_bytes,
                      char *draws_out, float *energies_out)
 {
     const ptrdiff_t width = g->width, height = gibbs_height(g);
-    /* numbers in s.x, indicators (D, width) of levels, and s.rows (width, m), rows of levels in the tables */
+    /* numbers in s.x, the indicators (D, width) of levels, and in s.rows (width, m), the rows of levels in the
+       tables */
     const size_t n_indicators = g->by_levels ? 0 : (size_t)g->D * width,
                  n_rows = g->by_levels ? (size_t)g->m * width : 0;
     const gibbs_sweep sweep = gibbs_choose_sweep(lanes, g->by_levels);
@@ -220,14 +226,14 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
          *free_memory;
     if (!memory)
         return SOLVER_NO_MEMORY;
-    free_memory = memory + (64 - (uintptr_t)memory % 64) % 64;  /* cache lines; the five arrays are rounded up, too */
+    free_memory = memory + (64 - (uintptr_t)memory % 64) % 64;  /* cache lines; the five arrays are also rounded up */
     s.x = gibbs_allocate_floats(&free_memory, n_indicators);
     s.sum_before = gibbs_allocate_floats(&free_memory, (size_t)height * width);
     s.sum_after = gibbs_allocate_floats(&free_memory, (size_t)height * width);
     s.cumulative = gibbs_allocate_floats(&free_memory, 16 * (size_t)height);
     s.rows = (int32_t *)gibbs_allocate_floats(&free_memory, n_rows);
     memset(s.x, 0, 4 * n_indicators);
-    /* first_row: that of level 0 of site i in a table */
+    /* first_row: row of level 0 of site i in a table */
     for (i = 0, first_row = 0; i < g->m; first_row += g->n_levels[i++])
         for (c = 0; c < width; c++) {
             const int32_t code = p->codes[i * width + c];
@@ -237,7 +243,7 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
                 s.x[(g->start[i] + code - 1) * width + c] = 1.0f;
         }
     for (t = 0; t < n_sweeps; t++) {
-        memset(p->energy, 0, 4 * (size_t)width);  /* a sweep adds up the energy site by site */
+        memset(p->energy, 0, 4 * (size_t)width);  /* a sweep accumulates the energy site by site */
         sweep(g, p, &s);
         gibbs_keep_best(g, p);
         if (p->bits)

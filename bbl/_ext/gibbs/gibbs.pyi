@@ -1,4 +1,4 @@
-"""Signatures of the Gibbs kernel."""
+"""Type stubs for `bbl._ext.gibbs.gibbs`."""
 
 import numpy as np
 from numpy.typing import NDArray

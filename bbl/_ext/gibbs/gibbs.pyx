@@ -1,9 +1,9 @@
-"""Gibbs sweeps over packs of chains (C code in gibbs.h): packing of couplings, start states, sweeps.
+"""Gibbs sweeps over packs of chains (C code in gibbs.h): packing of couplings, initial states, sweeps.
 
-A model of m predictors ("sites") has fields h (D,) and couplings J (D, D) of the D non-reference levels, of which
-start[i]..start[i + 1] - 1 are those of predictor i. The energy of a state is the exponent of its probability. A pack
-is `width` chains that advance together; the chain is the last axis of its arrays. The fields of the structures are
-described in gibbs_model.h; they point at the arrays of the same names that `run` takes.
+A model of m predictors ("sites") has fields h (D,) and couplings J (D, D) of the D non-reference levels; predictor i
+has the levels start[i]..start[i + 1] - 1. The energy of a state is the exponent of its probability. A pack consists of
+`width` chains that advance together; the chain is the last axis of its arrays. The fields of the structures are
+described in gibbs_model.h; they point to the arguments of `run` with the same names.
 """
 
 import numpy as np
@@ -48,14 +48,14 @@ cdef extern from "gibbs.h" nogil:
 
 
 def pack_size():
-    """Return the number of which the width of a pack of chains must be a multiple."""
+    """Return the number that the width of a pack of chains must be a multiple of."""
     return GIBBS_PACK
 
 
 def lanes(int max_lanes=16):
     """Return the number of floats in the kernel's vectors on this processor: 16, 8 or the base width (4 or 1).
 
-    The width is at most max_lanes, but at least the base width.
+    The result is limited to max_lanes, but is at least the base width.
     """
     return gibbs_lanes(max_lanes)
 
@@ -64,7 +64,7 @@ def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const pt
                    int lanes, float[::1] table=None):
     """Return the couplings J (D, D) as the float32 table that `run` reads, written into `table` if given.
 
-    With `by_levels` the vectors of `lanes` floats run over the levels of a predictor, else over chains; see
+    With `by_levels` the vectors of `lanes` floats run over the levels of a predictor, otherwise over chains; see
     gibbs_pack_couplings in gibbs.h for the order. Shapes: n_levels (m,), start (m + 1,), table (size,).
     """
     cdef ptrdiff_t m = n_levels.shape[0], D = J.shape[0]
@@ -75,7 +75,7 @@ def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const pt
     size = (D + m) * int((-(-n_nonreference // lanes) * lanes).sum()) if by_levels else D * D
     if table is None:
         memory = np.zeros(size + 16, dtype=np.float32)
-        offset = -memory.ctypes.data // 4 % 16  # floats up to a cache line, so that a vector never lies in two
+        offset = -memory.ctypes.data // 4 % 16  # floats up to a cache line, so that no vector crosses one
         table = memory[offset:offset + size]
     elif table.shape[0] != size:
         raise ValueError("the table is of another model")
@@ -101,13 +101,13 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
     """Advance one pack of chains by `n_sweeps` sweeps, in place, without the GIL.
 
     Shapes: table from `pack_couplings`, h (D,), codes and best_codes (m, width), stream (4, width), energy and best
-    (width,). `beta` is a factor of the couplings. best holds the highest energies so far, best_codes their states.
+    (width,). `beta` multiplies the couplings. best contains the highest energies so far, best_codes their states.
 
-    With `draws` (chains, draws, m b), codes of b = 1, 2 or 4 bytes, and `energies` (chains, draws), the state and its
-    energy after every `thin` sweeps are written, from draw `first_draw` on; `sweeps_since_draw` sweeps have passed
-    since the last draw. With `bits` (D, words), the bit of each of the first `chains` chains is set after each sweep in
-    the rows of its levels; a sweep takes ``ceil(chains / 64)`` words of a row, the first one those from `first_word`
-    on. `terms`, of three predictors and more: a `bbl.model.higher.Higher`, whose arrays are those of gibbs_terms in
+    With `draws` (chains, draws, m b), for codes of b = 1, 2 or 4 bytes, and `energies` (chains, draws), the state and
+    its energy are written after every `thin` sweeps, starting with draw `first_draw`; `sweeps_since_draw` sweeps have
+    passed since the last draw. With `bits` (D, words), the bit of each of the first `chains` chains is set after each
+    sweep in the rows of its levels; a sweep uses ``ceil(chains / 64)`` words of a row, starting with word `first_word`.
+    `terms`, for three or more predictors: a `bbl.model.higher.Higher`, whose arrays are the fields of gibbs_terms in
     gibbs_model.h (`first` is first_cell, `size` the number of cells), and the couplings of its cells as float32.
     """
     cdef gibbs_model g
@@ -144,7 +144,7 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
     g.n_levels, g.start, g.h, g.table = &n_levels[0], &start[0], &h[0], &table[0]
     g.beta, g.by_levels, g.terms = beta, by_levels, NULL
     if terms is not None and len(terms[0]):
-        structure, values = terms  # structure: which sites each term has, and where its table is
+        structure, values = terms  # structure: the sites of each term and the position of its table
         site_first, site_term, members = structure.site_first, structure.site_term, structure.members
         stride, first_cell = structure.stride, structure.first
         if site_first.shape[0] != m + 1 or values.shape[0] != structure.size:

@@ -1,17 +1,19 @@
 /* Gibbs sweep for one vector width; gibbs.h includes this file once for each width.
 
-   Set before inclusion: the names that vector.h asks for, SINGLE, and PAIR (number of vectors of chains that are
+   Define before inclusion: the names required by vector.h, SINGLE, and PAIR (number of vectors of chains that are
    multiplied at once).
 
    Log weight of level a of site i: f = h_i(a) + beta (sum_before + sum_after), where sum_before is the sum of the
-   couplings of the level to the present levels of the sites before i, and sum_after that of the sites after i. The
-   energy after a sweep is the sum over i of h_i(x_i) + beta sum_before_i(x_i): it counts every pair once, with both
-   sites new, so that it costs nothing more and cannot drift.
-   Names are those of gibbs.h: g model, p pack, s scratch memory, i site, a level, c chain; v is the first chain of a
-   vector. Their structures are in gibbs_model.h: g->h (D) are the fields, g->table the packed couplings, start[i] is
-   the first of the D levels of site i; p has the states codes (m, width), their energy (width) and the stream
-   (4, width) of random numbers; s->x (D, width) are indicators of the levels, s->rows (width, m) rows of levels in a
-   table. From vector.h: a `vec` holds LANES numbers, `words` as many integers, a mask all bits or none of each. */
+   couplings of the level with the current levels of the sites before i, and sum_after with the levels of the sites
+   after i. The energy after a sweep is the sum over i of h_i(x_i) + beta sum_before_i(x_i). This counts every pair
+   once, with new levels of both sites, so it needs no further computation and cannot drift.
+
+   Names are as in gibbs.h: g model, p pack, s scratch memory, i site, a level, c chain; v is the first chain of a
+   vector. The structures are in gibbs_model.h: g->h (D) contains the fields, g->table the packed couplings, and
+   start[i] the first of the D levels of site i; p contains the states codes (m, width), their energy (width) and the
+   stream (4, width) of random numbers; s->x (D, width) contains indicators of the levels, s->rows (width, m) rows of
+   levels in a table. From vector.h: a `vec` contains LANES numbers, `words` as many integers, a mask all bits or no
+   bits of each. */
 
 #include "gibbs_model.h"
 #include "vector.h"
@@ -24,7 +26,7 @@ TARGET static inline vec NAME(expf)(vec x)
     x = -NAME(larger)(-x, vec_fill(-87.0f));
     t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power of two in the low bits */
     n = t - 12582912.0f;
-    r = x - n * 0.693359375f; /* less n ln 2, ln 2 in two parts: this one has few bits, so that n times it is exact */
+    r = x - n * 0.693359375f; /* minus n ln 2, in two parts: this one has few bits, so its product with n is exact */
     r = r + n * 2.12194440e-4f;
     p = r * 1.9875691500e-4f + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -35,8 +37,8 @@ TARGET static inline vec NAME(expf)(vec x)
     return p * NAME(real)((NAME(bits)(t) + 127u) << 23);
 }
 
-/* Return uniform numbers, midpoints of 2^23 equal cells of (0, 1), from one stream of xoshiro128++ for each chain; its
-   four words of state lie `width` apart. */
+/* Return uniform numbers, midpoints of 2^23 equal cells of (0, 1), from one xoshiro128++ stream per chain; the four
+   words of its state are `width` apart. */
 TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
 {
     words a = NAME(load_words)(state), b = NAME(load_words)(state + width);
@@ -52,15 +54,15 @@ TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
     NAME(store_words)(state + width, b);
     NAME(store_words)(state + 2 * width, c);
     NAME(store_words)(state + 3 * width, d);
-    /* 23 random bits behind the exponent of 1 are a float in [1, 2) */
+    /* 23 random bits after the exponent of 1 form a float in [1, 2) */
     return NAME(real)((word >> 9) | 0x3f800000u) - (1.0f - 0x1p-24f);
 }
 
 /* Draw site i of all chains from its conditional distribution, given sum_before and sum_after (A, width), A = L_i - 1,
    and add its contribution to the energies.
 
-   Writes the codes and, unless x is NULL, the indicators x (A, width), 1 for the drawn non-reference level, else 0;
-   cumulative (A, LANES) is scratch. */
+   Writes the codes and, unless x is NULL, the indicators x (A, width), 1 for the drawn non-reference level and 0
+   otherwise; cumulative (A, LANES) is scratch. */
 TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_t i, const float *sum_before,
                                    const float *sum_after, float *x, float *cumulative)
 {
@@ -90,13 +92,13 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
                 largest = NAME(larger)(log_weight, largest);
             }
             total = NAME(expf)(-largest);
-            for (a = 0; a < A; a++) {  /* cumulative[a] becomes the sum of the weights of the levels 0..a */
+            for (a = 0; a < A; a++) {  /* cumulative[a] becomes the total weight of the levels 0..a */
                 const vec log_weight = vec_load(cumulative + a * LANES);
                 vec_store(cumulative + a * LANES, total);
                 total += NAME(expf)(log_weight - largest);
             }
             threshold = u * total;
-            for (a = 0; a < A; a++) /* adds 1 where it is true, as a mask is -1 */
+            for (a = 0; a < A; a++) /* adds 1 where true, since a mask is -1 */
                 code -= MASK(vec_load(cumulative + a * LANES) <= threshold);
             for (a = 0; a < A; a++) {
                 is_level = MASK(code == (uint32_t)a + 1u);
@@ -111,7 +113,7 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
 }
 
 /* Write sums (R, width) = J' x: couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8. d is one of the n
-   levels, r one of the R, k one of the PAIR vectors of chains from chain v on. */
+   levels, r one of the R sums, k one of the PAIR vectors of chains from chain v on. */
 #define PRODUCT(R)                                                                                                     \
     TARGET static void NAME(product##R)(const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)     \
     {                                                                                                                  \
@@ -138,7 +140,7 @@ PRODUCT(4)
 PRODUCT(8)
 #undef PRODUCT
 
-/* Write sums (R, width) = J' x as above, for R given at run time. */
+/* Write sums (R, width) = J' x as above, for R known only at run time. */
 TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)
 {
     switch (R) {
@@ -149,7 +151,8 @@ TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, pt
     }
 }
 
-/* Add to sums (width) the couplings of one level to n others: sum_d J[d * stride] x[d], for indicators x (n, width). */
+/* Add to sums (width) the couplings of one level with n others: sum_d J[d * stride] x[d], for indicators x (n,
+   width). */
 TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *x, ptrdiff_t n, ptrdiff_t width,
                                  float *sums)
 {
@@ -162,9 +165,9 @@ TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *
     }
 }
 
-/* Sweep with chains as lanes, for few levels: couplings times 0/1 indicators. Sites are taken in blocks of up to 8
+/* Sweep with chains as lanes, for few levels: couplings times 0/1 indicators. Sites are processed in blocks of up to 8
    levels, so that an indicator is loaded once for all levels of a block; couplings within the block are added site by
-   site. The levels of a block are in groups of R, as gibbs_pack_couplings stores them. */
+   site. The levels of a block are in groups of R, as stored by gibbs_pack_couplings. */
 TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs_scratch *s)
 {
     const ptrdiff_t D = g->D, width = g->width;
@@ -181,8 +184,8 @@ TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs
         }
         for (i = first_site; i < end_site; i++) {
             const ptrdiff_t start = g->start[i], end = g->start[i + 1];
-            /* group_start: first level of the group of level r, whose table (D, R) has column r - group_start for it. A
-               block of one site has no couplings within it */
+            /* group_start: first level of the group that contains level r; the table (D, R) of the group has the column
+               r - group_start for r. A block of one site has no internal couplings */
             for (group_start = lo, r = start; r < end && end_site - first_site > 1; r++) {
                 while (group_start + gibbs_rows_at_once(hi - group_start) <= r)
                     group_start += gibbs_rows_at_once(hi - group_start);
@@ -201,8 +204,8 @@ TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs
 
 /* Write to out (4, 2 LANES), for four chains, the sum of the rows of their sites from..to - 1 in a site's table.
 
-   rows (4, m) holds the row of each site's level, stride is the length of a row, of which n_vectors (1 or 2) vectors
-   are summed. */
+   rows (4, m) contains the row of each site's level, stride is the length of a row, and n_vectors (1 or 2) vectors of
+   each row are summed. */
 TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows, ptrdiff_t m, ptrdiff_t from,
                                          ptrdiff_t to, ptrdiff_t stride, int n_vectors, float *out)
 {
@@ -222,13 +225,13 @@ TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows
 }
 
 /* Sweep with levels as lanes, for many levels: one table row is added for each other site and chain. Four chains and at
-   most 2 LANES levels of a site are treated at a time. */
+   most 2 LANES levels of a site are processed at a time. */
 TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs_scratch *s)
 {
     const ptrdiff_t m = g->m, width = g->width;
     const float *table = g->table;
     float sums[2][8 * LANES]; /* over the sites before, and after; (4, 2 LANES) each */
-    ptrdiff_t i, c, a, k, first_row = 0, n_rows = g->D + m; /* first_row: that of level 0 of site i in a table */
+    ptrdiff_t i, c, a, k, first_row = 0, n_rows = g->D + m; /* first_row: row of level 0 of site i in a table */
 
     for (i = 0; i < m; i++) {
         const ptrdiff_t A = g->n_levels[i] - 1, stride = gibbs_pad(A, LANES);

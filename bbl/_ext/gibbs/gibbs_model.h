@@ -1,5 +1,5 @@
-/* Structures of the Gibbs sampler (model, terms of three and more sites, packs of chains, scratch) and the blocks in
-   which sites are taken; conventions as in gibbs.h. */
+/* Structures of the Gibbs sampler (model, terms of three or more sites, packs of chains, scratch), and the blocks in
+   which sites are processed; for conventions see gibbs.h. */
 #ifndef GIBBS_MODEL_H
 #define GIBBS_MODEL_H
 
@@ -9,16 +9,16 @@
 #include <string.h>
 
 #define GIBBS_PACK 32 /* the width of a pack is a multiple of it */
-#define GIBBS_BLOCK 8 /* most levels in a block of more than one site: the rows of the largest product */
+#define GIBBS_BLOCK 8 /* most levels in a block of several sites: the number of rows of the largest product */
 
-/* T terms of three and more sites (members), each with one table of couplings, a cell for each combination of their
-   non-reference levels; see bbl/model/higher.py */
+/* T terms of three or more sites (members), each with a table of couplings: one cell for each combination of the
+   members' non-reference levels; see bbl/model/higher.py */
 typedef struct {
     ptrdiff_t max_order;         /* largest number of members of a term */
     const ptrdiff_t *site_first; /* (m + 1,) positions in site_term */
     const int32_t *site_term;    /* terms of site i: site_term[site_first[i]] .. site_term[site_first[i + 1] - 1] */
-    const int32_t *members;      /* (T, max_order) sites, rising, then -1 */
-    const ptrdiff_t *stride;     /* (T, max_order) distance of neighbouring levels of a member in the table */
+    const int32_t *members;      /* (T, max_order) sites, increasing, padded with -1 */
+    const ptrdiff_t *stride;     /* (T, max_order) distance between adjacent levels of a member in the table */
     const ptrdiff_t *first_cell; /* (T,) first cell of each table in `values` */
     const float *values;         /* couplings of all terms, without reference levels */
 } gibbs_terms;
@@ -39,10 +39,10 @@ typedef struct {
     uint32_t *stream;     /* (4, width) states of the random streams */
     float *energy;        /* (width,) energy of the current state */
     float *best;          /* (width,) highest energy so far */
-    int32_t *best_codes;  /* (m, width) the state of that energy */
-    uint64_t *bits;       /* (D, words) or NULL: bit of a chain after a sweep, 1 in the rows of its levels */
+    int32_t *best_codes;  /* (m, width) the states with these energies */
+    uint64_t *bits;       /* (D, words) or NULL: bits of chains after a sweep, set in the rows of their levels */
     ptrdiff_t words,      /* length of a row of bits */
-        chains,           /* number of chains that have bits, the first ones */
+        chains,           /* number of chains with bits, the first ones */
         first_word;       /* first word of this pack in each row */
 } gibbs_pack;
 
@@ -53,9 +53,9 @@ typedef struct {
     int32_t *rows;     /* (width, m) row of each site's level in a table, if lanes are levels */
 } gibbs_scratch;
 
-/* Add the couplings of site i in terms of three and more sites to sum_before or sum_after (A, width), A = L_i - 1: to
-   sum_before if i is the last member, else to sum_after. The energy of a sweep adds up sum_before alone, and so counts
-   every term once, with all members new, as they are when the last one is drawn. */
+/* Add the couplings of site i in terms of three or more sites to sum_before or sum_after (A, width), A = L_i - 1: to
+   sum_before if i is the last member, otherwise to sum_after. Since the energy of a sweep accumulates only sum_before,
+   every term is counted once, when its last member is drawn and all members are new. */
 static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t i, float *sum_before, float *sum_after)
 {
     const gibbs_terms *t = g->terms;
@@ -89,10 +89,11 @@ static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t
 /* Return n rounded up to a multiple of lanes. */
 static inline ptrdiff_t gibbs_pad(ptrdiff_t n, ptrdiff_t lanes) { return (n + lanes - 1) / lanes * lanes; }
 
-/* Return how many of the n remaining rows (levels) of a block are multiplied at once. */
+/* Return how many of the remaining n rows (levels) of a block are multiplied at once. */
 static inline ptrdiff_t gibbs_rows_at_once(ptrdiff_t n) { return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1; }
 
-/* Return the site after the block that begins at first_site: at most GIBBS_BLOCK levels, but at least one site. */
+/* Return the first site after the block that starts at first_site: at most GIBBS_BLOCK levels, but at least one
+   site. */
 static inline ptrdiff_t gibbs_block_end(const ptrdiff_t *start, ptrdiff_t m, ptrdiff_t first_site)
 {
     ptrdiff_t end_site = first_site + 1;

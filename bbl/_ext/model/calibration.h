@@ -1,17 +1,17 @@
-/* Sums over rows of which the log-loss of calibrated class scores and its derivatives consist.
+/* Sums over rows needed for the log-loss of calibrated class scores and its derivatives.
 
-   Conventions: K groups g, n rows. The calibrated score of group g at a row is z_g + o_g, with z = T s for the class
-   scores s (K, n), the temperature T and the offsets o (K); p_g are the probabilities and r (n) the shares of the rows in
-   the weight. n is a multiple of CALIBRATION_ROWS: rows with a share of 0 and finite scores fill it up. The sums are, in
-   this order: of ``r ln sum_g exp(z_g + o_g)``; of ``r m``, m being the mean of z under p; of ``r sum_g p_g (z_g -
-   m)^2``; of r p_g (K of them); of ``r p_g (z_g - m)`` (K); of r p_g p_h for h = 0 ... g of each group g. */
+   Conventions: K groups g, n rows. The calibrated score of group g in a row is z_g + o_g, where z = T s, with the class
+   scores s (K, n), the temperature T and the offsets o (K); p_g are the probabilities and r (n) the normalised weights
+   of the rows. n is a multiple of CALIBRATION_ROWS; it is padded by rows with weight 0 and finite scores. The sums are,
+   in this order: ``r ln sum_g exp(z_g + o_g)``; ``r m``, where m is the mean of z under p; ``r sum_g p_g (z_g - m)^2``;
+   r p_g (K sums); ``r p_g (z_g - m)`` (K sums); r p_g p_h for each group g and h = 0 ... g. */
 #ifndef CALIBRATION_H
 #define CALIBRATION_H
 #include "cpu.h"
 #include <math.h>
 #include <stddef.h>
 
-#define CALIBRATION_ROWS 8 /* n is a multiple of it, as the widest vector holds 8 numbers */
+#define CALIBRATION_ROWS 8 /* n is a multiple of this: the widest vector contains 8 numbers */
 
 #ifdef CPU_X86
 #define LANES 8
@@ -32,7 +32,7 @@
 #define NAME(x) calibration_base_##x
 #include "calibration_rows.h"
 
-/* A variant of `sum` in calibration_rows.h, which has its arguments */
+/* A variant of `sum` in calibration_rows.h; see there for the arguments */
 typedef void (*calibration_sum)(ptrdiff_t, ptrdiff_t, const double *, const double *, double, const double *, double *,
                                 double *);
 

@@ -1,4 +1,4 @@
-"""Types of the kernel of calibrations."""
+"""Type stubs for `bbl._ext.model.calibration`."""
 
 from numpy import ndarray as Array
 

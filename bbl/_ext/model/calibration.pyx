@@ -1,4 +1,6 @@
-"""Log-loss of calibrated class scores, with its derivatives by the calibration, and its optimum; see calibration.h."""
+"""Log-loss of calibrated class scores, its derivatives with respect to the calibration, and its minimiser; see
+calibration.h.
+"""
 from libc.math cimport exp, fabs
 
 import numpy as np
@@ -9,9 +11,9 @@ cdef extern from "calibration.h" nogil:
     Py_ssize_t CALIBRATION_ROWS
     calibration_sum calibration_choose_width()
 
-cdef double MAX_GRADIENT = 1e-10  # derivative of the loss at which the optimum is reached
+cdef double MAX_GRADIENT = 1e-10  # largest derivative of the loss at the optimum
 cdef int MAX_STEPS = 200
-cdef double LONGEST_STEP = 5.0  # largest change of an offset or of ln T in a step
+cdef double LONGEST_STEP = 5.0  # largest change of an offset or of ln T per step
 cdef double ROUNDING = 1e-15  # relative rounding error of the loss
 
 
@@ -25,24 +27,24 @@ cdef double largest(const double[::1] values) noexcept nogil:
 
 
 cdef class CalibrationLoss:
-    """Penalised log-loss of x = (o, ln T), the offsets of K groups and the logarithm of the temperature.
+    """Penalised log-loss as a function of x = (o, ln T), the offsets of K groups and the log-temperature.
 
-    It is the mean of ``ln sum_g exp(T s_g + o_g) - T s_y - o_y`` over rows, y being the group of each, plus
+    It is the mean over rows of ``ln sum_g exp(T s_g + o_g) - T s_y - o_y``, where y is the group of a row, plus
     ``ridge/2 |x|^2``.
 
     Parameters
     ----------
     scores : ndarray, shape (n, K)
-        Class scores s of each row; finite.
+        Class scores s of each row; must be finite.
     y : ndarray of intp, shape (n,)
     shares : ndarray, shape (n,)
-        Shares of the rows in the weight.
+        Normalised weights of the rows.
     fits_temperature : bool
-        Whether T is fitted, or stays 1.
+        Whether T is fitted; otherwise it is fixed at 1.
     ridge : float
     """
 
-    cdef const double[:, ::1] scores  # (K, N), N rows with padding
+    cdef const double[:, ::1] scores  # (K, N) for N rows, including padding
     cdef const double[::1] shares  # (N,)
     cdef const double[::1] observed_shares  # (K,)
     cdef double observed_score  # mean of s_y
@@ -91,15 +93,15 @@ cdef class CalibrationLoss:
     def __call__(self, const double[::1] x):
         """Return the loss at x, with its gradient and its Hessian.
 
-        Derivatives by ln T are those of the penalty if T is not fitted.
+        If T is not fitted, its derivatives only include the penalty.
         """
         gradient, hessian = np.empty(x.shape[0]), np.empty((x.shape[0], x.shape[0]))
         return self.evaluate(x, gradient, hessian), gradient, hessian
 
     def minimise(self, start):
-        """Return x of least loss, from the x `start`.
+        """Return the x that minimises the loss, starting from `start`.
 
-        Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
+        Uses Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
         """
         cdef Py_ssize_t size = self.scores.shape[0] + 1, i, j
         cdef double[::1] x = np.array(start, dtype=float), gradient = np.empty(size), eigenvalues
@@ -135,6 +137,6 @@ cdef class CalibrationLoss:
                     step *= 0.5
                 x[:] = trial
                 value = trial_value
-            if not -slope >= rounding:  # Newton's step is exact to the last bits
+            if not -slope >= rounding:  # Newton's step is accurate to the last bits
                 break
         return np.asarray(x)

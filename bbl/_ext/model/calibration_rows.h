@@ -1,17 +1,17 @@
-/* The sums of calibration.h, LANES rows at a time, for one vector width; calibration.h includes this file once for each.
+/* The sums of calibration.h, LANES rows at a time; calibration.h includes this file once for each vector width.
 
    Before inclusion define LANES, TARGET (the attribute of functions for the vector width) and NAME(x) (their prefix),
-   as vector.h asks. A `vec` holds the numbers of LANES rows. */
+   as for vector.h. A `vec` contains the numbers of LANES rows. */
 
 #include "vector.h"
 #include "vector_math.h"
 
-/* Write the sums (n_sums = 3 + 2 K + K (K + 1) / 2) to out. `memory` is of (n_sums + 2 K) vectors. */
+/* Write the sums (n_sums = 3 + 2 K + K (K + 1) / 2) to out. `memory` has space for (n_sums + 2 K) vectors. */
 TARGET static void NAME(sum)(ptrdiff_t n, ptrdiff_t K, const double *scores, const double *share, double temperature,
                              const double *offset, double *memory, double *out)
 {
     const ptrdiff_t n_sums = 3 + 2 * K + K * (K + 1) / 2;
-    /* sums of the lanes; then z and p of each group, for the present rows */
+    /* sums by lane; then z and p of each group for the current rows */
     double *of_group = memory + 3 * LANES, *of_score = of_group + K * LANES, *of_pair = of_score + K * LANES;
     double *z = memory + n_sums * LANES, *p = z + K * LANES;
     vec loss = vec_fill(0.0), mean_sum = vec_fill(0.0), spread = vec_fill(0.0);
@@ -59,6 +59,6 @@ TARGET static void NAME(sum)(ptrdiff_t n, ptrdiff_t K, const double *scores, con
     }
 }
 
-/* included again, the two headers undefine their names, for the next width */
+/* including the two headers again undefines their names for the next width */
 #include "vector_math.h"
 #include "vector.h"

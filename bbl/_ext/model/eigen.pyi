@@ -1,4 +1,4 @@
-"""Types of the kernel `eigen`."""
+"""Type stubs for `bbl._ext.model.eigen`."""
 
 from numpy.typing import NDArray
 

@@ -1,50 +1,50 @@
-"""Eigenvectors and inverse of a symmetric matrix by LAPACK, without the GIL."""
+"""Eigenvectors and inverse of a symmetric matrix, computed by LAPACK without the GIL."""
 import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport INFINITY
 
-# LAPACK takes all arguments by address and matrices in Fortran order
+# LAPACK takes all arguments by address, and matrices in Fortran order
 ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a, int *lda, double *vl, double *vu,
                          int *il, int *iu, double *abstol, int *m, double *w, double *z, int *ldz, int *isuppz,
                          double *work, int *lwork, int *iwork, int *liwork, int *info) noexcept nogil
 
-ctypedef void (*potrf_t)(char *uplo, int *n, double *a, int *lda, int *info) noexcept nogil  # potri likewise
+ctypedef void (*potrf_t)(char *uplo, int *n, double *a, int *lda, int *info) noexcept nogil  # also of potri
 
 
 cdef void *lapack_routine(str name) except NULL:
-    """Return the address of the routine `name` of scipy's LAPACK, which can be called without the GIL."""
+    """Return the address of the routine `name` in scipy's LAPACK, which can be called without the GIL."""
     from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
     return PyCapsule_GetPointer(lapack[name], PyCapsule_GetName(lapack[name]))
 
 
 def eigenvectors(double[:, ::1] matrix, double below=INFINITY):
-    """Return the eigenvalues (n,), rising, and the eigenvectors, the columns of an array (n, n), of a symmetric matrix.
+    """Return the eigenvalues (n,), in increasing order, and the eigenvectors (n, n), in columns, of a symmetric matrix.
 
-    The matrix (n, n) may be overwritten. With `below`, a large matrix has only those eigenvalues and eigenvectors whose
-    eigenvalue is smaller; a small one has all.
+    The matrix (n, n) may be overwritten. With `below`, only eigenvalues smaller than this and their eigenvectors are
+    computed, unless the matrix is small.
     """
-    # a length of -1 asks for the best one; unused, zero: arguments that matter for some of the eigenvalues alone
+    # a length of -1 queries the best length; `unused` and `zero` are arguments needed only to select some eigenvalues
     cdef int n = <int> matrix.shape[0], n_found = 0, info = 0, lwork = -1, liwork = -1, best_liwork, zero = 0
     cdef double best_lwork, unused = 0.0, least = -INFINITY
     cdef char *which = b"A"  # all eigenvalues, or V: those up to `below`
     cdef double[::1] value, work
-    cdef double[:, ::1] vector  # an eigenvector in each row
-    cdef int[::1] support, iwork  # support: where each eigenvector is not zero, which LAPACK writes; not used
+    cdef double[:, ::1] vector  # one eigenvector per row
+    cdef int[::1] support, iwork  # support: output of LAPACK (where eigenvectors are not zero) that is not used
     cdef syevr_t syevr
     if n < 512:  # eigh is faster, and its workspace is small
         try:
             return np.linalg.eigh(matrix)
-        except np.linalg.LinAlgError:  # dsyevd fails on some finite matrices with many eigenvalues of zero
+        except np.linalg.LinAlgError:  # dsyevd fails for some finite matrices with many zero eigenvalues
             if not np.isfinite(matrix).all():
                 raise
-    # dsyevr is a quarter slower than eigh, but needs no workspace of 2 n^2 numbers, the most memory of a whole fit;
-    # it is called here because scipy.linalg.eigh holds the GIL and other threads would wait
+    # dsyevr is 25% slower than eigh, but avoids a workspace of 2 n^2 numbers, the memory peak of a fit; called directly
+    # because scipy.linalg.eigh holds the GIL and would block other threads
     if below < INFINITY:
         which = b"V"
     syevr = <syevr_t> lapack_routine("dsyevr")
     value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
-    # V: with eigenvectors, L: from one triangle; this call only asks for the best lengths of the workspace
+    # V: compute eigenvectors, L: from one triangle; this call only queries the best lengths of the workspace
     syevr(b"V", which, b"L", &n, &matrix[0, 0], &n, &least, &below, &zero, &zero, &unused, &n_found, &value[0],
           &vector[0, 0], &n, &support[0], &best_lwork, &lwork, &best_liwork, &liwork, &info)
     lwork, liwork = <int> best_lwork, best_liwork
@@ -58,7 +58,7 @@ def eigenvectors(double[:, ::1] matrix, double below=INFINITY):
 
 
 def inverse(double[:, ::1] matrix):
-    """Overwrite a symmetric positive definite matrix (n, n) with its inverse, and return it, as an array."""
+    """Overwrite a symmetric positive definite matrix (n, n) with its inverse, and return it as an array."""
     cdef int n = <int> matrix.shape[0], info = 0, i, j
     cdef potrf_t potrf = <potrf_t> lapack_routine("dpotrf"), potri = <potrf_t> lapack_routine("dpotri")
     with nogil:

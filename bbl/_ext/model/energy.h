@@ -1,13 +1,13 @@
 /* Energy of one row of data under K models: the sum of the fields h (D, K) of the row's columns c, its non-reference
-   levels, and of the couplings J (D, D, K) of their pairs c < d. In the code p < q are positions in the list of the
-   row's columns, g counts models; field, J_row and cell point to h[c], J[c] and J[c, d] for c = columns[p], d =
+   levels, and of the couplings J (D, D, K) of their pairs c < d. In the code, p < q are positions in the list of the
+   row's columns and g is a model; field, J_row and cell point to h[c], J[c] and J[c, d] for c = columns[p], d =
    columns[q]. */
 #ifndef ENERGY_H
 #define ENERGY_H
 #include <stddef.h>
 
 /* Body of energy_row for a constant number K_ of models, so that the compiler unrolls the loops over models g and keeps
-   the sums in registers. ARRAY_K, the length of the array of sums, is a second name of K_, without other meaning */
+   the sums in registers. ARRAY_K, the length of the array of sums, equals K_ */
 #define ENERGY_ROW(K_, ARRAY_K)                                                         \
     do {                                                                                \
         double energy[ARRAY_K];                                                         \
@@ -51,8 +51,8 @@ static void energy_row_any(const double *h, const double *J, const ptrdiff_t *co
     }
 }
 
-/* Write the energies of a row under K models to energy_out (K,). `columns` (n_columns,) are those of the row, in rising
-   order; J is NULL for models without couplings. */
+/* Write the energies of a row under K models to energy_out (K,). `columns` (n_columns,) are the row's columns in
+   increasing order; J is NULL for models without couplings. */
 static void energy_row(const double *h, const double *J, const ptrdiff_t *columns, ptrdiff_t n_columns, ptrdiff_t D,
                        ptrdiff_t K, double *energy_out)
 {

@@ -1,4 +1,4 @@
-"""Types of the kernel of energies."""
+"""Type stubs for `bbl._ext.model.energy`."""
 
 from numpy import ndarray as Array
 

@@ -1,10 +1,10 @@
 """Energies of encoded rows, E(x) = sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j) + higher terms, under K models at once.
 
-(a) Reference levels, coded 0, add nothing, so that a row is the list of its *columns*: the D columns are the
-    non-reference levels of all m predictors, those of predictor i from start[i] on.
-(b) The couplings of all K models to a pair of columns lie side by side, ``J[c, d, :]`` with ``c < d``: one pass over
-    the pairs of a row serves all models, and the inner loop over models is vectorised.
-(c) A term of three predictors and more is looked up in its table, the K values of a cell side by side.
+(a) Reference levels (code 0) contribute nothing, so a row is represented by the list of its *columns*. The D columns
+    are the non-reference levels of all m predictors; predictor i has the columns from start[i] on.
+(b) The couplings of all K models for a pair of columns are contiguous, ``J[c, d, :]`` with ``c < d``: one pass over the
+    pairs of a row computes all models, and the inner loop over models is vectorised.
+(c) Terms of three or more predictors are looked up in their tables, where the K values of a cell are contiguous.
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -26,7 +26,7 @@ def energies(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, const doub
              const double[:, :, ::1] J, Py_ssize_t[::1] columns, double[:, ::1] out):
     """Write the energies of codes (n, m) under K models, h (D, K) and J (D, D, K), to out (n, K).
 
-    J of shape (0, 0, K) stands for no couplings. columns (m,) is scratch for the columns of a row.
+    J of shape (0, 0, K) means no couplings. columns (m,) is scratch for the columns of a row.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = h.shape[0], K = h.shape[1]
     cdef Py_ssize_t k, i, n_columns, first_row = 0, end_row
@@ -47,11 +47,11 @@ def energies(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, const doub
 
 def add_terms(const code_t[:, ::1] codes, const int32_t[:, ::1] members, const Py_ssize_t[:, ::1] stride,
               const Py_ssize_t[::1] first, const double[:, ::1] values, double[:, ::1] out):
-    """Add the values of T terms of three predictors and more at codes (n, m) to the energies out (n, K).
+    """Add the values of T terms of three or more predictors at codes (n, m) to the energies out (n, K).
 
-    A term has the predictors members[t] (T, order), -1 after the last, and a table of values (cells, K) for each
-    combination of their non-reference levels: the cell of levels a is ``first[t] + sum of (a - 1) * stride[t]``, with
-    first (T,) and stride (T, order). A term is 0 if one of its predictors is at level 0.
+    members[t] (T, order) contains the predictors of a term, padded with -1. values (cells, K) contains a table for each
+    term; the cell of the levels a is ``first[t] + sum of (a - 1) * stride[t]``, with first (T,) and stride (T, order).
+    A term is 0 if one of its predictors is at level 0.
     """
     cdef Py_ssize_t n = codes.shape[0], T = members.shape[0], K = values.shape[1]
     cdef Py_ssize_t k, first_row = 0, end_row
@@ -68,7 +68,7 @@ cdef inline void add_terms_of_row(const code_t[:, ::1] codes, Py_ssize_t k, cons
                                   const Py_ssize_t[:, ::1] stride, const Py_ssize_t[::1] first,
                                   const double[:, ::1] values, Py_ssize_t K, double[:, ::1] out) noexcept nogil:
     """Add the values of all terms at row k of codes to out[k], as in `add_terms`."""
-    cdef Py_ssize_t t, member, model, cell, code  # code: level of the predictor at hand; 0: the term is 0
+    cdef Py_ssize_t t, member, model, cell, code  # code: level of the current predictor; if it is 0, the term is 0
     for t in range(members.shape[0]):
         cell, code = first[t], 1  # 1, or any positive number: no predictor at level 0 so far
         for member in range(members.shape[1]):

@@ -1,4 +1,4 @@
-"""Types of the kernel of joint levels."""
+"""Type stubs for `bbl._ext.model.joint_levels`."""
 
 from numpy import ndarray as Array
 

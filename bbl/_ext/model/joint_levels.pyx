@@ -5,23 +5,23 @@ import numpy as np
 def joint_sums(X, const double[:, ::1] values):
     """Return the sums (D, D, F) of ``X[k, c] X[k, d] values[k]`` over rows k, for columns c < d of X; 0 elsewhere.
 
-    Rows are added in order. The sums (D, F) of a column are completed before those of the next one, so that they stay
-    in the first-level cache.
+    Rows are added in order. The sums (D, F) of a column are completed before the next column is started, so that they
+    stay in the L1 cache.
 
     Parameters
     ----------
     X : ndarray, shape (n, D)
-        Mostly zeros; C-contiguous.
+        Mostly zeros; must be C-contiguous.
     values : ndarray, shape (n, F)
-        F is at least 1.
+        F must be at least 1.
     """
     n_rows, n_columns = X.shape
     nonzero = np.flatnonzero(X != 0.0)  # row by row
-    # entries start[k] ... start[k + 1] - 1 are those of row k
+    # row k has the entries start[k] ... start[k + 1] - 1
     cdef Py_ssize_t[::1] start = np.searchsorted(nonzero, n_columns * np.arange(n_rows + 1))
     cdef const Py_ssize_t[::1] column = nonzero % max(n_columns, 1)
     cdef const double[::1] entry = X.ravel()[nonzero]
-    cdef Py_ssize_t[::1] position = np.array(start)  # of the first entry of each row that no column before has
+    cdef Py_ssize_t[::1] position = np.array(start)  # first entry of each row in the current or a later column
     cdef Py_ssize_t n = n_rows, D = n_columns, F = values.shape[1], c, k, e, f
     cdef double[:, :, ::1] sums = np.zeros((D, D, F))
     cdef double product

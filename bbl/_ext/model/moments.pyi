@@ -1,4 +1,4 @@
-"""Types of the kernel of counts."""
+"""Type stubs for `bbl._ext.model.moments`."""
 
 from numpy import ndarray as Array
 

@@ -1,9 +1,9 @@
 """Counts of levels and of pairs of levels in rows, and indicators of levels.
 
-(a) The D *columns* are the non-reference levels of all m predictors, those of predictor i at start[i] ... start[i + 1]
-    - 1: none, if it has one level. As bits, a column has one bit for each row; the count of a pair of columns is the
-    population count of their conjunction, 64 rows, a word, at a time, exact in integers.
-(b) Words are taken in chunks, so that a chunk of all D columns stays in the second-level cache.
+(a) The D *columns* are the non-reference levels of all m predictors; predictor i has the columns start[i] ... start[i +
+    1] - 1 (none if it has one level). Stored as bits, a column has one bit per row. The count of a pair of columns is
+    the population count of their conjunction, computed for words of 64 rows, and exact in integers.
+(b) Words are processed in chunks, so that a chunk of all D columns stays in the L2 cache.
 """
 import numpy as np
 
@@ -24,17 +24,17 @@ ctypedef fused real_t:
 
 
 cdef inline Py_ssize_t is_positive(int32_t code) noexcept nogil:
-    """Return 1 if a code, >= 0, is above 0, else 0: the sign bit of -code. A branch would be mispredicted."""
+    """Return 1 if a code (>= 0) is above 0, otherwise 0, from the sign bit of -code: a branch would be mispredicted."""
     return <Py_ssize_t> (<uint32_t> (-code) >> 31)
 
 
 cdef inline Py_ssize_t column_of(Py_ssize_t first, int32_t code) noexcept nogil:
-    """Return the column of level `code` of a predictor whose columns begin at `first`; `first` itself for level 0."""
+    """Return the column of level `code` of a predictor whose columns start at `first`; `first` itself for level 0."""
     return first + code - is_positive(code)
 
 
 def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1] out):
-    """Write 1 to `out` (n, D), which is 0 elsewhere, at [k, start[i] + a - 1] where ``codes[k, i] == a >= 1``.
+    """Set `out` (n, D), initially 0, to 1 at [k, start[i] + a - 1] where ``codes[k, i] == a >= 1``.
 
     Shapes: codes (n, m), start (m + 1,).
     """
@@ -42,8 +42,8 @@ def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1
     with nogil:
         for k in range(n):
             for i in range(m):
-                if start[i] < start[i + 1]:  # else one level, which has no column
-                    # at level 0 this writes a 0 to the first column
+                if start[i] < start[i + 1]:  # otherwise one level, without a column
+                    # at level 0 this writes 0 to the first column
                     out[k, column_of(start[i], codes[k, i])] = <real_t> is_positive(codes[k, i])
 
 
@@ -52,10 +52,10 @@ def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double
                  double[:, ::1] counts):
     """Add the weight of each row k to counts[y[k], start[i] + codes[k, i]] for every predictor i.
 
-    counts (K, all levels) has a column for each level, and predictor i those from start[i] on, reference levels
-    included, unlike in the other functions. y (n,), the groups, and missing (n, m) may be None, for one group and no
-    missing values. Missing values are not counted, or, if missing_is_level, counted as the last level. Rows are added
-    in order, which fixes the rounding of the sums.
+    counts (K, all levels) has a column for each level, including reference levels (unlike in the other functions);
+    predictor i has the columns from start[i] on. y (n,), the groups, and missing (n, m) can be None, for one group and
+    no missing values. Missing values are not counted, or, if missing_is_level, counted as the last level. Rows are
+    added in order, which fixes the rounding of the sums.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, group = 0
     with nogil:
@@ -78,7 +78,7 @@ def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::
     with nogil:
         for k in range(n):
             for i in range(m):
-                if start[i] < start[i + 1]:  # else one level, which has no column
+                if start[i] < start[i + 1]:  # otherwise one level, without a column
                     bits[column_of(start[i], codes[k, i]), k >> 6] |= <uint64_t> is_positive(codes[k, i]) << (k & 63)
 
 
@@ -93,12 +93,12 @@ def shared_counts(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, doubl
 
 
 def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight):
-    """Add to counts (D, D), for each pair of rows of bits (D, words), the number of bits set in both times `weight`.
+    """Add to counts (D, D), for each pair of rows of bits (D, words), the number of common bits times `weight`.
 
-    Counts of a row with itself, the bits set in it, are on the diagonal.
+    The diagonal contains the counts of a row with itself, the number of its bits.
     """
     cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk_words, first_word, n_words, c, d
-    cdef double shared  # bits set in both, times the weight
+    cdef double shared  # number of common bits times the weight
     chunk_words = max(64, 65536 // max(D, 1))  # 512 KiB of all columns
     first_word = 0
     while first_word < words:

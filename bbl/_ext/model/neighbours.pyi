@@ -1,4 +1,4 @@
-"""Types of the kernel of similar rows."""
+"""Type stubs for `bbl._ext.model.neighbours`."""
 
 from numpy import ndarray as Array
 

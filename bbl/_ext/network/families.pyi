@@ -1,4 +1,4 @@
-"""Types of the kernel of families."""
+"""Type stubs for `bbl._ext.network.families`."""
 
 from numpy import ndarray as Array
 

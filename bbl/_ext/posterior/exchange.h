@@ -1,5 +1,5 @@
-/* The exchange algorithm (Murray, Ghahramani & MacKay 2006): Metropolis steps that use rows drawn from
-   the model at the proposed coefficients in place of ln Z. */
+/* The exchange algorithm (Murray, Ghahramani & MacKay 2006): Metropolis steps that avoid ln Z by drawing rows from the
+   model at the proposed coefficients. */
 #ifndef BBL_EXCHANGE_H
 #define BBL_EXCHANGE_H
 
@@ -12,37 +12,39 @@
 #include "random.h"
 #include "simplex.h"
 
-/* One chain. G is the number of groups of coefficients with a scale each, exp(u), which belong to two families, fields
-   and couplings, with a scale exp(v) each; see posterior_target.h. Its target t has the prior (`horseshoe`, or normal
-   with sd tau; the slab tau bounds scales of the horseshoe), the number n of observations, their `sums` of contrasts
-   (d), the group (d) of each coefficient, the family (G) of each group, and scratch memory. t->s is the model of
-   simplex.h: m predictors with L (m) levels, n_levels in all, those of predictor i from level_start[i] on.
+/* One chain. G is the number of groups of coefficients; each group has a scale exp(u) and belongs to one of two
+   families, fields and couplings, which have a scale exp(v) each; see posterior_target.h. The target t contains the
+   prior (`horseshoe`, or normal with standard deviation tau; the slab tau bounds scales of the horseshoe), the number n
+   of observations, their `sums` of contrasts (d), the group (d) of each coefficient, the family (G) of each group, and
+   scratch memory. t->s is the model of simplex.h: m predictors with L (m) levels, n_levels in all; the levels of
+   predictor i start at level_start[i].
 
    Scratch memory of t: tensor and scratch (n_states); h (n_levels), fields of all levels; J (n_levels, n_levels), their
    symmetric couplings, which start at 0 and stay 0 between levels of one predictor; field (n_levels), log weights;
-   h_gradient and J_gradient, of the shapes of h and J, which here only hold counts of rows by level and by pair. */
+   h_gradient and J_gradient, with the shapes of h and J, which here only contain counts of rows by level and by
+   pair. */
 typedef struct {
     posterior_target *t;
     const double *information; /* (d, d) approximately minus the Hessian of the log-likelihood */
     double *factor;         /* (d, d) lower Cholesky factor of information + precision of the prior */
-    double scale;           /* of the proposals, whose covariance is scale^2 (factor factor')^-1 */
-    ptrdiff_t sweeps;       /* Gibbs sweeps that draw rows, starting at `data`; 0 for exact draws by enumeration */
+    double scale;           /* of the proposals; their covariance is scale^2 (factor factor')^-1 */
+    ptrdiff_t sweeps;       /* Gibbs sweeps per draw of rows, starting at `data`; 0 for exact draws by enumeration */
     ptrdiff_t n_data;       /* number of rows */
     const int32_t *data;    /* (n_data, m) */
     int32_t *drawn;         /* (n_data, m) scratch */
-    uint64_t *stream;       /* state of the random numbers, see random.h */
+    uint64_t *stream;       /* state of the random number generator, see random.h */
     const int32_t *stop;    /* a flag that ends Gibbs sweeps early */
     double *phi, *u, *v;    /* state: coefficients (d); with the horseshoe, log scales of groups (G) and families (2) */
     double *new_phi;        /* (d) proposed coefficients */
     double *sums;           /* (d) sums of the contrasts over drawn rows */
-    double *normal;         /* (d) scratch: standard normal numbers, then the step of the proposal but for its scale */
+    double *normal;         /* (d) scratch: standard normal numbers, then the step of the proposal without its scale */
 } exchange_chain;
 
-/* Draw n rows at coefficients phi, as multinomial counts of states, and write the sums of the contrasts to c->sums. */
+/* Draw n rows at coefficients phi, as multinomial counts of states, and write their sums of contrasts to c->sums. */
 static void exchange_draw_states(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
-    double n_left = t->n, p_left = 1.0; /* rows, and probability, of the states from x on */
+    double n_left = t->n, p_left = 1.0; /* number of rows, and probability, of the states from x on */
     simplex_probabilities(&t->s, phi, t->tensor, t->scratch);
     for (ptrdiff_t x = 0; x < t->s.n_states; x++) {
         const double p = t->tensor[x];
@@ -55,7 +57,7 @@ static void exchange_draw_states(exchange_chain *c, const double *phi)
     simplex_sums(&t->s, t->tensor, t->scratch, c->sums);
 }
 
-/* Draw rows at coefficients phi by Gibbs sweeps that start at the data; write the sums of the contrasts to c->sums. */
+/* Draw rows at coefficients phi by Gibbs sweeps that start at the data; write their sums of contrasts to c->sums. */
 static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
@@ -91,15 +93,15 @@ static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
                 }
             }
     }
-    /* the two gradients are scratch here, for counts of rows */
+    /* here the two gradients are scratch for counts of rows */
     simplex_row_sums(s, c->drawn, c->n_data, t->h_gradient, t->J_gradient, c->sums);
 }
 
-/* Accept or reject the coefficients c->new_phi; return the probability of acceptance.
+/* Accept or reject the coefficients c->new_phi; return the acceptance probability.
 
-   The probability is min(1, exp(log_ratio + (new_phi - phi)' (sums of data - sums of drawn rows))). log_ratio is
-   the log of the ratio of the priors, of the proposal to the state. The unknown Z^-n at both coefficients cancels
-   between the likelihoods of the data and of rows drawn at the proposal. *accepted_out is set to 1 or 0. */
+   The probability is min(1, exp(log_ratio + (new_phi - phi)' (sums of data - sums of drawn rows))), where log_ratio is
+   the log ratio of the priors of the proposal and the state. The unknown Z^-n at both coefficients cancels between the
+   likelihoods of the data and of the rows drawn at the proposal. *accepted_out is set to 1 or 0. */
 static double exchange_accept(exchange_chain *c, double log_ratio, int *accepted_out)
 {
     posterior_target *t = c->t;
@@ -120,8 +122,8 @@ static inline double exchange_prior_sd(const exchange_chain *c, ptrdiff_t k)
     return c->t->horseshoe ? exp(posterior_log_scale(c->u[c->t->group[k]], c->t->tau)) : c->t->tau;
 }
 
-/* Write the lower Cholesky factor R of information + diag(1 / sd^2), the precision of the proposals but for their
-   scale, to c->factor; sd are the prior standard deviations at the present scales. To be called when these change. */
+/* Write the lower Cholesky factor R of information + diag(1 / sd^2), the precision of the proposals without their
+   scale, to c->factor; sd are the prior standard deviations at the current scales. Call it whenever these change. */
 static void exchange_factor(exchange_chain *c)
 {
     const ptrdiff_t d = c->t->s.d;
@@ -141,7 +143,7 @@ static void exchange_factor(exchange_chain *c)
     }
 }
 
-/* Propose new values of all coefficients, and accept or reject them; return the probability of acceptance. */
+/* Propose new values of all coefficients, and accept or reject them; return the acceptance probability. */
 static double exchange_step(exchange_chain *c)
 {
     posterior_target *t = c->t;
@@ -159,8 +161,8 @@ static double exchange_step(exchange_chain *c)
     return exchange_accept(c, log_ratio, &accepted);
 }
 
-/* Return the log density, up to a constant, of the log scale u of a group, given that of its family, v, and its `size`
-   coefficients, normal with sd exp(log_scale), whose squares sum to `squares`. */
+/* Return the log density, up to a constant, of the log scale u of a group, given v of its family and its `size`
+   coefficients, which are normal with standard deviation exp(log_scale) and whose squares sum to `squares`. */
 static double exchange_group_density(const exchange_chain *c, double u, double v, double size, double squares)
 {
     const double log_scale = posterior_log_scale(u, c->t->tau);
@@ -177,8 +179,8 @@ static double exchange_family_density(const exchange_chain *c, double v, int fam
 }
 
 /* Return a draw of u of group g, or of v of `family` if g < 0, by slice sampling (Neal 2003): stepping out by steps of
-   1, then shrinkage. size and squares are those of exchange_group_density, unused if g < 0. If the loops end before an
-   edge or a draw is found, the last edge or the current value is taken. */
+   1, then shrinkage. For size and squares see exchange_group_density; they are unused if g < 0. If the loops end before
+   an edge or a draw is found, the last edge or the current value is used. */
 static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, double size, double squares)
 {
     const double v = c->v[family], current = g < 0 ? v : c->u[g];
@@ -200,12 +202,13 @@ static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, d
 #undef EXCHANGE_DENSITY
 }
 
-/* Propose to multiply the scale of group g, or of all groups of a family if g < 0, by a log-normal factor, and the
-   coefficients with it.
+/* Propose to multiply the scale of group g, or of all groups of a family if g < 0, and the coefficients by a log-normal
+   factor.
 
-   Where rows say little about coefficients, their scales hardly move while coefficients are fixed, but move with them.
-   The ratios coefficient / scale do not change, so that the normal densities change by scale^-size, which the Jacobian
-   of the move cancels; nor do u - v of the groups of a family. So log_ratio has the prior of the one scale alone. */
+   If the rows have little information on coefficients, scales hardly move while coefficients are fixed, but do move
+   together with them. The ratios coefficient / scale do not change: the normal densities change by scale^-size, which
+   cancels with the Jacobian of the move. The differences u - v of the groups of a family do not change, either.
+   log_ratio therefore contains only the prior of the scale. */
 static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
 {
     const posterior_target *t = c->t;
@@ -232,14 +235,14 @@ static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
         if (t->family[group_k] == family) c->u[group_k] += log_factor;
 }
 
-/* Update all scales of the horseshoe: jointly with their coefficients, then by slices given the coefficients; first
-   those of the groups, then those of the two families, for which g = -1. */
+/* Update all scales of the horseshoe: jointly with their coefficients, then by slice sampling given the coefficients;
+   groups first, then the two families, for which g = -1. */
 static void exchange_scales(exchange_chain *c)
 {
     const posterior_target *t = c->t;
     for (ptrdiff_t g = 0; g < t->n_groups; g++) exchange_rescale(c, g, t->family[g]);
     for (int family = 0; family < 2; family++) exchange_rescale(c, -1, family);
-    for (ptrdiff_t g = 0, k = 0; g < t->n_groups; g++) { /* the coefficients of a group lie together, group by group */
+    for (ptrdiff_t g = 0, k = 0; g < t->n_groups; g++) { /* the coefficients of a group are contiguous */
         double size = 0.0, squares = 0.0;
         for (; k < t->s.d && t->group[k] == g; k++) {
             size += 1.0;

@@ -1,4 +1,4 @@
-"""Types of the kernel `posterior`."""
+"""Type stubs for `bbl._ext.posterior.posterior`."""
 
 from numpy import ndarray as Array
 

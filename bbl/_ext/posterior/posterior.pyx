@@ -1,11 +1,12 @@
-"""Posterior density of coefficients in simplex coding, and its chains: no-U-turn sampler and exchange algorithm.
+"""Posterior density of coefficients in simplex coding, and its Markov chains: no-U-turn sampler and exchange algorithm.
 
-(a) A `Target` is a model, a summary of the rows and a prior; it has a log density with a gradient. The C code in
-    simplex.h, posterior_target.h, nuts.h and exchange.h defines the terms, and describes the fields of the structures.
-    A point (size,) of the density is the coefficients (d,) with the normal prior. With the horseshoe it is standardised
-    coefficients (d,), then the log scales u of the groups and v (2,) of the families; see posterior_target.h.
+(a) A `Target` consists of a model, a summary of the rows and a prior; it has a log density with a gradient. The C code
+    in simplex.h, posterior_target.h, nuts.h and exchange.h defines the terms and describes the fields of the
+    structures. With the normal prior, a point (size,) consists of the coefficients (d,). With the horseshoe it consists
+    of standardised coefficients (d,), then the log scales u of the groups and v (2,) of the families; see
+    posterior_target.h.
 (b) Chains advance in place without the GIL; signals and a stop flag are checked between iterations.
-(c) Every chain has one xoshiro256++ stream of random numbers, whose state of four words the caller keeps.
+(c) Every chain has its own xoshiro256++ stream of random numbers; the caller keeps its state of four words.
 """
 import numpy as np
 
@@ -100,11 +101,11 @@ cdef extern from "exchange.h" nogil:
     double exchange_step(exchange_chain *c)
     void exchange_scales(exchange_chain *c)
 
-cdef double EXCHANGE_ACCEPTANCE = 0.25  # mean acceptance of tuned proposals: about the best of random walks
+cdef double EXCHANGE_ACCEPTANCE = 0.25  # mean acceptance of tuned proposals, approximately optimal for random walks
 cdef double CHECK_INTERVAL = 3e7  # operations between two checks for signals
 
 
-# A density of q, where the point of the target is x = centre + spread q
+# A density of q, where the target's point is x = centre + spread q
 ctypedef struct whitened_target:
     posterior_target *t
     const double *centre    # (size)
@@ -114,9 +115,9 @@ ctypedef struct whitened_target:
 
 
 cdef double whitened_density(void *model, const double *q, double *gradient_out) noexcept nogil:
-    """Return the log density at the point x = centre + spread q, and write its gradient by q; for nuts.h.
+    """Return the log density at the point x = centre + spread q, and write its gradient with respect to q; for nuts.h.
 
-    model is a whitened_target, whose x and g (the gradient by x) are written too.
+    model is a whitened_target; its x and g (the gradient with respect to x) are also written.
     """
     cdef whitened_target *w = <whitened_target *> model
     cdef Py_ssize_t n = posterior_size(w.t), k, i
@@ -140,33 +141,34 @@ cdef class Target:
     n_levels : int32, shape (m,)
     start, pairs, pair_start : intp, shapes (m + 1,), (n_pairs, 2) and (n_pairs + 1,)
         First coefficient of each predictor, and of the pairs; predictors i < j of each pair; first coefficient of each
-        pair, and d.
+        pair, then d.
     V : shape (sum L_i^2,)
-        The matrix [1 | C_i] of each predictor in C order: a row for each level, a one and the level's contrasts.
+        The matrix [1 | C_i] of each predictor in C order: a row for each level, containing a one and the level's
+        contrasts.
     group : int32, shape (d,)
-        Group of each coefficient, rising.
+        Group of each coefficient, increasing.
     family : int32, shape (groups,)
         Kind of each group: 0 for fields, 1 for couplings.
     n : float
         Number of observations.
     sums : shape (d,)
-        Sum over the observations of each coefficient's contrast, or of the product of two for those of a pair.
+        Sum over the observations of each coefficient's contrast (for pairs, of the product of two contrasts).
     tau : float
-        Standard deviation of the normal prior, or slab of the horseshoe.
+        Standard deviation of the normal prior, or slab of the horseshoe prior.
     horseshoe : bool
-        Whether the prior is the horseshoe, else normal.
+        Whether the prior is the horseshoe instead of normal.
     enumerate : bool
-        Whether to allocate arrays over all states, which the likelihood and exact draws need.
+        Whether to allocate arrays over all states, which are needed for the likelihood and exact draws.
     codes, weights : int32 (rows, m) and (rows,), optional
-        Distinct rows; with them the density uses the pseudo-likelihood, else the likelihood.
+        Distinct rows; if given, the density uses the pseudo-likelihood instead of the likelihood.
     centre, adjust, tilt : (d,), (d, d) and (d,), optional
-        The log pseudo-likelihood is replaced by its value at ``centre + adjust (phi - centre)`` plus
-        ``tilt' (phi - centre)``, which gives it the curvature of a likelihood; see posterior_target.h.
+        The log pseudo-likelihood is replaced by its value at ``centre + adjust (phi - centre)`` plus ``tilt' (phi -
+        centre)``, which gives it the curvature of a likelihood; see posterior_target.h.
     """
 
-    cdef posterior_target t  # all zero to begin with
+    cdef posterior_target t  # initially all zero
     cdef readonly Py_ssize_t size
-    cdef object arrays  # keep the memory that `t` points into
+    cdef object arrays  # keeps the memory that `t` points into alive
 
     def __cinit__(self, const int32_t[::1] n_levels, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs,
                   const Py_ssize_t[::1] pair_start, const double[::1] V, const int32_t[::1] group,
@@ -192,7 +194,7 @@ cdef class Target:
         self.arrays = (n_levels, start, pairs, pair_start, V, group, family, sums, codes, weights, centre, adjust, tilt,
                        offset, V_start, cell, scratch)
         cdef posterior_target *t = &self.t
-        # in simplex.h L is the array `n_levels` (m,), and n_levels its sum, here n_all
+        # in simplex.h L is the array `n_levels` (m,), and n_levels is its sum, here n_all
         t.s.m, t.s.d, t.s.n_pairs, t.s.n_levels, t.s.n_states = m, d, pairs.shape[0], n_all, n_states
         t.s.L, t.s.level_start, t.s.start, t.s.V_start, t.s.V = &n_levels[0], &offset[0], &start[0], &V_start[0], &V[0]
         if pairs.shape[0]:
@@ -206,7 +208,7 @@ cdef class Target:
         if adjust is not None:
             t.centre, t.adjust, t.tilt = &centre[0], &adjust[0, 0], &tilt[0]
         # from the array `scratch`: tensor, t.scratch (n_states,); phi ... (d,); h ... (n_all,); J ... (n_all, n_all)
-        cdef double *unused_scratch = &scratch[0]  # not yet handed out; posterior_target.h says what each part holds
+        cdef double *unused_scratch = &scratch[0]  # unused part of scratch; see posterior_target.h for its contents
         t.tensor, t.scratch = unused_scratch, unused_scratch + n_states
         unused_scratch += 2 * n_states
         t.phi, t.adjusted_phi, t.gradient = unused_scratch, unused_scratch + d, unused_scratch + 2 * d
@@ -241,28 +243,28 @@ cdef class Target:
 
     def nuts(self, const double[::1] centre, const double[:, ::1] spread, double[::1] x, double[::1] tuner,
              double target_acceptance, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
-        """Advance a chain by the no-U-turn sampler with the metric (spread spread')^-1, one transition for each draw.
+        """Advance a chain by the no-U-turn sampler with the metric (spread spread')^-1, one transition per draw.
 
         Parameters
         ----------
         centre, spread : (size,) and lower triangle (size, size)
-            The sampler works on q, where x = centre + spread q.
+            The sampler operates on q, where x = centre + spread q.
         x : (size,)
-            Point of the chain, advanced.
+            Point of the chain; updated.
         tuner : (6,)
-            State of dual averaging, advanced: ln step, its average, running error of the acceptance, number of
-            transitions, anchor (the ln step at no error); then the number of divergent transitions.
+            State of dual averaging, updated: ln step, its average, running error of the acceptance, number of
+            transitions, anchor (ln step at zero error); then the number of divergent transitions.
         target_acceptance : float
-            Mean acceptance to which the step is tuned; 0 for no tuning.
+            Mean acceptance for which the step is tuned; 0 disables tuning.
         stream : (4,)
         stop : (1,)
-            A flag of another thread; not 0 ends the chain early.
+            Flag set by another thread; a non-zero value ends the chain early.
         draws_out : (draws, size)
 
         Returns
         -------
         float
-            Mean probability of acceptance.
+            Mean acceptance probability.
         """
         cdef Py_ssize_t n = self.size, k, i, n_draws = draws_out.shape[0]
         if (centre.shape[0] != n or spread.shape[0] != n or spread.shape[1] != n or x.shape[0] != n
@@ -273,7 +275,7 @@ cdef class Target:
         cdef whitened_target w
         cdef nuts_sampler s
         cdef nuts_state state
-        # work: operations since the last check for signals; cost: those of one gradient, roughly
+        # work: operations since the last check for signals; cost: approximate number of operations per gradient
         cdef double sum_accepted = 0.0, accepted, gain, residual, work = 0.0, cost = 10.0 * (
             self.t.s.n_states * self.t.s.m + n * n + self.t.rows * self.t.s.n_levels * self.t.s.m)
         w.t, w.centre, w.spread = &self.t, &centre[0], &spread[0, 0]
@@ -305,7 +307,7 @@ cdef class Target:
                 whitened_density(&w, state.q, s.current.g)  # writes the point to w.x
                 for i in range(n):
                     draws_out[k, i] = w.x[i]
-                work += cost * (s.steps + 1)  # leapfrog steps of the transition, and the density above
+                work += cost * (s.steps + 1)  # leapfrog steps of the transition, plus the density above
                 if work > CHECK_INTERVAL:
                     work = 0.0
                     with gil:
@@ -318,7 +320,7 @@ cdef class Target:
     def exchange(self, const double[:, ::1] information, double[::1] x, double[::1] tuner, bint tune, Py_ssize_t steps,
                  Py_ssize_t sweeps, const int32_t[:, ::1] data, uint64_t[::1] stream, const int32_t[::1] stop,
                  double[:, ::1] draws_out):
-        """Advance a chain by the exchange algorithm, `steps` proposals for each draw.
+        """Advance a chain by the exchange algorithm, with `steps` proposals per draw.
 
         Parameters
         ----------
@@ -326,19 +328,19 @@ cdef class Target:
             Approximately minus the Hessian of the log-likelihood. Proposals are normal with covariance
             ``scale^2 (information + precision of the prior)^-1``.
         x : (size,)
-            Coefficients of the chain, with the horseshoe followed by its log scales u and v; advanced.
+            Coefficients of the chain, followed by the log scales u and v with the horseshoe; updated.
         tuner : (2,)
-            ln scale of the proposals and number of proposals that tuned it, advanced if `tune`.
+            ln scale of the proposals and number of proposals used to tune it; updated if `tune`.
         sweeps : int
-            Gibbs sweeps from the rows `data` (n, m) for each proposal; 0 for exact draws by enumeration.
+            Gibbs sweeps from the rows `data` (n, m) per proposal; 0 for exact draws by enumeration.
         stream, stop : (4,) and (1,)
-            As in `nuts`.
+            See `nuts`.
         draws_out : (draws, size)
 
         Returns
         -------
         float
-            Mean probability of acceptance.
+            Mean acceptance probability.
         """
         cdef Py_ssize_t n = self.size, d = self.t.s.d, k, _step, i, n_draws = draws_out.shape[0]
         if (information.shape[0] != d or information.shape[1] != d or x.shape[0] != n or draws_out.shape[1] != n
@@ -347,7 +349,7 @@ cdef class Target:
             raise ValueError("the arrays of a chain do not fit the model")
         cdef double[::1] scratch = np.zeros(3 * d + d * d)
         cdef int32_t[:, ::1] drawn = np.zeros_like(data)
-        # work: as in `nuts`; cost: operations of one proposal, roughly
+        # work: as in `nuts`; cost: approximate number of operations per proposal
         cdef double sum_accepted = 0.0, accepted, work = 0.0, cost = 10.0 * (
             self.t.s.n_states * (self.t.s.m + 2) + d * d + data.shape[0] * sweeps * self.t.s.m * 4)
         cdef exchange_chain c
@@ -357,17 +359,17 @@ cdef class Target:
         c.stream, c.stop = &stream[0], &stop[0]
         c.phi, c.new_phi, c.sums, c.normal, c.factor = &x[0], &scratch[0], &scratch[d], &scratch[2 * d], &scratch[3 * d]
         if self.t.horseshoe:
-            c.u, c.v = &x[d], &x[n - 2]  # v has the last two numbers
+            c.u, c.v = &x[d], &x[n - 2]  # v contains the last two numbers
         with nogil:
             for k in range(n_draws):
-                if k == 0 or self.t.horseshoe:  # at first, or as the scales have changed
+                if k == 0 or self.t.horseshoe:  # initially, or after a change of the scales
                     exchange_factor(&c)
                 for _step in range(steps):
                     c.scale = exp(tuner[0])
                     accepted = exchange_step(&c)
                     sum_accepted += accepted
-                    # Robbins-Monro steps: the scale rises if too many are accepted. They begin large (3) and become
-                    # smaller, with an exponent in (1/2, 1] as convergence asks
+                    # Robbins-Monro steps: increase the scale if too many proposals are accepted. Steps start large (3)
+                    # and decrease with an exponent in (1/2, 1], as required for convergence
                     if tune:
                         tuner[1] += 1.0
                         tuner[0] += 3.0 * (accepted - EXCHANGE_ACCEPTANCE) * pow(tuner[1], -0.6)
@@ -388,10 +390,11 @@ cdef class Target:
 
 
 def coefficient_cells(levels, start, pairs, d):
-    """Return the flat index (d,) of each coefficient in a tensor of shape `levels`, see simplex.h.
+    """Return the flat index (d,) of each coefficient in a tensor of shape `levels` (see simplex.h).
 
-    A coefficient has index 0 along the axes of predictors that it does not concern. levels (m,) and pairs (n_pairs, 2)
-    are those of the layout. `start` and the number d of coefficients are not used: the order of the cells gives both.
+    A coefficient has index 0 along the axes of predictors that it does not involve. levels (m,) and pairs (n_pairs, 2)
+    are taken from the layout. `start` and the number d of coefficients are not used: the order of the cells determines
+    both.
     """
     stride = np.concatenate([np.cumprod(levels[::-1])[::-1][1:], [1]]).astype(np.intp)
     cells = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * step for L, step in zip(levels, stride, strict=True)]

@@ -1,5 +1,5 @@
-/* Log posterior density of the coefficients of one group of rows, and its gradient, with one of two likelihoods and one
-   of two priors. */
+/* Log posterior density of the coefficients of one group of rows, and its gradient, for two likelihoods and two
+   priors. */
 #ifndef BBL_POSTERIOR_TARGET_H
 #define BBL_POSTERIOR_TARGET_H
 
@@ -10,34 +10,35 @@
 
 #include "simplex.h"
 
-/* A point x of the density: with the normal prior the coefficients phi (d). With the horseshoe prior z (d), which is
-   standard normal, then u (G) for the log scales of the G groups of coefficients, and v (2) for those of the two
-   families of groups, fields and couplings: phi = scale z, with scale = sigma / sqrt(1 + (sigma / tau)^2) and sigma =
-   exp(u). sigma is half-Cauchy with scale exp(v), and exp(v) with scale 1; tau is the slab, a bound of the scale.
+/* A point x of the density: with the normal prior, the coefficients phi (d). With the horseshoe prior, z (d), which is
+   standard normal, then u (G), the log scales of the G groups of coefficients, and v (2), the log scales of the two
+   families of groups, fields and couplings: phi = scale z, where scale = sigma / sqrt(1 + (sigma / tau)^2) and sigma =
+   exp(u). sigma is half-Cauchy with scale exp(v), and exp(v) is half-Cauchy with scale 1; tau is the slab, an upper
+   bound of the scale.
 
-   From simplex.h: a simplex_model has m predictors with L (m) levels each, n_levels in all, of which those of predictor
-   i begin at level_start[i]; d coefficients; and n_states states, or 0 if these are not enumerated. */
+   From simplex.h: a simplex_model has m predictors with L (m) levels each, n_levels in all, where the levels of
+   predictor i start at level_start[i]; d coefficients; and n_states states, or 0 if these are not enumerated. */
 typedef struct {
     simplex_model s;
-    int horseshoe;          /* whether the prior is the horseshoe, else normal */
-    double tau;             /* sd of the normal prior, or the slab of the horseshoe */
+    int horseshoe;          /* whether the prior is the horseshoe instead of normal */
+    double tau;             /* standard deviation of the normal prior, or slab of the horseshoe */
     ptrdiff_t n_groups;     /* G */
     const int32_t *group;   /* (d) group of each coefficient */
     const int32_t *family;  /* (n_groups) 0 for fields, 1 for couplings */
     double n;               /* number of observations */
-    const double *sums;     /* (d) of each contrast, or product of two of a pair, over the observations */
+    const double *sums;     /* (d) sums over the observations of each contrast, or of the product of two for a pair */
     ptrdiff_t rows;         /* distinct rows of the pseudo-likelihood; 0 for the likelihood by enumeration */
     const int32_t *codes;   /* (rows, m) */
     const double *weights;  /* (rows) */
-    /* adjustment of the pseudo-likelihood, or NULL: its value at centre + adjust (phi - centre), plus tilt' (phi -
-       centre). `adjust` is such that the curvature at the centre becomes Godambe's information (Ribatet, Cooley &
-       Davison 2012), as a likelihood would have it; the tilt restores the slope there */
+    /* adjustment of the pseudo-likelihood, or NULL: it is replaced by its value at centre + adjust (phi - centre), plus
+       tilt' (phi - centre). `adjust` is chosen so that the curvature at the centre becomes Godambe's information
+       (Ribatet, Cooley & Davison 2012), as for a likelihood; the tilt restores the slope there */
     const double *centre, *adjust, *tilt; /* (d), (d, d), (d) */
     /* working arrays: */
     double *tensor, *scratch;              /* (s.n_states) each */
     double *phi, *adjusted_phi, *gradient; /* (d) each */
-    double *h, *field, *h_gradient;        /* (s.n_levels) each: fields, log weights of levels, gradient by fields */
-    double *J, *J_gradient;                /* (s.n_levels, s.n_levels) each: couplings, gradient by couplings */
+    double *h, *field, *h_gradient;        /* (s.n_levels) each: fields, log weights of levels, gradient for h */
+    double *J, *J_gradient;                /* (s.n_levels, s.n_levels) each: couplings, gradient for J */
 } posterior_target;
 
 /* Return the number of coordinates of a point. */
@@ -50,8 +51,8 @@ static inline ptrdiff_t posterior_size(const posterior_target *t)
 static inline double posterior_expit(double x) { return x > 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
 static inline double posterior_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
-/* Return the log density of u = ln of a half-Cauchy variable of scale exp(v), up to a constant: the log of
-   exp(u - v) / (1 + exp(2 (u - v))). */
+/* Return the log density, up to a constant, of the log u of a half-Cauchy variable with scale exp(v): the log of exp(u
+   - v) / (1 + exp(2 (u - v))). */
 static inline double posterior_log_half_cauchy(double u, double v)
 {
     return (u - v) - posterior_softplus(2.0 * (u - v));
@@ -78,9 +79,9 @@ static double posterior_likelihood(posterior_target *t, const double *phi, doubl
     return value;
 }
 
-/* Return the log pseudo-likelihood at coefficients phi (d), the sum over rows r and predictors i of weights[r] times
-   ln P(x_i | the other predictors of the row), and write its gradient (d). t->J is 0 within a predictor; entries of
-   t->J_gradient within one are written, but never read. */
+/* Return the log pseudo-likelihood at coefficients phi (d), the sum over rows r and predictors i of weights[r] times ln
+   P(x_i | the other predictors of the row), and write its gradient (d). t->J is 0 within a predictor; entries of
+   t->J_gradient within a predictor are written but never read. */
 static double posterior_pseudo(posterior_target *t, const double *phi, double *gradient_out)
 {
     const simplex_model *s = &t->s;
@@ -122,7 +123,7 @@ static double posterior_adjusted(posterior_target *t, const double *phi, double 
 {
     const ptrdiff_t d = t->s.d;
     if (!t->adjust) return posterior_pseudo(t, phi, gradient_out);
-    for (ptrdiff_t k = 0; k < d; k++) t->gradient[k] = phi[k] - t->centre[k]; /* as scratch */
+    for (ptrdiff_t k = 0; k < d; k++) t->gradient[k] = phi[k] - t->centre[k]; /* used as scratch */
     for (ptrdiff_t k = 0; k < d; k++)
         t->adjusted_phi[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->gradient, d); /* a dot product */
     double value = posterior_pseudo(t, t->adjusted_phi, t->gradient);
@@ -143,9 +144,9 @@ static void posterior_coefficients(const posterior_target *t, const double *x, d
         phi_out[k] = t->horseshoe ? x[k] * exp(posterior_log_scale(x[d + t->group[k]], t->tau)) : x[k];
 }
 
-/* Return the log posterior density at a point x, up to a constant, and write its gradient by x: the log-(pseudo-)
-   likelihood at phi; minus |x|^2 / (2 tau^2) with the normal prior; with the horseshoe minus |z|^2 / 2 plus the log
-   densities of u given v, and of v. */
+/* Return the log posterior density at a point x, up to a constant, and write its gradient with respect to x: the
+   log-(pseudo-)likelihood at phi; minus |x|^2 / (2 tau^2) with the normal prior; with the horseshoe minus |z|^2 / 2
+   plus the log densities of u given v, and of v. */
 static double posterior_value(posterior_target *t, const double *x, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d, G = t->n_groups;
@@ -165,7 +166,7 @@ static double posterior_value(posterior_target *t, const double *x, double *grad
     memset(u_gradient, 0, (size_t)(G + 2) * sizeof(double));
     for (ptrdiff_t k = 0; k < d; k++) {
         const ptrdiff_t g = t->group[k];
-        u_gradient[g] += t->phi[k] * gradient_out[k]; /* by ln scale; the slope d ln scale / du follows below */
+        u_gradient[g] += t->phi[k] * gradient_out[k]; /* with respect to ln scale; times d ln scale / du below */
         gradient_out[k] = gradient_out[k] * exp(posterior_log_scale(u[g], t->tau)) - x[k];
         value -= 0.5 * x[k] * x[k];
     }

@@ -1,5 +1,6 @@
 /* Models in simplex coding: maps from coefficients to tables over all levels and to the energies of all states, and the
-   transposed maps, which turn gradients by tables into gradients by coefficients, and counts into sums of contrasts. */
+   transposed maps from gradients with respect to tables to gradients with respect to coefficients, and from counts to
+   sums of contrasts. */
 #ifndef BBL_SIMPLEX_H
 #define BBL_SIMPLEX_H
 
@@ -8,17 +9,17 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Coefficients phi (d): those of the contrasts of each predictor, L - 1 each, then those of the pairs (i, j) of
-   predictors, (L_i - 1, L_j - 1) each in C order. V_i (L_i, L_i) = [1 | C_i] has a row for each level: a one, then the
-   level's contrasts: the rows of C_i (L_i, L_i - 1) are the corners of a regular simplex around 0. A tensor is an array
-   over all states, shape (L_1, ..., L_m) in C order. Energies of all states are the tensor of coefficients, with 0
-   where there are none, multiplied by V_i along every axis i. */
+/* Coefficients phi (d): L - 1 for the contrasts of each predictor, then (L_i - 1, L_j - 1) for each pair (i, j) of
+   predictors, in C order. V_i (L_i, L_i) = [1 | C_i] has a row for each level: a one, then the level's contrasts. The
+   rows of C_i (L_i, L_i - 1) are the corners of a regular simplex centred at 0. A tensor is an array over all states,
+   shape (L_1, ..., L_m) in C order. The energies of all states are the tensor of coefficients (0 where there are none),
+   multiplied by V_i along every axis i. */
 typedef struct {
     ptrdiff_t m, d, n_pairs;        /* predictors, coefficients, pairs of predictors that interact */
-    ptrdiff_t n_levels;             /* number of levels of all predictors together */
+    ptrdiff_t n_levels;             /* total number of levels of all predictors */
     ptrdiff_t n_states;             /* number of states, the product of the L_i; 0 if states are not enumerated */
     const int32_t *L;               /* (m) number of levels */
-    const ptrdiff_t *level_start;   /* (m) index of a predictor's first level among all n_levels */
+    const ptrdiff_t *level_start;   /* (m) index of a predictor's first level among all levels */
     const ptrdiff_t *start;         /* (m + 1) index of a predictor's first coefficient */
     const ptrdiff_t *pairs;         /* (n_pairs, 2) predictors i < j */
     const ptrdiff_t *pair_start;    /* (n_pairs + 1) index of a pair's first coefficient */
@@ -27,7 +28,7 @@ typedef struct {
     const ptrdiff_t *cell;          /* (d) flat index of each coefficient in the tensor of coefficients */
 } simplex_model;
 
-/* Return the dot product of a and b (n), in four partial sums (total) that the compiler can vectorise. */
+/* Return the dot product of a and b (n), using four partial sums that the compiler can vectorise. */
 static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
 {
     double total[4] = {0.0, 0.0, 0.0, 0.0};
@@ -53,7 +54,7 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sc
             const double *factor = scratch + block * L * inner;
             for (ptrdiff_t a = 0; a < L; a++) {
                 double V_ak = transposed ? V[a] : V[a * L];
-                /* k = 0 overwrites the product, the others add to it */
+                /* k = 0 overwrites the product, other k are added */
                 for (ptrdiff_t x = 0; x < inner; x++) product[a * inner + x] = V_ak * factor[x];
                 for (ptrdiff_t k = 1; k < L; k++) {
                     V_ak = transposed ? V[k * L + a] : V[a * L + k];
@@ -82,7 +83,7 @@ static double simplex_probabilities(const simplex_model *s, const double *phi, d
     return largest + log(total);
 }
 
-/* Write, for each coefficient, the sum of its contrast (or, of a pair, of the product of its two contrasts) over states
+/* Write, for each coefficient, the sum of its contrast (for a pair, of the product of its two contrasts) over states
    weighted by `tensor` to sums_out (d); tensor and scratch are overwritten. */
 static void simplex_sums(const simplex_model *s, double *tensor, double *scratch, double *sums_out)
 {
@@ -92,7 +93,7 @@ static void simplex_sums(const simplex_model *s, double *tensor, double *scratch
 
 /* Write fields h_out (n_levels) and symmetric couplings J_out (n_levels, n_levels) of all levels from coefficients phi
    (d): h_i = C_i b and J_ij = C_i B C_j', with the coefficients b of predictor i and B of the pair. Entries of J_out
-   within a predictor and of pairs that do not interact stay as they are. */
+   within a predictor and for pairs that do not interact are not changed. */
 static void simplex_tables(const simplex_model *s, const double *phi, double *h_out, double *J_out)
 {
     for (ptrdiff_t i = 0; i < s->m; i++) {
@@ -122,8 +123,9 @@ static void simplex_tables(const simplex_model *s, const double *phi, double *h_
     }
 }
 
-/* Turn a gradient by tables, h_gradient (n_levels) and J_gradient (n_levels, n_levels; both halves count), into the
-   gradient by coefficients, gradient_out (d): C_i' h_gradient_i, and C_i' (J_gradient_ij + J_gradient_ji') C_j. */
+/* Convert a gradient with respect to tables, h_gradient (n_levels) and J_gradient (n_levels, n_levels; both halves are
+   used), to the gradient with respect to coefficients, gradient_out (d): C_i' h_gradient_i, and C_i' (J_gradient_ij +
+   J_gradient_ji') C_j. */
 static void simplex_tables_transposed(const simplex_model *s, const double *h_gradient, const double *J_gradient,
                                       double *gradient_out)
 {

@@ -1,6 +1,4 @@
-"""Signatures of the kernel of Hessians, and of the influence of rows on pseudo-likelihood
-estimates.
-"""
+"""Type stubs for `bbl._ext.pseudo.influence`."""
 
 import numpy as np
 

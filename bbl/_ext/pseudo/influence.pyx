@@ -1,10 +1,10 @@
 # Influence: sums for standard errors of pseudo-likelihood estimates, over the few design columns that are 1 in a row.
 """Hessians of pseudo-likelihoods, and the influence of rows of data on the estimates, from a sparse 0/1 design.
 
-`design` (n, D) holds, for n rows of data, the intercept column and the indicators of all predictors' levels. `columns`
-(c,) are the columns of it that are used; a column is then numbered by its position in `columns`: 0, 1, ..., c - 1. A
-*site* is the predictor whose conditional distribution given the others is fitted; q is the number of its non-reference
-levels. The *influence* of a row is its effect on the estimates of the site's q c parameters.
+`design` (n, D) contains, for n rows of data, the intercept column and the indicators of all predictors' levels.
+`columns` (c,) lists the columns that are used; below, a column is identified by its position in `columns`: 0, 1, ..., c
+- 1. A *site* is a predictor whose conditional distribution given the others is fitted; q is the number of its
+non-reference levels. The *influence* of a row is its effect on the estimates of the site's q c parameters.
 """
 from libc.stdlib cimport free, malloc
 
@@ -25,12 +25,12 @@ cdef extern from "influence.h" nogil:
 
 
 cdef Py_ssize_t list_active(const double *row, const Py_ssize_t[::1] columns, Py_ssize_t *active) noexcept nogil:
-    """Write the positions in `columns` (c,) of those that are 1 in a `row` (D,) of the design to `active`, room for c.
+    """Write the positions in `columns` (c,) of the columns that are 1 in a `row` (D,) of the design to `active` (c,).
 
-    Returns how many there are.
+    Returns their number.
     """
     cdef Py_ssize_t t, n_active = 0
-    for t in range(columns.shape[0]):  # without a branch: the next t overwrites t unless its column is 1
+    for t in range(columns.shape[0]):  # without a branch: the next t overwrites the entry unless column t is 1
         active[n_active] = t
         n_active += row[columns[t]] != 0.0
     return n_active
@@ -40,7 +40,7 @@ def add_curvatures(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
                    double[:, ::1] sums):
     """Add to `sums` (c (c + 1) / 2, s), for each pair of columns, the `curvatures` (n, s) of the rows where both are 1.
 
-    Columns t >= u have row ``t (t + 1) / 2 + u`` of `sums`. The s curvatures of a row of data are, for instance, the
+    Columns t >= u have row ``t (t + 1) / 2 + u`` of `sums`. The s curvatures of a row of data can be, for instance, the
     covariances ``p_a (1[a = b] - p_b)`` of each pair of levels of a site.
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], size = curvatures.shape[1]
@@ -50,7 +50,7 @@ def add_curvatures(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
         raise ValueError("design, columns, curvatures and sums do not fit together")
     if n == 0 or size == 0:
         return
-    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))  # not empty, even with c = 0
+    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))  # not empty, even if c = 0
     if active == NULL:
         raise MemoryError
     with nogil:
@@ -65,22 +65,23 @@ def add_influences(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
                    const Py_ssize_t[::1] out_rows, const double[::1] factors, double[:, ::1] out):
     """Add the influence of n rows of data on the q c parameters of one site to `out` (any number of rows, n).
 
-    With the `residuals` (n, q) of its levels, the `weights` (n,) of the rows, and the `inverse` (q c, q c) of its
-    Hessian, the influence of a row is ``weight * (inverse (residual x design) - offset)``. `offset` (q c,), the inverse
-    times the gradient of the penalty, is the same for all rows; ``residual x design`` is a Kronecker product, column by
-    column within each level. Element j, times ``factors[j]``, is added to row ``out_rows[j]`` of `out`.
+    The influence of a row is ``weight * (inverse (residual x design) - offset)``, with the `residuals` (n, q) of the
+    site's levels, the `weights` (n,) of the rows, and the `inverse` (q c, q c) of the site's Hessian. `offset` (q c,),
+    the inverse times the gradient of the penalty, is the same for all rows; ``residual x design`` is a Kronecker
+    product, column by column within each level. Element j, times ``factors[j]``, is added to row ``out_rows[j]`` of
+    `out`.
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], q = residuals.shape[1], p = inverse.shape[0]
     cdef Py_ssize_t block, first_row, n_rows, k
-    cdef influence_site site  # the arguments, in the struct that influence.h describes
+    cdef influence_site site  # the arguments, in the struct described in influence.h
     cdef Py_ssize_t *active  # columns that are 1 in the rows of a block, row by row
-    cdef Py_ssize_t *active_start  # (INFLUENCE_ROWS + 1,) position in `active` at which each row begins
+    cdef Py_ssize_t *active_start  # (INFLUENCE_ROWS + 1,) position in `active` at which each row starts
     if (p != q * c or inverse.shape[1] != p or offset.shape[0] != p or out_rows.shape[0] != p or factors.shape[0] != p
             or residuals.shape[0] != n or weights.shape[0] != n or out.shape[1] != n):
         raise ValueError("the arrays of the site do not fit together")
     if n == 0 or p == 0:
         return
-    # one piece of memory for both arrays
+    # one block of memory for both arrays
     active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (INFLUENCE_ROWS * c + INFLUENCE_ROWS + 1))
     if active == NULL:
         raise MemoryError

@@ -1,12 +1,13 @@
-/* Inner loops of influence.h for one width of vectors. influence.h has the terms and the struct influence_site.
+/* Inner loops of influence.h for one vector width. Terms and the struct influence_site are defined in influence.h.
 
    LANES is the number of doubles in a vector `vec`, NAME(f) the name of function f and TARGET its attribute for this
-   width. The design has c columns, a site q logits and p = q c parameters: a c + t is that of logit a and column t. */
+   width. The design has c columns, and a site q logits and p = q c parameters; the parameter a c + t belongs to logit a
+   and column t. */
 #include "vector.h"
 
-/* Add the curvatures (size,) of a row of data to `sums` (c (c + 1) / 2, size) at all pairs of its `active`
-   (n_active,) columns, those that are 1, in rising order; columns c >= d are row c (c + 1) / 2 + d of `sums`. In the
-   code t and u are positions in `active`. */
+/* Add the curvatures (size,) of a row of data to `sums` (c (c + 1) / 2, size) for all pairs of its `active` (n_active,)
+   columns, which are 1, in increasing order; columns c >= d have row c (c + 1) / 2 + d of `sums`. In the code t and u
+   are positions in `active`. */
 TARGET static void NAME(add_to_pairs)(const ptrdiff_t *active, ptrdiff_t n_active, const double *curvature,
                                       ptrdiff_t size, double *sums)
 {
@@ -21,10 +22,10 @@ TARGET static void NAME(add_to_pairs)(const ptrdiff_t *active, ptrdiff_t n_activ
         }
 }
 
-/* Add the influences of n_rows rows of data on parameters first, ... stop - 1 to `out`, which is site->out moved to the
-   column of the first of these rows: factor times weight times (product - offset), see influence_site. products
-   (n_rows, width) has, for the `width` parameters from products_first on, the inverse Hessian times each row's residual
-   x design. */
+/* Add the influences of n_rows rows of data on parameters first, ... stop - 1 to `out`, which is site->out shifted to
+   the column of the first of these rows: factor times weight times (product - offset), see influence_site. products
+   (n_rows, width) contains, for the `width` parameters from products_first on, the inverse Hessian times each row's
+   residual x design. */
 TARGET static inline void NAME(add_parameters)(const influence_site *site, ptrdiff_t first, ptrdiff_t stop,
                                                ptrdiff_t products_first, ptrdiff_t width, ptrdiff_t n_rows,
                                                const double *products, const double *weights, double *out)
@@ -37,19 +38,19 @@ TARGET static inline void NAME(add_parameters)(const influence_site *site, ptrdi
     }
 }
 
-/* Add the influences of n_rows <= INFLUENCE_ROWS rows of data to columns first_row, ... of site->out. Row k of these
-   has the columns active[active_start[k]] ... active[active_start[k + 1] - 1] that are 1, residuals (n_rows, q) and
-   weights (n_rows,). Parameters are taken 4 LANES at a time, for all rows: their columns of the inverse stay in the
-   first-level cache, their sums in registers. */
+/* Add the influences of n_rows <= INFLUENCE_ROWS rows of data to columns first_row, ... of site->out. In the k-th row
+   the columns active[active_start[k]] ... active[active_start[k + 1] - 1] are 1; residuals (n_rows, q), weights
+   (n_rows,). Parameters are processed 4 LANES at a time, for all rows: their columns of the inverse stay in the L1
+   cache, their sums in registers. */
 TARGET static void NAME(add_rows)(const influence_site *site, ptrdiff_t first_row, ptrdiff_t n_rows,
                                   const ptrdiff_t *active, const ptrdiff_t *active_start, const double *residuals,
                                   const double *weights)
 {
     const ptrdiff_t p = site->p, c = site->c, q = site->q;
     double products[INFLUENCE_ROWS * 4 * LANES]; /* (n_rows, 4 LANES) inverse Hessian times residual x design */
-    ptrdiff_t first = 0; /* first parameter that is not added yet */
+    ptrdiff_t first = 0; /* first parameter not yet added */
     for (; p >= 4 * LANES && first < p; first += 4 * LANES) {
-        /* the last 4 LANES parameters may overlap the ones before; those from `first` on are added */
+        /* the last 4 LANES parameters may overlap the previous ones; only those from `first` on are added */
         const ptrdiff_t start = first + 4 * LANES <= p ? first : p - 4 * LANES;
         for (ptrdiff_t k = 0; k < n_rows; k++) {
             double *row_products = products + k * 4 * LANES;
@@ -72,7 +73,7 @@ TARGET static void NAME(add_rows)(const influence_site *site, ptrdiff_t first_ro
         NAME(add_parameters)(site, first, start + 4 * LANES, start, 4 * LANES, n_rows, products, weights,
                              site->out + first_row);
     }
-    for (; first < p; first++) { /* one by one where there are fewer than 4 LANES parameters */
+    for (; first < p; first++) { /* one by one if there are fewer than 4 LANES parameters */
         for (ptrdiff_t k = 0; k < n_rows; k++) {
             products[k] = 0.0;
             for (ptrdiff_t a = 0; a < q; a++)

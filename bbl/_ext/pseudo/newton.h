@@ -1,22 +1,22 @@
 /* Newton's method for the pseudo-likelihood of one site, for problems with few parameters.
 
-   Terms: a *site* is the predictor whose conditional distribution given the others is fitted; its q = L - 1
-   non-reference levels are the logits of a multinomial regression. Its C *columns* are the constant (c = 0) and the
-   indicators of the non-reference levels of its neighbours (c >= 1). Parameters x (q C,): x[a * C + c] is the
-   coefficient of column c in logit a, the field h(a) for c = 0, a coupling J(a; c) otherwise. Where the objective is
-   computed a, b count logits, c, d columns, k rows, t, u active columns of a row, and w is a weight; p = q C.
+   Terms: a *site* is a predictor whose conditional distribution given the others is fitted; its q = L - 1 non-reference
+   levels are the logits of a multinomial regression. Its C *columns* are the constant (c = 0) and the indicators of the
+   non-reference levels of its neighbours (c >= 1). Parameters x (q C,): x[a * C + c] is the coefficient of column c in
+   logit a, the field h(a) if c = 0, a coupling J(a; c) otherwise. In the computation of the objective a, b are logits,
+   c, d columns, k rows, t, u active columns of a row, and w is a weight; p = q C.
 
-   (a) A row is stored as the list of its *active* columns, those with indicator 1: the constant and one column for each
+   (a) A row is stored as the list of its *active* columns, whose indicator is 1: the constant and one column for each
        neighbour at a non-reference level. With s active columns a row costs q^2 s^2 / 2 operations in the Hessian
        instead of (q C)^2 / 2.
-   (b) Objective: mean negative log-likelihood plus quadratic penalties, convex: -sum_k w_k sum_y target_k(y) ln p_k(y)
-       + sum_ac penalty_c x_ac^2 / 2 - <x, linear> + the zero-sum penalty, with weights w_k of sum 1 and target_k the
-       observed level of row k mixed with the uniform distribution; see newton_site. A step is accepted if the objective
-       decreases enough (Armijo) or, where rounding hides the decrease, if the gradient norm falls. One more step is
-       taken after the tolerance is met, because Newton's last step squares the error, and further ones while each
-       halves the norm.
-   (c) A ridge, increased tenfold until the Cholesky factor exists, is added to a Hessian that is not positive definite
-       to rounding (no finite optimum), so steps stay finite. */
+   (b) The objective is the mean negative log-likelihood plus quadratic penalties, and convex: -sum_k w_k sum_y
+       target_k(y) ln p_k(y) + sum_ac penalty_c x_ac^2 / 2 - <x, linear> + the zero-sum penalty, with weights w_k that
+       sum to 1, where target_k is the observed level of row k mixed with the uniform distribution; see newton_site. A
+       step is accepted if the objective decreases enough (Armijo) or, if rounding hides the decrease, if the gradient
+       norm decreases. One more step is taken after the tolerance is met, because Newton's last step squares the error,
+       and further steps while each halves the norm.
+   (c) If a Hessian is not numerically positive definite (no finite optimum), a ridge is added and increased tenfold
+       until the Cholesky factor exists, so that steps stay finite. */
 #ifndef NEWTON_H
 #define NEWTON_H
 
@@ -26,28 +26,28 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NEWTON_ARMIJO 1e-4     /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
+#define NEWTON_ARMIJO 1e-4     /* fraction of the predicted decrease that a step must achieve (Nocedal & Wright, 3.1) */
 #define NEWTON_ROUNDING 1e-13  /* relative rounding error of the objective */
-#define NEWTON_PIVOT 1e-14     /* least Cholesky pivot, relative to the diagonal entry */
-#define NEWTON_RIDGE 1e-13     /* first ridge that is tried, relative to the mean diagonal entry of the Hessian */
-#define NEWTON_HALVINGS 50     /* most trial points of a line search, each with half the step of the one before */
+#define NEWTON_PIVOT 1e-14     /* smallest Cholesky pivot, relative to the diagonal entry */
+#define NEWTON_RIDGE 1e-13     /* first ridge tried, relative to the mean diagonal entry of the Hessian */
+#define NEWTON_HALVINGS 50     /* maximum number of trial points of a line search, each with half the previous step */
 
 typedef struct {
     ptrdiff_t n, q, C, n_params; /* rows, logits, columns, q * C */
     const int32_t *active;      /* (row_start[n],) active columns of all rows, increasing within a row */
-    const ptrdiff_t *row_start; /* (n + 1,) position in `active` at which each row begins */
+    const ptrdiff_t *row_start; /* (n + 1,) position in `active` at which each row starts */
     const int32_t *response;    /* (n,) level of the site in each row */
     const double *weight;       /* (n,) row weights */
     double total;               /* sum of the row weights */
     double uniform_share;       /* weight of the uniform distribution in the target of each row (pseudocount) */
     const double *penalty;      /* (C,) ridge penalty of each column's coefficients */
     const double *linear;       /* (q C,) <x, linear> is subtracted from the objective; or NULL */
-    const double *Q;            /* (C, C) symmetric, of newton_add_zero_sum_penalty; or NULL */
+    const double *Q;            /* (C, C) symmetric, see newton_add_zero_sum_penalty; or NULL */
 } newton_site;
 
-/* Return the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, in which parameters have mean 0 over the L levels: M =
-   I - 1 1'/L (q, q) subtracts the means over the site's levels, Q (C, C) holds the penalties and subtracts the means
-   over the neighbours' levels, (x) is the Kronecker product. Add its derivatives to the gradient g_out (q C,) and,
+/* Return the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, in which parameters have mean 0 over the L levels. M = I
+   - 1 1'/L (q, q) subtracts the means over the site's levels, Q (C, C) contains the penalties and subtracts the means
+   over the neighbours' levels, and (x) is the Kronecker product. Add its derivatives to the gradient g_out (q C,) and,
    unless H_out is NULL, to the lower triangle of the Hessian H_out (q C, q C). */
 static double newton_add_zero_sum_penalty(const newton_site *s, const double *x, double *g_out, double *H_out)
 {
@@ -55,7 +55,7 @@ static double newton_add_zero_sum_penalty(const newton_site *s, const double *x,
     double value = 0.0;
     for (ptrdiff_t c = 0; c < C; c++) {
         const double *Q_row = s->Q + c * C;
-        double mean = 0.0; /* of <Q_row, x_a> over all L levels a; level 0 adds nothing to the sum */
+        double mean = 0.0; /* of <Q_row, x_a> over all L levels a; level 0 contributes nothing to the sum */
         for (ptrdiff_t a = 0; a < q; a++)
             for (ptrdiff_t d = 0; d < C; d++)
                 mean += Q_row[d] * x[a * C + d] / (double)(q + 1);
@@ -74,11 +74,12 @@ static double newton_add_zero_sum_penalty(const newton_site *s, const double *x,
 }
 
 /* Return the objective at x (q C,); write its gradient g_out (q C,) and, unless H_out is NULL, the lower triangle of
-   its Hessian H_out (q C, q C). prob (q,) is scratch: the logits, then the probabilities of a row's levels 1 ... q. */
+   its Hessian H_out (q C, q C). prob (q,) is scratch: first the logits, then the probabilities of a row's levels 1 ...
+   q. */
 static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
 {
     const ptrdiff_t q = s->q, C = s->C, p = s->n_params;
-    /* the target probability is target_all for every level, and target_y more for the observed level */
+    /* the target probability is target_all for every level, plus target_y for the observed level */
     const double target_y = 1.0 - s->uniform_share, target_all = s->uniform_share / (double)(q + 1);
     double f = 0.0;
     memset(g_out, 0, sizeof(double) * (size_t)p);
@@ -89,7 +90,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
         const ptrdiff_t n_active = s->row_start[k + 1] - s->row_start[k];
         const double w = s->weight[k] / s->total;
         const int32_t y = s->response[k]; /* observed level, 0 ... q */
-        double max_logit = 0.0, sum, logit_y = 0.0, sum_logits = 0.0; /* with the logit 0 of level 0 */
+        double max_logit = 0.0, sum, logit_y = 0.0, sum_logits = 0.0; /* including logit 0 for level 0 */
         for (ptrdiff_t a = 0; a < q; a++) {
             double logit = 0.0;
             for (ptrdiff_t t = 0; t < n_active; t++)
@@ -118,7 +119,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
                 const double covariance = w * ((a == b ? prob[a] : 0.0) - prob[a] * prob[b]);
                 for (ptrdiff_t t = 0; t < n_active; t++) {
                     double *H_row = H_out + (a * C + active[t]) * p + b * C;
-                    for (ptrdiff_t u = 0; u <= t; u++) /* columns up to that of t: the lower triangle of each block */
+                    for (ptrdiff_t u = 0; u <= t; u++) /* columns up to t's column: the lower triangle of each block */
                         H_row[active[u]] += covariance;
                 }
             }
@@ -145,7 +146,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
 
 /* Solve (H + ridge I) d = -g for d_out (p,) by the Cholesky factorisation U' U; only the lower triangle of H (p, p) is
    read. The upper triangle of U (p, p) is written, so that the inner loops run along its rows. Return 1, or 0 if a
-   pivot, the square of a diagonal entry of U, is not positive to rounding. */
+   pivot, the square of a diagonal entry of U, is not numerically positive. */
 static int newton_cholesky(const double *H, double ridge, const double *g, double *U, double *d_out, ptrdiff_t p)
 {
     double *row = d_out; /* d_out is scratch until U is complete: row i of U', which becomes column i of U */
@@ -160,7 +161,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
                 row[j] = row[j] - a * u[j] - b * v[j];
             row[i] = row[i] - a * a - b * b;
         }
-        if (t < i) { /* the last of an odd number of entries */
+        if (t < i) { /* the last entry if their number is odd */
             row[t] /= U[t * p + t];
             row[i] -= row[t] * row[t];
         }
@@ -196,9 +197,9 @@ static double newton_norm(const double *v, ptrdiff_t n)
 }
 
 /* Minimise the objective from x (p,), in place, p = q C, until the gradient norm is at most `tolerance` and one more
-   step was taken, see (b), or `itmax` steps were taken. Write the objective, its gradient norm and the number of steps.
-   scratch (2 p^2 + 3 p + q,): Hessian H, its factor U, gradient g, direction d, trial point, probabilities. Returns a
-   solver_status. */
+   step has been taken (see (b)), or `itmax` steps have been taken. Write the objective, its gradient norm and the
+   number of steps. scratch (2 p^2 + 3 p + q,): Hessian H, its factor U, gradient g, direction d, trial point,
+   probabilities. Returns a solver_status. */
 static int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch,
                         double *value_out, double *grad_norm_out, int32_t *n_iter_out)
 {
@@ -212,8 +213,8 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         int accepted = 0;
         for (ptrdiff_t i = 0; i < p; i++)
             trace += H[i * p + i];
-        /* 1e-300: so that the ridge is positive, and tenfold larger each time, even for H = 0. An H that is
-           not finite has no factor, and d is of no use: nor is f finite, so that no trial point is accepted */
+        /* 1e-300: the ridge is positive and increases, even if H = 0. If H is not finite it has no factor and d is
+           meaningless, but then f is not finite either, and no trial point is accepted */
         while (!newton_cholesky(H, ridge, g, U, d, p) && isfinite(ridge) && isfinite(trace))
             ridge = ridge == 0.0 ? NEWTON_RIDGE * trace / (double)p + 1e-300 : 10.0 * ridge;
         for (ptrdiff_t i = 0; i < p; i++)
@@ -226,12 +227,12 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
             accepted = isfinite(f_new) && isfinite(norm_new)
                 && (f_new <= f + NEWTON_ARMIJO * step * slope
                     || (f_new <= f + NEWTON_ROUNDING * fabs(f) && norm_new < norm));
-            if (tolerance_met && n_halved == 0) /* the additional step is taken as a whole or not at all */
+            if (tolerance_met && n_halved == 0) /* the additional step is taken completely or not at all */
                 break;
         }
         if (!accepted) {
             status = tolerance_met ? SOLVER_CONVERGED : isfinite(f) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
-            f = newton_evaluate(s, x, g, NULL, prob); /* f is as before; g was that of a trial point */
+            f = newton_evaluate(s, x, g, NULL, prob); /* f is unchanged; g was the gradient at a trial point */
             break;
         }
         const int norm_halved = norm_new < 0.5 * norm;
@@ -241,14 +242,14 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         ++*n_iter_out;
         if (tolerance_met || (norm == 0.0)) { /* this was the additional step, or none is needed */
             status = SOLVER_CONVERGED;
-            if (!norm_halved || norm < 1e-14) /* the gradient is rounding error; else another additional step */
+            if (!norm_halved || norm < 1e-14) /* the gradient is rounding error; otherwise take another step */
                 break;
         }
         tolerance_met = tolerance_met || norm <= tolerance;
     }
     *value_out = f;
     *grad_norm_out = norm;
-    /* the additional step may have raised the norm above the tolerance again */
+    /* the additional step may have increased the norm above the tolerance again */
     return norm <= tolerance ? SOLVER_CONVERGED : status == SOLVER_CONVERGED ? SOLVER_STUCK : status;
 }
 #endif

@@ -1,4 +1,4 @@
-"""Signatures of the Newton kernel."""
+"""Type stubs for `bbl._ext.pseudo.newton`."""
 
 import numpy as np
 

@@ -1,13 +1,14 @@
 # Newton: the pseudo-likelihood problems of predictors with few parameters, one after the other, to machine precision.
 """Pseudo-likelihood fits by Newton's method, one site after the other; newton.h describes the algorithm.
 
-A *site* is the predictor whose conditional distribution given the others, its *neighbours*, is fitted. Predictor j has
-the *columns* ``start[j]`` to ``start[j + 1] - 1``, indicators of its non-reference levels; D columns in all. A row of
-``theta`` belongs to one non-reference level of a site: the field in column 0, the coupling to column c in column 1 + c.
-A site has q non-reference levels and C *site columns*: 0 for the constant, then those of its neighbours. Of a
-`newton_site`, n_params is q C, `active`, row_start and `response` are as list_active_columns writes them, `penalty`
-(C,) and `linear` (q C,), or NULL, are the site's entries of the arguments of `solve_sites`, Q (C, C) those of its
-`metric`, and uniform_share is c / (W + c), the share of the uniform distribution in targets, with pseudocount c.
+A *site* is a predictor whose conditional distribution given the others, its *neighbours*, is fitted. Predictor j has
+the *columns* ``start[j]`` to ``start[j + 1] - 1``, indicators of its non-reference levels; there are D columns in all.
+Each row of ``theta`` belongs to a non-reference level of a site: the field in column 0, the coupling with column c in
+column 1 + c. A site has q non-reference levels and C *site columns*: 0 for the constant, then the columns of its
+neighbours. In `newton_site`, n_params is q C; `active`, row_start and `response` are written by list_active_columns;
+`penalty` (C,) and `linear` (q C,), or NULL, are the site's entries of the arguments of `solve_sites`; Q (C, C) contains
+the site's rows and columns of `metric`; and uniform_share is c / (W + c), the weight of the uniform distribution in
+targets, with pseudocount c.
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -39,8 +40,9 @@ cdef Py_ssize_t list_active_columns(const code_t[:, ::1] codes, const Py_ssize_t
     """List the site columns that are 1 in each row, for the site i and its neighbours ``mask[i]``; return C.
 
     Writes `site_column` (D,), the site column of each column of a neighbour; `global_column` (C,), the column of each
-    site column but 0, the constant; `active`, the site columns that are 1 in a row, row by row, each row led by 0 for
-    the constant; `row_start` (n + 1,), where rows begin in `active`; and `response` (n,), the codes of the site.
+    site column except 0, the constant; `active`, the site columns that are 1 in a row, row by row, each row starting
+    with 0 for the constant; `row_start` (n + 1,), the start of each row in `active`; and `response` (n,), the codes of
+    the site.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], j, k, c, n_active = 0
     cdef Py_ssize_t C = 1
@@ -68,8 +70,8 @@ cdef int solve_site(newton_site *s, Py_ssize_t first_row, const int32_t *global_
                     double *value, double *gradient_norm, int32_t *n_iter) noexcept nogil:
     """Minimise the objective of the site s over its rows first_row ... first_row + q - 1 of `theta`, in place.
 
-    `linear`, of theta's shape or None, is as in `solve_sites`. `x`, `site_linear` (q C,) and `scratch` are working
-    memory; `value`, `gradient_norm`, `n_iter` are written. Returns a solver_status.
+    `linear` (with the shape of theta, or None) is as in `solve_sites`. `x`, `site_linear` (q C,) and `scratch` are
+    working memory; `value`, `gradient_norm`, `n_iter` are written. Returns a solver_status.
     """
     cdef Py_ssize_t a, c
     cdef int status
@@ -100,13 +102,14 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     """Minimise the penalised negative pseudo-log-likelihood of each of `sites` from `theta`, in place.
 
     Shapes: codes (n, m), weights (n,) with sum `total`, start (m + 1,), mask (n_sites, m) with 1 for the neighbours of
-    each site, 0 on the diagonal, penalty (1 + D,) ridge penalties of the fields and of the couplings of each column,
-    theta (D_s, 1 + D), D_s the columns of all n_sites predictors, `sites` (any number,) the predictors to fit. A
-    `prior_count` c gives each row's observed level the target 1 - c/(total + c); all levels share the rest. ``sum(theta
-    * linear)``, if `linear` (D_s, 1 + D) is given, is subtracted from the objectives. The matrix `metric` Q (1 + D, 1 +
-    D), if given, penalises the parameters x (q, C) of a site in the zero-sum gauge, in which they have mean 0 over
-    levels, by ``tr(x' M x Q) / 2`` with ``M = I - 1 1'/(q + 1)`` and the rows and columns of Q that the site uses.
-    `value`, `grad_norm`, `n_iter` and `status` (a solver_status), of n_sites entries each, are written at the sites.
+    each site and 0 on the diagonal, penalty (1 + D,) with ridge penalties of the fields and of the couplings with each
+    column, theta (D_s, 1 + D), where D_s is the number of columns of all n_sites predictors, `sites` (any number,) with
+    the predictors to fit. With a `prior_count` c each row's observed level has the target 1 - c/(total + c), and all
+    levels share the rest. If `linear` (D_s, 1 + D) is given, ``sum(theta * linear)`` is subtracted from the objectives.
+    If `metric` Q (1 + D, 1 + D) is given, the parameters x (q, C) of a site are penalised in the zero-sum gauge, in
+    which they have mean 0 over levels, by ``tr(x' M x Q) / 2``, where ``M = I - 1 1'/(q + 1)`` and only the rows and
+    columns of Q that the site uses are included. `value`, `grad_norm`, `n_iter` and `status` (a solver_status), with
+    n_sites entries each, are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, k, C
     cdef Py_ssize_t max_params = 0, max_logits = 1, max_site_columns = 1  # p = q C, q and C of the largest site
@@ -118,8 +121,8 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     cdef Py_ssize_t *row_start
     cdef double *x
     cdef double *site_linear
-    cdef double *site_penalty  # (C,): the entries of `penalty` that the site uses
-    cdef double *Q = NULL  # (C, C): rows and columns of `metric` that the site uses
+    cdef double *site_penalty  # (C,): the entries of `penalty` for the site's columns
+    cdef double *Q = NULL  # (C, C): rows and columns of `metric` for the site's columns
     for t in range(sites.shape[0]):
         i = sites[t]
         C = 1
@@ -129,10 +132,10 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
         max_logits = max(max_logits, start[i + 1] - start[i])
         max_params = max(max_params, C * (start[i + 1] - start[i]))
         max_site_columns = max(max_site_columns, C)
-    # one piece of memory for site_column (D + 1), global_column (D + 1), active (n (m + 1)), response (n)
+    # one block of memory for site_column (D + 1), global_column (D + 1), active (n (m + 1)), response (n)
     site_column = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * (D + 1) + n * (m + 1) + n))
     row_start = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (n + 1))
-    # and one for x (p), the scratch of newton_solve (2 p^2 + 3 p + q), site_linear (p), site_penalty (1 + D)
+    # another for x (p), the scratch of newton_solve (2 p^2 + 3 p + q), site_linear (p), site_penalty (1 + D)
     x = <double *> malloc(sizeof(double) * <size_t> (2 * max_params * max_params + 5 * max_params + max_logits + 1 + D))
     if metric is not None:
         Q = <double *> malloc(sizeof(double) * <size_t> (max_site_columns * max_site_columns))
@@ -159,7 +162,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                     for k in range(s.C):
                         Q[j * s.C + k] = metric[1 + global_column[j] if j else 0, 1 + global_column[k] if k else 0]
                 s.total, s.uniform_share, s.penalty, s.Q = total, prior_count / (total + prior_count), site_penalty, Q
-                # x + s.n_params: the scratch, behind x
+                # x + s.n_params: the scratch, after x
                 status[i] = solve_site(&s, start[i], global_column, tolerance, itmax, x, x + s.n_params, theta,
                                        linear, site_linear, &value[i], &grad_norm[i], &n_iter[i])
             PyErr_CheckSignals()

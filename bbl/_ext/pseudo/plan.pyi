@@ -1,4 +1,4 @@
-"""Types of the choices before a pseudo-likelihood problem is prepared."""
+"""Type stubs for `bbl._ext.pseudo.plan`."""
 
 from collections.abc import Callable
 

@@ -1,31 +1,30 @@
-/* Pseudo-likelihood of one group of rows: the design of the kernel, and the choice of the vector width at run time.
+/* Pseudo-likelihood of one group of rows: the design of the kernel, and selection of the vector width at run time.
 
-   A *site* is a predictor whose conditional distribution given the others is fitted. For every site i the function
-   f_i = -(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised by itself (Woo &
-   Wang 2022, eqs. 10-15); parameters of level 0 are zero. The penalties may be those of the zero-sum gauge instead.
+   For every site i (a predictor whose conditional distribution given the others is fitted), the function f_i = -(1/W)
+   sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised separately (Woo & Wang 2022, eqs.
+   10-15); parameters of level 0 are zero. Alternatively, parameters are penalised in the zero-sum gauge.
 
-   (a) Lanes. A *lane block* is V sites, one in each lane of a vector. It reads the shared, constant problem and writes
-       its own rows of the result, so any number of threads gives the same bits.
-   (b) Composites. Neighbouring predictors are coded as one joint variable; a table with the summed couplings of each
+   (a) Lanes. A *lane block* consists of V sites, one in each lane of a vector. It reads the shared, constant problem
+       and writes its own rows of the result, so results are bitwise identical for any number of threads.
+   (b) Composites. Neighbouring predictors are coded as one joint variable. A table of the summed couplings of each
        joint state is built by one addition per state, and a row then costs one load and addition per composite.
-   (c) Rows are stored as 16-bit offsets into these tables, and sorted by joint state inside row blocks that fit the
-       first-level cache, once for all sites, penalties and iterations.
-   (d) Moments. The gradient is model expectation minus empirical moment; the moments <1[x_i = a] 1[x_j = b]> of all
-       pairs are counted once. They also give the predictors' covariance, the optimiser's metric. A term <theta, linear>
-       that is subtracted from the objective is added to them. A problem that is one part of a larger table counts no
-       moments: only its log normalisers and their gradients are summed over the parts.
+   (c) Rows are stored as 16-bit offsets into these tables, and sorted by joint state within row blocks that fit into
+       the L1 cache, once for all sites, penalties and iterations.
+   (d) Moments. The gradient is the model expectation minus the empirical moment; the moments <1[x_i = a] 1[x_j = b]> of
+       all pairs are counted once. They also determine the covariance of the columns, from which the optimiser's metric
+       is derived. A term <theta, linear> that is subtracted from the objective is added to the moments. A problem that
+       is part of a larger table counts no moments: only its log normalisers and their gradients are summed over the
+       parts.
    (e) If there are few joint states of all predictors, equal rows are merged and their weights added.
-   (f) Sites are the first predictors. The others, joint levels of several predictors (terms of order 3 and more), are
-       regressors only.
-   (g) pseudo_kernel.h, which has a table of its parts, is included once for each vector width and precision, with its
-       own names; nothing is global. In single precision a vector has twice the lanes; the problem itself is the same.
-   (h) Mixed precision: steps in single precision, deciding gradients in double; see pseudo_pack.h.
+   (f) The first predictors are sites. The others, joint levels of several predictors (terms of order 3 and more), are
+       only regressors.
+   (g) pseudo_kernel.h, which lists its parts, is included once for each vector width and precision, with its own names;
+       it uses no globals. In single precision a vector has twice as many lanes; the problem itself is the same.
+   (h) Mixed precision: steps are taken in single precision, and gradients that decide are computed in double precision;
+       see pseudo_pack.h.
 
-   Symbols: n rows, m predictors, L_i levels, D = sum(L_i - 1) columns (indicators of the non-reference levels), of
-   which the first D_s belong to sites, V lanes, A the largest L_i - 1 in a lane block. theta (D_s, 1 + D): in row
-   (i, a), column 0 is the field h_i(a), column 1 + (j, b) the coupling J_i(a; j, b). Vectors of lanes have the lane
-   last. pseudo_problem.h says what the fields of the structs hold. Arrays named *_out are only written or added to;
-   other arrays that are not const are changed in place. */
+   For terms and symbols see pseudo_problem.h. Arrays named *_out are only written or added to; other arrays that are
+   not const are changed in place. */
 #ifndef PSEUDO_H
 #define PSEUDO_H
 
@@ -33,10 +32,10 @@
 #include "pseudo_prepare.h"
 #include "pseudo_problem.h"
 
-/* Write upper bounds of the bytes of a prepared problem of n rows (*shared_out, at most at any time of the set-up) and
-   of the working memory of one task (*task_out), without preparing it. p has m, n_sites, n_counted, lanes,
-   number_bytes, n_levels, mixed and metric.wide; composites get up to max_states joint states, and tables that are used
-   together take up to table_bytes. What is allocated here the caller frees with pseudo_free. Returns a solver_code. */
+/* Write upper bounds of the bytes of a prepared problem of n rows (*shared_out, at any time of the set-up) and of the
+   working memory of one task (*task_out), without preparing it. p contains m, n_sites, n_counted, lanes, number_bytes,
+   n_levels, mixed and metric.wide; composites have up to max_states joint states, and tables that are used together
+   take up to table_bytes. The caller frees the memory allocated here by pseudo_free. Returns a solver_code. */
 static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states, ptrdiff_t table_bytes,
                            double *shared_out, double *task_out)
 {
@@ -63,18 +62,18 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
         code_entries = fmax(code_entries, (double)(composites->n_blocks * (composites->block_rows / PSEUDO_SUBSET_ROWS)
                                                    * p->metric.D_padded));
     D = (double)p->D;
-    /* 2048: a margin; of each site its rotation and 8 numbers, for the 7 arrays (m,) of pseudo_prepare; below 4
-       arrays (D,), for mean, sigma and independent_field, and sorted_start */
+    /* 2048: a margin; for each site its rotation and 8 numbers, for the 7 arrays (m,) of pseudo_prepare; below 4 arrays
+       (D,), for mean, sigma and independent_field, and sorted_start */
     for (i = 0, n_small = 2048.0; i < p->n_sites; i++)
         n_small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
     n_small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
-    /* 2 bytes: level codes, codes of composites (at most m, padded by up to 7 rows, so by 4 rows of both kinds), and
-       sorted_rows or subset_codes; 8: moments, weights and their copies, small arrays */
+    /* 2 bytes: level codes, codes of composites (at most m, padded by up to 7 rows, hence by 4 rows of both kinds), and
+       sorted_rows or subset_codes; 8 bytes: moments, weights and their copies, small arrays */
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + composites->n_composites) + code_entries);
     *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + n_small + 2.0 * (double)p->m);
     *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
-    /* 3: a block in double precision too, twice as large, but its S and Y (2 numbers of 8 bytes, 4 number_bytes) are
-       never touched; and anchor_prob */
+    /* 3: includes a block in double precision, twice as large, but its S and Y (2 numbers of 8 bytes, 4 number_bytes)
+       are never accessed; and anchor_prob */
     if (p->mixed) {
         *task_out *= 3.0;
         *task_out -= 4.0 * (double)p->number_bytes * (double)(pseudo_max_pairs(p, A) * A * (1 + p->D) * p->lanes);
@@ -84,8 +83,8 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     return SOLVER_DONE;
 }
 
-/* Kernels by vector: 64, 32 and 16 bytes, or a plain number. The functions of each have its prefix, NAME, ending in f_
-   in single precision. In mixed precision, a kernel with ANCHOR evaluates in double precision as many lanes as the
+/* Kernels by vector: 64, 32 and 16 bytes, or a plain number. The functions of each have its prefix, NAME, which ends in
+   f_ in single precision. In mixed precision, a kernel with ANCHOR evaluates, in double precision, as many lanes as the
    kernel in single precision has, which calls it by EXACT. */
 #ifdef CPU_X86
 #define LANES 8
@@ -147,10 +146,10 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
 #define SINGLE
 #include "pseudo_kernel.h"
 
-/* Call the kernel function `name` with the arguments `list` (in parentheses), of the kernel for vectors of p->lanes
+/* Call the kernel function `name` with the arguments `list` (in parentheses), in the kernel for vectors of p->lanes
    numbers of p->number_bytes bytes: PSEUDO_SINGLES and PSEUDO_DOUBLES in single or double precision, PSEUDO_EXACT in
-   double precision where steps are in single, PSEUDO_CALL in the best precision of the problem. PSEUDO_WIDE and
-   PSEUDO_NARROW are links `condition ? call :` of a chain of conditional expressions, empty where this processor or
+   double precision if steps are in single precision, PSEUDO_CALL in the best precision of the problem. PSEUDO_WIDE and
+   PSEUDO_NARROW are links `condition ? call :` of a chain of conditional expressions, empty if this processor or
    compiler has no such vectors; the kernel of plain numbers ends the chain. */
 #ifdef CPU_X86
 #define PSEUDO_WIDE(wide, middle, list)                      \
@@ -174,17 +173,17 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     (p->mixed ? PSEUDO_EXACT(name, list) : p->number_bytes == sizeof(float) ? PSEUDO_SINGLES(name, list) \
                                                                             : PSEUDO_DOUBLES(name, list))
 
-/* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any, to
-   p->moments.second (D_counted, D); columns (m, n) are the level codes. Returns a solver_code, as do all functions
-   below; pseudo_entry.h has them for one vector width. */
+/* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any
+   predictor, to p->moments.second (D_counted, D); columns (m, n) are the level codes. Returns a solver_code, like all
+   functions below; pseudo_entry.h contains them for one vector width. */
 static int pseudo_count_moments(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
     return PSEUDO_CALL(count_moments, (p, block, columns));
 }
 
-/* Minimise the objectives of the sites of task `task`, which is up to blocks_per_task lane blocks, from theta
-   (D_s, 1 + D), in place; write the results of these sites to lane_out (n_sites,). In mixed precision the kernel in
-   single precision does it and calls the other. */
+/* Minimise the objectives of the sites of task `task`, which consists of up to blocks_per_task lane blocks, from theta
+   (D_s, 1 + D), in place; write the results of these sites to lane_out (n_sites,). In mixed precision this runs the
+   kernel in single precision, which calls the other one. */
 static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                         pseudo_lane *lane_out)
 {
@@ -193,9 +192,9 @@ static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_op
 }
 
 /* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta. The
-   objective has lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum of parameters less their means over levels;
-   column_penalty (D,), or NULL, adds to lambda for the couplings to each column; <theta, linear>, linear (D_s, 1 + D)
-   or NULL, is subtracted. */
+   objective contains lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum for parameters minus their means over levels;
+   column_penalty (D,), or NULL, is added to lambda for the couplings with each column; <theta, linear>, with linear
+   (D_s, 1 + D) or NULL, is subtracted. */
 static int pseudo_evaluate_objective(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
                                      double lambdah, int zero_sum, const double *column_penalty, const double *linear,
                                      double *value_out, double *gradient_out)
@@ -204,8 +203,8 @@ static int pseudo_evaluate_objective(const pseudo_problem *p, ptrdiff_t block, c
                                             value_out, gradient_out));
 }
 
-/* Add the log normalisers of the sites of lane block `block`, means over the rows, to *sum_out; at theta (D_s, 1 + D)
-   with its couplings times `factor` */
+/* Add the log normalisers of the sites of lane block `block`, means over the rows, to *sum_out, at theta (D_s, 1 + D)
+   with its couplings multiplied by `factor` */
 static int pseudo_add_normalisers(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
                                   double *sum_out)
 {

@@ -1,4 +1,4 @@
-# Pseudo: the C side of the kernel; pseudo_problem.h says what the fields hold, pseudo.h what the functions do.
+# # Pseudo: the C side of the kernel; see pseudo_problem.h for the fields and pseudo.h for the functions.
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 
 

@@ -1,4 +1,4 @@
-"""Types of the pseudo-likelihood kernel."""
+"""Type stubs for `bbl._ext.pseudo.pseudo`."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,10 +1,12 @@
-# Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
-"""Pseudo-likelihood of one group of encoded rows (Woo & Wang 2022, section 2.2); pseudo.h describes the algorithm.
+# # Pseudo-likelihood: the conditional models of all predictors given the others, fitted by vectorised L-BFGS
+# (pseudo*.h).
+"""Pseudo-likelihood of one group of encoded rows (Woo & Wang 2022, section 2.2); for the algorithm see pseudo.h.
 
 A *site* is a predictor whose conditional distribution given the others is fitted. A *column* is the indicator of a
-non-reference level of a predictor: D columns in all, of which the first D_s belong to sites. *Lanes* are numbers of a
-vector, one site in each; a *lane block* is the sites of one vector, a *task* one or several lane blocks that are solved
-together. The *metric* of the optimiser is an approximate inverse Hessian, made from the covariance of the columns.
+non-reference level of a predictor: D columns in all, of which the first D_s belong to sites. *Lanes* are the numbers of
+a vector, with one site in each; a *lane block* consists of the sites of one vector, a *task* of one or more lane blocks
+that are solved together. The *metric* of the optimiser is an approximate inverse Hessian, derived from the covariance
+of the columns.
 """
 import threading
 
@@ -22,7 +24,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 cdef extern from "Python.h":
-    int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
+    int PyErr_CheckSignals() noexcept  # an error remains set, and solve() raises it
 
 cdef enum:
     FEW_LEVELS = 8  # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run`: W1, W3)
@@ -37,9 +39,9 @@ cdef int check_signals() noexcept nogil:
 
 
 cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
-    """Set whether p is wide or in mixed precision, the bytes of its numbers, and how many lane blocks form a task.
+    """Set whether p is wide or in mixed precision, the bytes of its numbers, and the number of lane blocks per task.
 
-    It is wide (and mixed, not double) if the metric uses a covariance, `has_covariance`, of > WIDE_COLUMNS columns.
+    p is wide (and mixed, not double) if the metric uses a covariance, `has_covariance`, of > WIDE_COLUMNS columns.
     """
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
@@ -52,13 +54,14 @@ cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
 def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
     """Return the bytes of a prepared problem of `n` rows, and of each task that is solved at the same time.
 
-    `n_levels` (m,) are the levels of each predictor, `width` and `precision` are as for `PseudoProblem`, `sites` is the
-    number of sites, the first predictors: all by default. The two floats are upper bounds, without the caller's arrays.
+    `n_levels` (m,) are the numbers of levels of the predictors; for `width` and `precision` see `PseudoProblem`;
+    `sites` is the number of sites, the first predictors (default: all). The two floats are upper bounds and exclude the
+    caller's arrays.
     """
     levels = np.ascontiguousarray(n_levels, dtype=np.int32)
     cdef const int32_t[::1] level_view = levels
     cdef pseudo_problem p
-    cdef double shared, task  # bytes of the problem, of a task
+    cdef double shared, task  # bytes of the problem and of a task
     memset(&p, 0, sizeof(p))
     p.m, p.n_levels = len(levels), &level_view[0]
     p.n_sites = p.m if sites is None else sites
@@ -66,14 +69,14 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     p.D = int(levels.sum()) - p.m
     has_covariance = kronecker_pays(n, levels, p.D, 1.0)  # 1.0: all predictors are neighbours, the most memory
     set_precision(&p, precision, has_covariance)
-    p.n_counted = p.m if has_covariance else p.n_sites  # predictors with moments: the covariance needs those of all
+    p.n_counted = p.m if has_covariance else p.n_sites  # predictors with moments: all if the covariance is used
     p.lanes = choose_lanes(levels, width, p.number_bytes)
     try:
         if pseudo_estimate(&p, n, max_states, table_bytes, &shared, &task):
             raise MemoryError
     finally:
         pseudo_free(&p)
-    # the metric takes at most five matrices (D, D) of doubles while it is made, or 250 vectors (D,)
+    # computing the metric takes at most five matrices (D, D) of doubles, or 250 vectors (D,)
     shared += 40.0 * p.D * p.D if has_covariance else 2000.0 * p.D if leading_pays(levels, p.D, 1.0) else 0.0
     return shared, task
 
@@ -81,53 +84,55 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
 cdef class PseudoProblem:
     """The pseudo-likelihood problem of one group: its rows prepared for the kernel, shared by all tasks.
 
-    For every site i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` is minimised by
-    itself (Woo & Wang, eqs. 10-15). Parameters are ``theta`` (D_s, 1 + D): in row (i, a) column 0 is h_i(a), and column
-    1 + start[j] + b - 1 is J_i(a; j, b), start[j] the first column of predictor j; the site's own columns and those of
-    predictors that are not its neighbours are 0. The first n_sites predictors are sites. The others, joint levels of
-    several predictors as terms of order 3 and more have them, are regressors only.
+    For every site i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` is minimised
+    separately (Woo & Wang, eqs. 10-15). Parameters are ``theta`` (D_s, 1 + D): in row (i, a) column 0 is h_i(a), and
+    column 1 + start[j] + b - 1 is J_i(a; j, b), where start[j] is the first column of predictor j. The site's own
+    columns and the columns of predictors that are not its neighbours are 0. The first n_sites predictors are sites. The
+    others, joint levels of several predictors in terms of order 3 and more, are only regressors.
 
-    A task writes its own rows of ``theta`` and its own entries of the other results, so tasks may run at once in
-    several threads, with the same bits for any order and number of threads. Set-up, or in wide problems the first solve
-    with a penalty, calls LAPACK; hold BLAS to one thread for the same bits on any machine load.
+    A task writes its own rows of ``theta`` and its own entries of the other results, so tasks can run in several
+    threads at once, with bitwise identical results for any order and number of threads. The set-up, or in wide problems
+    the first solve with a penalty, calls LAPACK; limit BLAS to one thread for bitwise identical results under any
+    machine load.
 
     Parameters
     ----------
     codes : ndarray of uint8, uint16 or int32, shape (n, m), C order
-        Levels of the predictors; may be read-only.
+        Levels of the predictors; can be read-only.
     weights : array_like of float, shape (n,)
         Positive row weights.
     n_levels : array_like of int, shape (m,)
-        Levels of each predictor, from 2 to 65535.
+        Number of levels of each predictor, from 2 to 65535.
     mask : array_like of bool, shape (n_sites, m)
-        Which predictors each site is regressed on, its neighbours; the diagonal is ignored.
+        Whether each site is regressed on each predictor (its neighbours); the diagonal is ignored.
     width : {"avx512", "avx2", "sse2", "plain"}, optional
-        Vector instructions; by default the best of this processor. Results differ by rounding.
+        Vector instructions; by default the widest of this processor. Results differ by rounding.
     precision : {"double", "mixed", "single"}, default "double"
-        In single precision vectors hold twice the sites; gradient norms end near 1e-5. In mixed precision steps are in
-        single and deciding gradients in double precision, as are final norms; wide problems in "double" are solved so.
+        In single precision vectors contain twice as many sites; gradient norms end near 1e-5. In mixed precision steps
+        are in single and decisive gradients in double precision, as are final norms; wide problems in "double" are
+        solved in this way.
     prior_count : float, default 0.0
         Pseudocount c: the target of a row is 1 - c/(W + c) for the observed level, and all levels share the rest.
     counted : bool, default True
-        Whether moments of the rows are counted. Otherwise objectives are the mean log normalisers alone, as of one
-        batch of rows in a larger table whose moments are counted elsewhere, and nothing can be minimised.
+        Whether moments of the rows are counted. Otherwise objectives consist only of the mean log normalisers, as for
+        one batch of rows in a larger table whose moments are counted elsewhere, and nothing can be minimised.
 
     Attributes
     ----------
     n_tasks, lanes : int
-        Number of tasks; sites per task, at most.
+        Number of tasks; maximum number of sites per task.
     order : ndarray of intp, shape (n_sites,)
-        The sites, task by task.
+        The sites in the order of the tasks.
     nbytes : int
-        Memory that the problem holds, without the metric's eigenvectors or inverse.
+        Memory of the problem, without the metric's eigenvectors or inverse.
     metric : str
-        What the metric uses: the "inverse" of the columns' covariance, its eigenvectors ("kronecker"), the "leading"
-        ones of these, or the "blocks" of each predictor's own columns.
+        What the metric is based on: the "inverse" of the columns' covariance, its eigenvectors ("kronecker"), the
+        "leading" eigenvectors, or the "blocks" of each predictor's own columns.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, a code is out of range, or a weight is not a positive number.
+        If shapes do not match, a code is out of range, or a weight is not a positive number.
 
     Examples
     --------
@@ -138,11 +143,11 @@ cdef class PseudoProblem:
     >>> bool(result["grad_norm"].max() < 1e-8)
     True
     """
-    cdef pseudo_problem p  # pseudo_problem.h describes its fields
-    cdef tuple owners  # of memory that p points to: levels (m,), neighbours, eigenvectors and eigenvalues
-    cdef tuple wide_metric_for  # a penalty lambda_, then what wide_metric returned for it; (None,) before the first
-    cdef object lock  # of wide_metric_for
-    cdef Py_ssize_t D_s  # columns of the sites
+    cdef pseudo_problem p  # for its fields see pseudo_problem.h
+    cdef tuple owners  # owners of the memory that p points to: levels (m,), neighbours, eigenvectors and eigenvalues
+    cdef tuple wide_metric_for  # a penalty lambda_, then the results of wide_metric for it; initially (None,)
+    cdef object lock  # protects wide_metric_for
+    cdef Py_ssize_t D_s  # number of columns of the sites
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
                   bint counted=True):
@@ -158,11 +163,11 @@ cdef class PseudoProblem:
         neighbours = np.array(mask, dtype=bool).view(np.uint8)
         n_sites = neighbours.shape[0]
         check_problem(codes, row_weights, levels, neighbours)
-        columns.narrow, columns.wide = NULL, NULL  # codes of 8 or of 16 bits; the other stays NULL
+        columns.narrow, columns.wide = NULL, NULL  # codes of 8 or 16 bits; the other is NULL
         if np.max(levels) <= 256:
             byte_codes = np.empty((m, n), dtype=np.uint8)
             columns.narrow = &byte_codes[0, 0]
-            bad_predictor = read_columns(codes, levels, byte_codes)  # one with a code out of range, or -1
+            bad_predictor = read_columns(codes, levels, byte_codes)  # a predictor with a code out of range, or -1
         else:
             short_codes = np.empty((m, n), dtype=np.uint16)
             columns.wide = &short_codes[0, 0]
@@ -172,21 +177,21 @@ cdef class PseudoProblem:
         self.owners, self.D_s = (levels, neighbours), int(np.sum(levels[:n_sites])) - n_sites
         self.p.m, self.p.n_levels, self.p.neighbours = m, &levels[0], &neighbours[0, 0]
         self.p.D = int(np.sum(levels)) - m
-        max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])  # of a composite, of its tables
+        max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])  # of a composite, and of its tables
         density = share_of_neighbours(np.asarray(neighbours))  # among all pairs of predictors
         has_covariance = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
         set_precision(&self.p, precision, has_covariance)
         self.p.metric.leading = counted and n_sites == m and leading_pays(levels, self.p.D, density)
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.number_bytes)
-        # n_counted predictors have moments: the covariance needs those of all, the gradient those of the sites
+        # n_counted predictors have moments: all for the covariance, the sites for the gradient
         self.p.n_sites, self.p.n_counted = n_sites, m if has_covariance else n_sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], max_states, table_bytes)
-        codes_have_equal_weights = self.p.rows.equal_weights and self.p.rows.n == n  # and no rows were merged
+        codes_have_equal_weights = self.p.rows.equal_weights and self.p.rows.n == n  # no rows were merged
         if not failed and codes_have_equal_weights and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             pair_shares = self.second_and_mean()[0]  # a view, filled in place
             shared_counts(codes, np.asarray(<Py_ssize_t[:m + 1]> self.p.first_column), pair_shares)
-            pair_shares *= self.p.rows.scale  # counts of rows become shares
+            pair_shares *= self.p.rows.scale  # convert counts of rows to shares
         else:
             for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):  # lane blocks
                 raise_signals()
@@ -205,7 +210,7 @@ cdef class PseudoProblem:
     cdef tuple second_and_mean(self):
         """Return views of the second moments (D, D) of all columns, which must be counted, and of their means (D,)."""
         return (np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second),
-                np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))  # mean[1 + c] is that of column c
+                np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))  # mean[1 + c] is the mean of column c
 
     cdef covariance(self):
         """Return the covariance of the predictors' columns, shape (D, D)."""
@@ -214,10 +219,11 @@ cdef class PseudoProblem:
         return np.subtract(second, covariance, out=covariance)
 
     cdef tuple invert(self, double lambda_):
-        """Return (lambda_, panels, site_correction, ridge, lowest, highest): lambda_, then what wide_metric returns."""
+        """Return (lambda_, panels, site_correction, ridge, lowest, highest): lambda_, then the results of wide_metric.
+        """
         start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.owners[0])
-        with self.lock:  # the first thread computes, the others wait
-            if self.wide_metric_for[0] != lambda_:  # it is made from the penalty, which has changed
+        with self.lock:  # the first thread computes it, the others wait
+            if self.wide_metric_for[0] != lambda_:  # the penalty has changed
                 # sigma: at the columns of each site, the eigenvalues of the covariance of these columns
                 ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)
                 self.wide_metric_for = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
@@ -225,12 +231,12 @@ cdef class PseudoProblem:
             return self.wide_metric_for
 
     cdef decompose(self):
-        """Set the metric's eigenvectors and eigenvalues of the covariance: all, or the leading ones if they pay."""
+        """Set the metric's eigenvectors and eigenvalues of the covariance: all, or the leading ones if worthwhile."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
         eigensystem = (leading_metric(*self.second_and_mean(), self.p.metric.D_padded) if self.p.metric.leading
                        else kronecker_metric(self.covariance(), self.p.metric.D_padded))
-        if eigensystem is None:  # leading eigenvectors do not pay: use each predictor's own columns
+        if eigensystem is None:  # leading eigenvectors are not worthwhile: use each predictor's own columns
             self.p.metric.leading = 0
             return
         project, expand, eigenvalue = eigensystem
@@ -262,7 +268,7 @@ cdef class PseudoProblem:
 
     cdef check_shapes(self, const double[:, ::1] theta, const double[::1] more=None,
                       const double[:, ::1] linear=None):
-        """Raise ValueError unless `theta` and `linear`, if any, are (D_s, 1 + D) and `more`, if any, (D,)."""
+        """Raise ValueError unless `theta` and `linear`, if given, are (D_s, 1 + D) and `more`, if given, (D,)."""
         if theta.shape[0] != self.D_s or theta.shape[1] != 1 + self.p.D:
             raise ValueError(f"theta must have shape ({self.D_s}, {1 + self.p.D})")
         if linear is not None and (linear.shape[0] != self.D_s or linear.shape[1] != 1 + self.p.D):
@@ -290,27 +296,29 @@ cdef class PseudoProblem:
               double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
               int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None,
               const double[::1] more=None, const double[:, ::1] linear=None, bint zero_sum=False):
-        """Minimise the objectives of one task's sites from `theta`, in place; the GIL is released.
+        """Minimise the objectives of one task's sites from `theta`, in place, without the GIL.
 
         - `task`: 0 .. n_tasks - 1; `theta` (D_s, 1 + D): start point and result.
         - `lambda_`, `lambdah`: penalties of couplings and fields.
-        - `tolerance`: Euclidean norm of the gradient at which a site has converged; `itmax`: most iterations of a site.
-        - `grad_norm`, `value`, `n_iter`, `n_eval`, `status` (n_sites,): written at the task's sites, new arrays unless
-          given: gradient norm, objective, iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further
-          progress, 3 not finite, 4 stopped. They are returned as a dict, by name.
+        - `tolerance`: Euclidean norm of the gradient at which a site has converged; `itmax`: maximum number of
+          iterations per site.
+        - `grad_norm`, `value`, `n_iter`, `n_eval`, `status` (n_sites,): outputs, written at the task's sites, new
+          arrays by default: gradient norm, objective, iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no
+          further progress, 3 not finite, 4 stopped. They are returned as a dict, by name.
         - `stop` (1,): the run ends soon after another thread sets it to a non-zero number.
-        - `more` (D,): penalties that are added to `lambda_` for the couplings of each column, equal within a predictor.
+        - `more` (D,): penalties added to `lambda_` for the couplings with each column, equal within a predictor.
         - `linear` (D_s, 1 + D): ``sum(linear * theta)`` is subtracted from the objectives.
-        - `zero_sum`: penalise the zero-sum gauge, parameters less their means over levels, instead; without `more`.
+        - `zero_sum`: penalise parameters in the zero-sum gauge (minus their means over levels) instead; not with
+          `more`.
 
-        Raises KeyboardInterrupt in the main thread; `theta` then holds the best parameters so far.
+        Raises KeyboardInterrupt in the main thread; `theta` then contains the best parameters so far.
         """
         cdef pseudo_problem p = self.p  # a copy: other threads may solve with other penalties and metrics
         cdef const float[:, :, ::1] panels
         cdef const float[:, ::1] site_correction
         cdef pseudo_options o
         cdef pseudo_lane *lane  # (m,) results of the sites
-        cdef Py_ssize_t i, m = self.p.n_sites  # here sites, not all predictors
+        cdef Py_ssize_t i, m = self.p.n_sites  # number of sites, not of all predictors
         cdef int code  # a solver_code
         self.check_shapes(theta, more, linear)
         if not self.p.n_counted:
@@ -332,7 +340,8 @@ cdef class PseudoProblem:
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
-        # with no penalty and fewer rows than columns, some parameters are undetermined: rounding errors would move them
+        # without a penalty and with fewer rows than columns, some parameters are undetermined: rounding errors would
+        # move them
         if p.metric.wide and (lambda_ > 0.0 or p.rows.n > p.D):
             _, panels, site_correction, p.metric.ridge, p.metric.lowest_eigenvalue, p.metric.highest_eigenvalue = (
                 self.invert(lambda_)
@@ -342,7 +351,7 @@ cdef class PseudoProblem:
         if lane == NULL:
             raise MemoryError
         for i in range(m):
-            lane[i].status = SOLVER_RUNNING  # and stays so at the sites of other tasks
+            lane[i].status = SOLVER_RUNNING  # remains so at the sites of other tasks
         try:
             with nogil:
                 code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)  # raises at -1 (interrupted): see pseudo.pxd
@@ -359,9 +368,9 @@ cdef class PseudoProblem:
 
     def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None,
                   const double[:, ::1] linear=None, tasks=None, bint zero_sum=False):
-        """Return the objectives (n_sites,) and their gradients (D_s, 1 + D) at `theta`; arguments as in `solve`.
+        """Return the objectives (n_sites,) and their gradients (D_s, 1 + D) at `theta`; for the arguments see `solve`.
 
-        With `tasks`, only the sites of these tasks are evaluated; the entries of the others are 0.
+        With `tasks`, only the sites of these tasks are evaluated; other entries are 0.
         """
         cdef double[::1] value = np.zeros(self.p.n_sites)
         cdef double[:, ::1] gradient = np.zeros((self.D_s, 1 + self.p.D))

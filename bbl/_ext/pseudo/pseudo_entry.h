@@ -1,27 +1,19 @@
 /* Entry points of the kernel for one vector width and precision; pseudo_kernel.h includes this file last.
 
-   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays. NAME(f) is the function f for this
-   vector width and precision, REAL its number; EXACT(f) is f in double precision where steps are in single (p->mixed).
-   A is the number of logits, D that of columns, indicators of the non-reference levels of all predictors, of which D_s
-   belong to sites. theta (D_s, 1 + D) has a row for each non-reference level of a site: the field, then the couplings
-   to each column. The arrays w.x of parameters, w.g of gradients are (A, 1 + D, V); a *plane* of w.planes has a number
-   for each row and lane, in *row blocks* of block_rows rows. p->rows.scale turns sums over rows into means; t.site[v]
-   is -1 if lane v has no site. TARGET is the function attribute for the vector width, ANCHOR defined for a kernel
-   without optimiser. All functions return a solver_code.
+   For terms see pseudo_problem.h, for names pseudo_kernel.h. All functions return a solver_code.
 
-   Called: open_lane_block sets up t and w and returns their memory; with for_moments = 1 the block is of predictors
-   whose moments are counted, which may be no sites. load_parameters sets w.x and w.moment from theta, store_parameters
-   writes x or g back to such rows. uncentre_fields writes w.h, the fields, and `shift`, whether exp of logits could
-   overflow; pass_over_rows leaves the sums of log normalisers in w.sums (V,). start_lanes, or start_mixed, evaluates
-   the start point of a lane block, minimise takes the steps. In mixed precision exact_t and exact are t and w of the
-   block in double precision, and anchor_prob the probabilities of all rows at an anchor, a point with a gradient in
-   double precision. */
+   Functions called here: open_lane_block sets up t and w and returns their memory; with for_moments = 1 the block
+   contains predictors whose moments are counted, which need not be sites. load_parameters sets w.x and w.moment from
+   theta; store_parameters writes x or g back to such rows. uncentre_fields writes w.h, the fields, and `shift`, whether
+   exp of logits could overflow. pass_over_rows leaves the sums of log normalisers in w.sums (V,). start_lanes, or
+   start_mixed, evaluates the initial point of a lane block; minimise takes the steps. In mixed precision exact_t and
+   exact are t and w of the block in double precision, and anchor_prob contains the probabilities of all rows at an
+   anchor. */
 
 /* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta. The
-   objective has lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum of parameters less their means over levels;
-   column_penalty (D,), or NULL, adds to lambda for the couplings to each column; <theta, linear>, linear (D_s, 1 + D)
-   or NULL, is subtracted. */
+   objective contains lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum for parameters minus their means over levels;
+   column_penalty (D,), or NULL, is added to lambda for the couplings with each column; <theta, linear>, with linear
+   (D_s, 1 + D) or NULL, is subtracted. */
 TARGET static int NAME(evaluate_objective)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
                                            double lambdah, int zero_sum, const double *column_penalty,
                                            const double *linear, double *value_out, double *gradient_out)
@@ -44,8 +36,8 @@ TARGET static int NAME(evaluate_objective)(const pseudo_problem *p, ptrdiff_t bl
     return SOLVER_DONE;
 }
 
-/* Add the log normalisers of the sites of lane block `block`, means over the rows, to *sum_out; at theta with its
-   couplings times `factor` */
+/* Add the log normalisers of the sites of lane block `block`, means over the rows, to *sum_out, at theta with its
+   couplings multiplied by `factor` */
 TARGET static int NAME(add_normalisers)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
                                         double *sum_out)
 {
@@ -65,18 +57,18 @@ TARGET static int NAME(add_normalisers)(const pseudo_problem *p, ptrdiff_t block
     return SOLVER_DONE;
 }
 
-/* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any, to
-   p->moments.second (D_counted, D), a row for each column of a predictor whose moments are counted. The planes hold
-   weighted indicators of the levels of the block's predictors in place of probabilities; their sums over the rows in
-   which a column is 1, which sum_rows_to_columns adds to w.g, are then the pair counts. columns (m, n) are the level
-   codes. */
+/* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any
+   predictor, to p->moments.second (D_counted, D), with a row for each column of a predictor whose moments are counted.
+   The planes contain weighted indicators of the levels of the block's predictors instead of probabilities; their sums
+   over the rows in which a column is 1, which sum_rows_to_columns adds to w.g, are the pair counts. columns (m, n) are
+   the level codes. */
 TARGET static int NAME(count_moments)(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t block_stride = (composites->block_rows + 1) * LANES;
     pseudo_block t;
     lane_memory w;
-    ptrdiff_t v, a, c, k, b, end;  /* row blocks b ... end - 1 have their planes at once */
+    ptrdiff_t v, a, c, k, b, end;  /* the planes of row blocks b ... end - 1 are in memory at once */
     REAL *memory = NAME(open_lane_block)(p, block, /* for_moments */ 1, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
@@ -88,12 +80,12 @@ TARGET static int NAME(count_moments)(pseudo_problem *p, ptrdiff_t block, pseudo
             for (k = b * composites->block_rows;
                  t.site[v] >= 0 && k < pseudo_min(end * composites->block_rows, p->rows.n); k++) {
                 const ptrdiff_t code = pseudo_read_code(columns, t.site[v] * p->rows.n + k);
-                const ptrdiff_t row = k - b * composites->block_rows;  /* from the first of these blocks on */
+                const ptrdiff_t row = k - b * composites->block_rows;  /* relative to the first of these blocks */
                 if (code)
                     /* plane of the level, row block, row in it, lane */
                     w.planes[((code - 1) * t.plane_blocks + row / composites->block_rows) * block_stride
                              + (row % composites->block_rows) * LANES + v] =
-                        p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];  /* equal ones are in rows.scale */
+                        p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];  /* equal weights are in rows.scale */
             }
         NAME(sum_rows_to_columns)(p, &t, b, end, w.planes, w.chunk_tables, w.state_table, w.g);
     }
@@ -114,7 +106,8 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
 {
     const int n_blocks = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - task * p->blocks_per_task);
     lane_block *blocks = calloc((size_t)n_blocks, sizeof *blocks);
-    /* coupled: not all couplings of theta are 0; top: the block of largest rank (eigenvectors that the metric uses) */
+    /* coupled: not all couplings of theta are 0; top: the block with the largest rank (eigenvectors used by the
+       metric) */
     int b, coupled, top = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
     for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
@@ -140,9 +133,9 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
     }
     for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
-        block->t.rank = blocks[top].t.rank;  /* the same in all, since one pass of the metric serves all */
+        block->t.rank = blocks[top].t.rank;  /* the same for all, since they share one pass of the metric */
         block->t.tail_eigenvalue = blocks[top].t.tail_eigenvalue;  /* of the eigenvectors beyond `rank` */
-        if (n_blocks > 1) {  /* a lane that move_lane brings in may have more pairs than this block has stored */
+        if (n_blocks > 1) {  /* a lane added by move_lane may have more pairs than this block has stored */
             const size_t size = (size_t)(block->t.max_pairs * block->t.A * (1 + p->D)) * LANES;
             memset(block->w.S, 0, size * sizeof *block->w.S);
             memset(block->w.Y, 0, size * sizeof *block->w.Y);

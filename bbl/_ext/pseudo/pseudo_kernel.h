@@ -1,12 +1,20 @@
-/* All of the pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each.
+/* The complete pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each.
 
-   Set before inclusion: LANES, the numbers in a vector; TARGET, the function attribute for its width; NAME(x), which
-   gives x the prefix of this kernel; SINGLE for single precision; ANCHOR for a kernel in double precision that only
-   evaluates anchors of mixed precision and needs no optimiser; in single precision EXACT(x), which gives x the prefix
-   of that kernel. A *lane block* is a set of sites (predictors that respond), one in each lane of a vector. Parts, in
-   this order:
+   Define before inclusion: LANES, the numbers per vector; TARGET, the function attribute for its width; NAME(x), which
+   adds the prefix of this kernel to x; SINGLE for single precision; ANCHOR for a kernel in double precision that only
+   evaluates anchors for mixed precision and needs no optimiser; and in single precision EXACT(x), which adds the prefix
+   of that kernel to x.
 
-   part               gives
+   Names in all parts (for terms see pseudo_problem.h): p is the problem and o the options; t contains a lane block's
+   sites and sizes (t.site[v] is -1 if lane v has no site), w its arrays, s its search state, lane[v] the result of lane
+   v. `vec` is a vector of V = LANES numbers REAL, `words` a vector of V integers WORD of the same size, `vf` a vector
+   of V floats (NARROW and WIDEN convert between vec and vf); a mask is a `words` with all bits set in the selected
+   lanes. NAME(f) is the function f for this vector width and precision, EXACT(f) the function in double precision if
+   steps are in single precision (p->mixed). p->rows.scale converts sums over rows to means.
+
+   The parts are, in this order:
+
+   part               provides
    pseudo_logits.h    probabilities of rows from their logits: logistic_rows, softmax_rows, change_rows
    pseudo_lanes.h     passes over the rows: compute_logits, logits_to_probabilities, sum_rows_to_columns, pass_over_rows
    pseudo_bundle.h    types: lane_memory, evaluation, pair_history, search_state, lane_block
@@ -43,6 +51,6 @@
 #undef SUMS
 #undef ANCHOR
 #undef EXACT
-/* included again, these two undefine their names, for the next kernel */
+/* including the two headers again undefines their names for the next kernel */
 #include "vector_math.h"
 #include "vector.h"

@@ -1,37 +1,31 @@
 /* Passes over the rows for one lane block; pseudo_kernel.h includes this file after pseudo_logits.h.
 
-   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector: p the problem, t the block's sites and sizes, t->A its number of logits. `vec` is a vector of V
-   numbers REAL, NAME(f) the function f for this vector width and precision, TARGET the function attribute for the
-   width. ANCHOR is defined for the kernel in double precision that serves mixed precision. Predictor j has the columns
-   first_column[j] ... first_column[j + 1] - 1, indicators of its non-reference levels, D in all. A *composite* is a run
-   of neighbouring predictors coded as one joint variable; its *joint state* is a number for their levels, 0 if all are
-   at the reference level. A *chunk* is a run of composites whose tables fit the first-level cache together, a *row
-   block* a run of block_rows rows.
+   For terms see pseudo_problem.h, for names pseudo_kernel.h.
 
    Shapes, lane last: planes (A, plane_blocks, block_rows + 1, V), one number for each logit, row and lane of the row
-   blocks begin ... end - 1, the last row of each block always zero; parameters x and gradients g (A, 1 + D, V), column
-   0 the field; fields h (A, V); tables (joint states, V). Offsets and strides count numbers. t->needs_composite is 1
-   for composites, needs_chunk for chunks, with a neighbour of one of the block's sites; others have no couplings.
+   blocks begin ... end - 1, where the last row of each block is always zero; parameters x and gradients g (A, 1 + D,
+   V), with the field in column 0; fields h (A, V); tables (joint states, V). Offsets and strides count numbers.
+   t->needs_composite is 1 for composites, needs_chunk for chunks, that contain a neighbour of one of the block's sites;
+   others have no couplings.
 
    Arrays of p->composites: composite c has the predictors first_predictor[c] ... first_predictor[c + 1] - 1 and the
-   joint states first_state[c] ... first_state[c + 1] - 1, numbered through all composites; chunk `chunk` has the
-   composites first_composite[chunk] ... first_composite[chunk + 1] - 1. codes holds, one chunk after the other, for
-   each of n_padded rows the offset of each composite's joint state in the chunk's tables. p->rows.scale turns sums over
-   rows into means: 1 / n if all rows weigh the same, else 1 / W with the sum W of the weights.
+   joint states first_state[c] ... first_state[c + 1] - 1, numbered over all composites; chunk `chunk` has the
+   composites first_composite[chunk] ... first_composite[chunk + 1] - 1. codes contains, for each chunk and each of
+   n_padded rows, the offset of each composite's joint state in the chunk's tables. p->rows.scale is 1 / n if all rows
+   have equal weights, otherwise 1 / W, where W is the sum of the weights.
 
-   The rows of a row block were sorted by joint state, so that sum_rows_by_state keeps a state's sum in a register.
-   Wide problems have few rows to a state and use sum_rows_by_subsets instead, unless most joint states are 0. */
+   The rows of a row block are sorted by joint state, so that sum_rows_by_state keeps a state's sum in a register. Wide
+   problems have few rows per state and use sum_rows_by_subsets instead, unless most joint states are 0. */
 
 /* SUMS: vectors that are summed at once, so that additions need not wait for each other */
 #ifdef ANCHOR
-#define SUMS 4  /* a vector of an anchor takes two registers */
+#define SUMS 4  /* here a vector takes two registers */
 #else
 #define SUMS 8
 #endif
 
-/* Write the tables (joint states of the chunk `chunk`, V): for each state the sum of the couplings to its levels, from
-   x (1 + D, V), the parameters of one logit */
+/* Write the tables (joint states of the chunk `chunk`, V): for each state the sum of the couplings with its levels,
+   from x (1 + D, V), the parameters of one logit */
 TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t chunk, const REAL *x, REAL *tables)
 {
     const pseudo_composites *composites = &p->composites;
@@ -42,7 +36,7 @@ TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t c
         vec_store(table, vec_fill(0.0));
         j = composites->first_predictor[c];
         for (n_states = 1; j < composites->first_predictor[c + 1]; n_states *= p->n_levels[j++])
-            for (b = 1; b < p->n_levels[j]; b++) {  /* level b of j with state s is the state b n_states + s */
+            for (b = 1; b < p->n_levels[j]; b++) {  /* level b of j in state s is the state b n_states + s */
                 const vec J = vec_load(x + (p->first_column[j] + b) * LANES);
                 for (s = 0; s < n_states; s++)
                     vec_store(table + (b * n_states + s) * LANES, vec_load(table + s * LANES) + J);
@@ -52,9 +46,9 @@ TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t c
 
 /* add_table_entriesQ: add, in each of `rows` rows (rounded up to a multiple of R, which is unrolled), the entries of
    one chunk's tables to the planes of Q logits, which are plane_stride apart; the tables of the logits are table_stride
-   apart. codes (rows, width) are offsets into the tables. With init (Q, V) the planes are overwritten, starting from
-   init; without, NULL, they are added to. In the code s[u][q] is the sum of row r + u and logit q, c counts the
-   composites, e the four offsets of a word. */
+   apart. codes (rows, width) are offsets into the tables. If init (Q, V) is given, the planes are overwritten, starting
+   from init; if it is NULL, entries are added to them. In the code s[u][q] is the sum of row r + u and logit q, c is a
+   composite, and e one of the four offsets of a word. */
 #define ADD_TABLE_ENTRIES(Q, R)                                                                                        \
     TARGET static void NAME(add_table_entries##Q)(const REAL *table, ptrdiff_t table_stride, const uint16_t *codes,    \
                                                   ptrdiff_t width, ptrdiff_t rows, const REAL *init, REAL *plane,      \
@@ -88,8 +82,8 @@ ADD_TABLE_ENTRIES(2, 4)
 ADD_TABLE_ENTRIES(3, 4)
 #undef ADD_TABLE_ENTRIES
 
-/* Write the logits of the rows of row blocks begin ... end - 1 to `planes`: the fields h plus the couplings in x to the
-   levels of the row; `tables` is scratch for the tables of one chunk, for each of the logits computed at once */
+/* Write the logits of the rows of row blocks begin ... end - 1 to `planes`: the fields h plus the couplings in x with
+   the levels of the row; `tables` is scratch for the tables of one chunk, for each of the logits computed at once */
 TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin, ptrdiff_t end,
                                         const REAL *x, const REAL *h, REAL *tables, REAL *planes)
 {
@@ -98,15 +92,15 @@ TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_bl
     const ptrdiff_t plane_stride = t->plane_blocks * block_stride;
     ptrdiff_t a, Q, q, chunk, b;  /* Q logits are computed at once: a ... a + Q - 1 */
     for (a = 0; a < t->A; a += Q) {
-        int initialised = 0;  /* whether the planes hold the fields */
-        /* up to PSEUDO_LOGITS_AT_ONCE; of four that are left 2 and 2, not 3 and 1 */
+        int initialised = 0;  /* whether the planes contain the fields */
+        /* up to PSEUDO_LOGITS_AT_ONCE; the last four are computed as 2 and 2, not 3 and 1 */
         Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_LOGITS_AT_ONCE ? t->A - a : PSEUDO_LOGITS_AT_ONCE;
         for (chunk = 0; chunk < composites->n_chunks; chunk++) {
-            /* width: composites of the chunk, codes of a row */
+            /* width: number of composites of the chunk, and of codes per row */
             const ptrdiff_t *first = composites->first_composite, width = first[chunk + 1] - first[chunk];
             const ptrdiff_t table_stride =
                 (composites->first_state[first[chunk + 1]] - composites->first_state[first[chunk]]) * LANES;
-            /* a chunk without neighbours adds nothing, but the last one must still write the fields */
+            /* a chunk without neighbours contributes nothing, but the last one must still write the fields */
             if (!t->needs_chunk[chunk] && !(chunk == composites->n_chunks - 1 && !initialised))
                 continue;
             for (q = 0; q < Q; q++)
@@ -131,11 +125,11 @@ TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_bl
 }
 
 /* Replace the logits in the planes of row blocks begin ... end - 1 by probabilities times row weights, in place, and
-   add to sums (2 + A, V): log normalisers, curvature sum_a p_a (1 - p_a), then p_a of each logit. `sums` has room for
-   three such arrays: the totals, the sums over a piece of SUM_ROWS rows, and the rounding errors of the totals (Kahan
-   summation), without which single precision would lose digits over many rows. In mixed precision an *anchor* is a
-   point with probabilities in double precision, t->anchor_prob: in double precision it is written, if it is not NULL;
-   in single precision logits and probabilities are then changes since the anchor. `shift` as in pseudo_logits.h. */
+   add to sums (2 + A, V): log normalisers, curvature sum_a p_a (1 - p_a), then p_a of each logit. `sums` has space for
+   three such arrays: the totals, the sums over a segment of SUM_ROWS rows, and the rounding errors of the totals (Kahan
+   summation), without which single precision would lose digits over many rows. In mixed precision, the kernel in double
+   precision writes the probabilities at the anchor to t->anchor_prob if it is not NULL; in single precision, logits and
+   probabilities are changes since the anchor. For `shift` see pseudo_logits.h. */
 TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin,
                                                  ptrdiff_t end, int shift, REAL *planes, REAL *sums)
 {
@@ -143,7 +137,7 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
     const ptrdiff_t block_stride = (composites->block_rows + 1) * LANES;
     const ptrdiff_t plane_stride = t->plane_blocks * block_stride, size = (2 + t->A) * LANES;
     REAL *piece_sums = sums + size, *rounding = piece_sums + size;
-    ptrdiff_t b, k, r, piece_rows;  /* block, number in sums (or logit), first row of the piece, its rows */
+    ptrdiff_t b, k, r, piece_rows;  /* block, number in sums (or logit), first row of the segment, its rows */
     for (b = begin; b < end; b++, planes += block_stride) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
         const ptrdiff_t prob_stride = composites->block_rows * LANES;  /* anchor_prob has no additional row of zeros */
@@ -178,9 +172,9 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
 }
 
 /* Add to state_table (joint states of all composites, V), at each joint state of a composite in needs_composite, the
-   numbers of one plane (row blocks begin ... end - 1) in the rows that have this state. pseudo_sort_rows describes the
-   list that `entry` runs along: the number n_fours of fours of rows of a state, the number of states with so many, then
-   for each of these its offset and those of its rows. State 0, in which no column is 1, is not in the list. */
+   numbers of one plane (row blocks begin ... end - 1) in the rows with this state. `entry` traverses the list described
+   at pseudo_sort_rows: the number n_fours of groups of four rows per state, the number of states with so many, then for
+   each of these its offset and the offsets of its rows. State 0, in which no column is 1, is not in the list. */
 TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_t *needs_composite, ptrdiff_t begin,
                                            ptrdiff_t end, const REAL *plane, REAL *state_table)
 {
@@ -210,8 +204,9 @@ TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_
 }
 
 /* Add to entry 1 + c of g (1 + D, V), for each column c of a composite in needs_composite, the numbers of state_table
-   (joint states, V) at the states in which the column's level occurs. The state table is overwritten: predictors are
-   taken from the last of a composite to the first, each summed over its levels once its columns are done. */
+   (joint states, V) at the states in which the column's level occurs. The state table is overwritten: the predictors of
+   a composite are processed from the last to the first, and each is summed over its levels once its columns are
+   complete. */
 TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const uint8_t *needs_composite,
                                                REAL *state_table, REAL *g)
 {
@@ -222,7 +217,7 @@ TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const ui
         n_states = composites->first_state[c + 1] - composites->first_state[c];
         j = composites->first_predictor[c + 1] - 1;
         for (; j >= composites->first_predictor[c] && needs_composite[c]; j--) {
-            n_states /= p->n_levels[j];  /* joint states of the predictors before j, over which j's levels are summed */
+            n_states /= p->n_levels[j];  /* states of the predictors before j, after summing over the levels of j */
             for (b = 1; b < p->n_levels[j]; b++) {
                 REAL *column = g + (p->first_column[j] + b) * LANES;
                 vec sum = vec_load(column);
@@ -237,15 +232,15 @@ TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const ui
     }
 }
 
-/* Add to sums (D, V), for each column, one entry of each of n_tables subset tables, a multiple of four, at the offsets
-   codes (D, width), of which the first n_tables of each column are used */
+/* Add to sums (D, V), for each column, one entry of each of n_tables subset tables (a multiple of four), at the offsets
+   codes (D, width); only the first n_tables of each column are used */
 TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *codes, ptrdiff_t width,
                                          ptrdiff_t n_tables, ptrdiff_t D, REAL *sums)
 {
     for (ptrdiff_t c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
-        vec s[SUMS];  /* of columns c + u; codes are padded, so that u may pass D */
+        vec s[SUMS];  /* for columns c + u; codes are padded, so that u may exceed D */
         for (ptrdiff_t u = 0; u < SUMS; u++)
-            s[u] = vec_fill(0.0);  /* these tables are summed by themselves first, to lose fewer digits */
+            s[u] = vec_fill(0.0);  /* these tables are summed separately first, to lose fewer digits */
         for (ptrdiff_t k = 0; k < n_tables; k += 4)
             for (ptrdiff_t u = 0; u < SUMS; u++) {
                 uint64_t word;  /* four offsets */
@@ -260,25 +255,25 @@ TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *cod
 }
 
 /* Add to entry 1 + c of g (1 + D, V), for each column c, the numbers of one plane (row blocks begin ... end - 1) in the
-   rows where the column is 1. A *subset table* (2^PSEUDO_SUBSET_ROWS, V) has the sums over all subsets of
-   PSEUDO_SUBSET_ROWS rows, so that a column costs one load and addition for each table. `tables` is scratch for them;
-   pseudo_encode_subsets writes the offsets. */
+   rows where the column is 1. A *subset table* (2^PSEUDO_SUBSET_ROWS, V) contains the sums over all subsets of
+   PSEUDO_SUBSET_ROWS rows, so that a column costs one load and addition per table. `tables` is scratch for them; the
+   offsets are written by pseudo_encode_subsets. */
 TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
                                              REAL *tables, REAL *g)
 {
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
-    /* tables that the first-level cache holds; 4 for an anchor, whose numbers are larger than what tables_at_once,
-       a multiple of 4, is for */
+    /* tables that fit into the L1 cache; 4 for an anchor, whose numbers are larger than those assumed for
+       tables_at_once, a multiple of 4 */
     const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
-    /* codes are stored for `width` tables at a time, from table `first` of the row block on. Of these a group, as many
-       as the cache holds, from number `group` on, is built and used at once. Table k, from `first` on; row u of its
-       rows; subset s of the rows before u */
+    /* codes are stored for `width` tables at a time, from table `first` of the row block on. Of these a group that fits
+       into the cache, from number `group` on, is built and used at once. k: table, relative to `first`; u: one of its
+       rows; s: subset of the rows before u */
     ptrdiff_t b, k, u, s, first, width, group;
     for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
         const ptrdiff_t n_tables = pseudo_n_subset_tables(rows);
-        const uint16_t *codes =  /* room in each row block for all of block_rows rows */
+        const uint16_t *codes =  /* space in each row block for all of block_rows rows */
             composites->subset_codes + b * (composites->block_rows / PSEUDO_SUBSET_ROWS) * p->metric.D_padded;
         for (first = 0; first < n_tables; first += width, codes += width * p->metric.D_padded) {
             width = pseudo_min(composites->tables_at_once, n_tables - first);
@@ -288,21 +283,21 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
                     const ptrdiff_t rows_left = rows - (first + k) * PSEUDO_SUBSET_ROWS;
                     const REAL *row = plane + (first + k) * PSEUDO_SUBSET_ROWS * LANES;
                     REAL *table = tables + k * table_stride;
-                    vec_store(table, vec_fill(0.0));  /* bit u of an index: row u is in the subset */
+                    vec_store(table, vec_fill(0.0));  /* if bit u of an index is set, row u is in the subset */
                     for (u = 0; u < pseudo_min(PSEUDO_SUBSET_ROWS, rows_left); u++) {
                         const vec v = vec_load(row + u * LANES);
                         for (s = 0; s < (ptrdiff_t)1 << u; s++)
                             vec_store(table + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(table + s * LANES) + v);
                     }
                 }
-                /* the offsets in `codes` count from `tables`, table `first`; g + LANES: after the field */
+                /* the offsets in `codes` are relative to `tables`, table `first`; g + LANES: after the field */
                 NAME(add_subset_sums)(tables, codes + group, width, group_tables, p->D, g + LANES);
             }
         }
     }
 }
 
-/* Add to g (A, 1 + D, V), for each logit and at 1 + c for each column c, the numbers of the logit's plane in the rows
+/* Add to g (A, 1 + D, V), for each logit, and at 1 + c for each column c, the numbers of the logit's plane in the rows
    of row blocks begin ... end - 1 where the column is 1. `tables` and state_table are scratch. */
 TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin,
                                              ptrdiff_t end, const REAL *planes, REAL *tables, REAL *state_table,
@@ -311,7 +306,7 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t plane_stride = t->plane_blocks * (composites->block_rows + 1) * LANES;
     for (ptrdiff_t a = 0; a < t->A; a++, planes += plane_stride, g += (1 + p->D) * LANES) {
-        if (composites->subset_codes) {  /* a wide problem; else rows are sorted by state */
+        if (composites->subset_codes) {  /* a wide problem; otherwise rows are sorted by state */
             NAME(sum_rows_by_subsets)(p, begin, end, planes, tables, g);
             continue;
         }
@@ -321,13 +316,13 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
     }
 }
 
-/* Compute the probabilities p_a of all rows at parameters x with fields h: write sums (2 + A, V) over the rows, see
-   logits_to_probabilities, and, unless g is NULL, to g (A, 1 + D, V) the weighted sums of p_a (entry 0) and of p_a
-   times each column. tables, planes and state_table are scratch; `shift` as in pseudo_logits.h. */
+/* Compute the probabilities p_a of all rows at parameters x with fields h: write sums (2 + A, V) over the rows (see
+   logits_to_probabilities) and, unless g is NULL, the weighted sums of p_a (entry 0) and of p_a times each column to g
+   (A, 1 + D, V). tables, planes and state_table are scratch; for `shift` see pseudo_logits.h. */
 TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, const REAL *h,
                                         int shift, REAL *tables, REAL *planes, REAL *state_table, REAL *sums, REAL *g)
 {
-    ptrdiff_t b, end, a;  /* row blocks b ... end - 1 have their planes at once */
+    ptrdiff_t b, end, a;  /* the planes of row blocks b ... end - 1 are in memory at once */
     memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);  /* three arrays, as above */
     if (g)
         memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
@@ -342,8 +337,8 @@ TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_bl
         vec_store(g + a * (1 + p->D) * LANES, vec_load(sums + (2 + a) * LANES));
 }
 
-/* Write sums (2 + A, V) and g (A, 1 + D, V) as pass_over_rows does, for fields h and couplings of zero: all rows have
-   the same probabilities, so that no row is read. p->moments.mean[c] is the mean of column c - 1. */
+/* Write sums (2 + A, V) and g (A, 1 + D, V) as pass_over_rows does, for fields h and zero couplings: all rows have the
+   same probabilities, so no row is read. p->moments.mean[c] is the mean of column c - 1. */
 TARGET static void NAME(pass_without_couplings)(const pseudo_problem *p, const pseudo_block *t, const REAL *h,
                                                 REAL *sums, REAL *g)
 {

@@ -1,16 +1,14 @@
 /* Probabilities of the rows from their logits, for one lane block; pseudo_kernel.h includes this file first.
 
-   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector. A site with levels 0 ... A has the logits f_a of levels 1 ... A against level 0 and the log
-   normaliser ln(1 + sum_a exp f_a). Every function here replaces the logits of `rows` rows by probabilities times the
-   row weights w (rows,) (NULL: no weights) in place: `row` (A, rows, V) with the logits of a row `plane_stride` numbers
-   apart. It writes sums (2 + A, V) over these rows: log normalisers, curvature sum_a p_a (1 - p_a), and p_a of each a.
-   `vec` is a vector of V numbers REAL, `words` of integers of the same size, NAME(f) the function f for this width, and
-   TARGET the attribute of its functions. In the code r counts rows, a and b logits.
+   For terms see pseudo_problem.h, for names pseudo_kernel.h. A site with levels 0 ... A has the logits f_a of levels 1
+   ... A against level 0 and the log normaliser ln(1 + sum_a exp f_a). Every function here replaces the logits of `rows`
+   rows by probabilities times the row weights w (rows,) (NULL: no weights) in place: `row` (A, rows, V), with the
+   logits of a row `plane_stride` numbers apart. It writes sums (2 + A, V) over these rows: log normalisers, curvature
+   sum_a p_a (1 - p_a), and p_a of each a. In the code r is a row, a and b are logits.
 
    Without weights normalisers are multiplied and one log is taken at the end: NAME(split) moves the exponent of the
-   product to an integer, lest it overflow, and split_log, which is told how often that was done, takes the log of both.
-   With `shift` the largest logit is subtracted before exp; it is not needed if all logits are below SAFE. */
+   product to an integer, to prevent overflow, and split_log, which takes the number of these calls, returns the log of
+   both. With `shift` the largest logit is subtracted before exp; this is not needed if all logits are below SAFE. */
 
 #include "pseudo_problem.h"
 #include "vector.h"
@@ -18,10 +16,10 @@
 
 #ifdef SINGLE
 #define SAFE 40.0           /* |logit| below which products of two normalisers do not overflow */
-#define TINY 1e-30          /* least number whose products are trusted not to underflow */
+#define TINY 1e-30          /* smallest number whose products are assumed not to underflow */
 #define NOISE 1e-5          /* relative rounding error of the objective */
 #define FLAT 1e-5           /* rounding error of the cosine between step and gradient change */
-#define SUM_ROWS 128        /* rows that are added one after the other before their sum goes to the total */
+#define SUM_ROWS 128        /* rows that are added consecutively before their sum is added to the total */
 #else
 #define SAFE 300.0
 #define TINY 1e-280
@@ -31,12 +29,12 @@
 #endif
 
 /* One logit (A = 1): replace it in each row by the probability of level 1 times the row's weight. Two rows, with logits
-   f and g, share a division. With `shift` exp takes -|logit|, which cannot overflow. */
+   f and g, share a division. With `shift` exp is applied to -|logit|, which cannot overflow. */
 TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     const vec one = vec_fill(1.0), zero = vec_fill(0.0);
     vec log_z = zero, curve = zero, total = zero, z_product = one;  /* sums over rows; product of normalisers */
-    words exponent = (words){0};  /* sum of the exponents that were split off z_product */
+    words exponent = (words){0};  /* sum of the exponents split off z_product */
     for (ptrdiff_t r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;  /* 0 for the last of an odd number of rows */
         const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
@@ -45,7 +43,7 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
         const vec exp_f = NAME(exp)(f - f_max - f_max), exp_g = pair ? NAME(exp)(g - g_max - g_max) : zero;
         /* normalisers of both rows, without exp f_max; 1 / zf = inverse zg */
         const vec zf = exp_f + one, zg = exp_g + one, product = zf * zg, inverse = one / product;
-        /* probabilities of levels 0 and 1; a shift exchanges them where the logit is positive */
+        /* probabilities of levels 0 and 1; a shift swaps them if the logit is positive */
         const vec p0_f = inverse * zg, p0_g = inverse * zf, p1_f = exp_f * p0_f, p1_g = exp_g * p0_g;
         vec pf = p1_f, pg = pair ? p1_g : zero;
         if (shift) {
@@ -60,7 +58,7 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
             pg *= wg;
         } else {
             log_z += f_max + g_max;
-            /* split after each pair, so after rows / 2; one row more does not overflow */
+            /* split after each pair, so after rows / 2 calls; one more row does not overflow */
             z_product = pair ? NAME(split)(z_product * product, &exponent) : z_product * product;
             curve += p0_f * p1_f + p0_g * p1_g;
         }
@@ -74,17 +72,17 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
     vec_store(sums + 2 * LANES, total);
 }
 
-/* A > 1 logits: replace them in each row by the probabilities of levels 1 ... A times the row's weight. has_level
-   (A, V) is 1 where the lane's site has the level, else 0, which makes the probability 0. */
+/* A > 1 logits: replace them in each row by the probabilities of levels 1 ... A times the row's weight. has_level (A,
+   V) is 1 if the lane's site has the level, otherwise 0, which makes the probability 0. */
 TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const REAL *has_level,
                                       const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;  /* (A, V) sums of p_a */
     vec log_z = vec_fill(0.0), curve = log_z, z_product = vec_fill(1.0);  /* sums over rows; product of normalisers */
-    words exponent = (words){0};  /* sum of the exponents that were split off z_product */
+    words exponent = (words){0};  /* sum of the exponents split off z_product */
     memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (ptrdiff_t r = 0; r < rows; r++, row += LANES) {
-        /* f_max, z begin with the logit of level 0 and its exp; scale = 1 / z */
+        /* f_max and z start with the logit of level 0 and its exp; scale = 1 / z */
         vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;
         if (shift) {
             for (ptrdiff_t a = 0; a < A; a++)
@@ -118,19 +116,18 @@ TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_st
 }
 
 #ifdef SINGLE
-/* Return the probabilities p of which `compressed` has p or, where p > 1/2, the negative p - 1, see NAME(compress) of
-   the kernel in double precision */
+/* Return the probabilities p, given `compressed`, which contains p or, if p > 1/2, the negative p - 1; see
+   NAME(compress) of the kernel in double precision */
 TARGET static inline vec NAME(decompress)(vec compressed)
 {
     return NAME(choose)(MASK(compressed < vec_fill(0.0)), vec_fill(1.0) + compressed, compressed);
 }
 
-/* Mixed precision: replace the changes of the logits since an *anchor*, a point whose probabilities were computed in
-   double precision, by the changes of the probabilities times the row weights, in place. anchor_prob (A, rows, V) has
-   the probabilities at the anchor as store_anchor_prob writes them, those of a row prob_stride apart. With e_a =
-   exp(change of logit a) - 1, the change of p_a is p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b),
-   which avoids small differences of large numbers. sums (2 + A, V): 0 in place of log normalisers, the curvature at the
-   new point, and the change of each p_a. */
+/* Mixed precision: replace the changes of the logits since the anchor by the changes of the probabilities times the row
+   weights, in place. anchor_prob (A, rows, V) contains the probabilities at the anchor as written by store_anchor_prob,
+   prob_stride apart for a row. With e_a = exp(change of logit a) - 1, the change of p_a is p_a ((1 - p_a) e_a
+   - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b), which avoids small differences of large numbers. sums (2 + A, V): 0
+   instead of log normalisers, the curvature at the new point, and the change of each p_a. */
 TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const float *anchor_prob,
                                      ptrdiff_t prob_stride, const double *w, ptrdiff_t rows, REAL *sums)
 {
@@ -140,7 +137,7 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
     for (ptrdiff_t r = 0; r < rows; r++, row += LANES, anchor_prob += LANES) {
         /* sum_pe, pe_before, pe_others: sums of p_b e_b over all b, over b < a, over b != a */
         vec sum_pe = vec_fill(0.0), row_curve = sum_pe, pe_before = sum_pe, scale;
-        for (ptrdiff_t a = 0; a < A; a++) {  /* the logits' changes become e_a, in place */
+        for (ptrdiff_t a = 0; a < A; a++) {  /* replace the changes of the logits by e_a */
             vec_store(row + a * plane_stride, NAME(expm1)(vec_load(row + a * plane_stride)));
             sum_pe += NAME(decompress)(vec_load(anchor_prob + a * prob_stride)) * vec_load(row + a * plane_stride);
         }
@@ -152,7 +149,7 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
             for (ptrdiff_t b = a + 1; b < A; b++)
                 pe_others += NAME(decompress)(vec_load(anchor_prob + b * prob_stride))
                     * vec_load(row + b * plane_stride);
-            /* -compressed is 1 - p without rounding where p > 1/2 */
+            /* -compressed is 1 - p without rounding if p > 1/2 */
             one_minus_p = NAME(choose)(MASK(compressed < vec_fill(0.0)), -compressed, vec_fill(1.0) - compressed);
             increment = (one_minus_p * e - pe_others) * p * scale;
             pe_before += p * e;
@@ -167,14 +164,14 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
     vec_store(sums + LANES, curve);
 }
 #else
-/* Return p in single precision if p <= 1/2, else p - 1, which is negative: digits near 0 and near 1 are both kept */
+/* Return p in single precision if p <= 1/2, otherwise p - 1, which is negative: this keeps digits near 0 and near 1 */
 TARGET static inline vf NAME(compress)(vec p)
 {
     return NARROW(NAME(choose)(MASK(p > vec_fill(0.5)), p - vec_fill(1.0), p));
 }
 
-/* Write the probabilities of one level, as NAME(compress) returns them, to anchor_prob (rows, V); row (rows, V) has
-   them times the row weights w (rows,), or alone if w is NULL */
+/* Write the probabilities of one level, as returned by NAME(compress), to anchor_prob (rows, V); row (rows, V) contains
+   them times the row weights w (rows,), or unweighted if w is NULL */
 TARGET static void NAME(store_anchor_prob)(const REAL *row, const double *w, ptrdiff_t rows, float *anchor_prob)
 {
     for (ptrdiff_t r = 0; r < rows; r++) {

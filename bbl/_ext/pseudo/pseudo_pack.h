@@ -1,39 +1,33 @@
-/* Minimising one or several lane blocks, also in mixed precision; pseudo_kernel.h includes it after pseudo_task.h.
+/* Minimising one or more lane blocks, also in mixed precision; pseudo_kernel.h includes this file after pseudo_task.h.
 
-   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane v of a vector: p the problem, o the options, block->t the block's sites and sizes (site -1: no site in this
-   lane), block->w its arrays, block->s its search state, block->lane[v] the result of lane v. NAME(f) is the function f
-   for this vector width and precision, REAL its number, WORD an integer of that size, TARGET the attribute for the
-   width. A is the number of logits, D that of columns, P = 1 + D. Parameters and gradients are (A, P, V), `size`
-   numbers. A curvature pair of L-BFGS is a step and the change of the gradient along it; s.history has their number
-   `count`, the position of the newest in the rings w.S and w.Y, and rho, 0 for an unused pair. A lane is *free* if it
-   has no site or its result is final (is_final), else *running*; s.n_stepping lanes step, the other running ones wait
-   for an anchor. The *metric* is an approximate inverse Hessian, see pseudo_metric.h; a *composite* is a run of
-   predictors coded as one joint variable, n_composites in all. s.now has objective f, gradient norm and kappa, a mean
-   curvature, at the block's point.
+   For terms see pseudo_problem.h, for names pseudo_kernel.h. s.history contains the number of curvature pairs `count`,
+   the position of the newest in the ring buffers w.S and w.Y, and rho, 0 for an unused pair. A lane is *free* if it has
+   no site or its result is final (is_final), otherwise *running*; s.n_stepping lanes step, the other running lanes wait
+   for an anchor. n_composites is the number of composites. s.now contains the objective f, the gradient norm and kappa,
+   a mean curvature, at the block's point.
 
    (a) In wide problems blocks_per_task blocks are solved together, so that the metric is read once for all. As soon as
-       the running lanes fit into fewer blocks, those of one block move into free lanes of the others.
+       the running lanes fit into fewer blocks, one block's lanes are moved to free lanes of the others.
    (b) Mixed precision. An *anchor* is a point in double precision, block->exact.x, with the exact gradient there and
        the probabilities of all rows in single precision. exact_t and exact are t and w in double precision, norm[v] is
-       the gradient norm at the anchor, n_no_progress[v] counts successive anchors that did not halve it, n_waited the
-       evaluations, over all lanes, that lanes waited for an anchor. Steps are taken in single precision, w.x = change
-       since the anchor: only changes of logits, probabilities and gradient are computed, whose relative error is that
-       of single precision however small they are. EXACT(f) is the function f in double precision. A lane whose gradient
-       norm has shrunk by ANCHOR_RATIO waits until the block's point becomes the new anchor. A lane has converged when
-       its gradient at an anchor is small enough. Curvature pairs stay valid. */
+       the gradient norm at the anchor, n_no_progress[v] counts successive anchors that did not halve it, and n_waited
+       is the number of evaluations, over all lanes, for which lanes have waited for an anchor. Steps are taken in
+       single precision, w.x = change since the anchor: only changes of logits, probabilities and gradient are computed,
+       and they have the relative error of single precision however small they are. A lane whose gradient norm has
+       decreased by the factor ANCHOR_RATIO waits until the block's point becomes the new anchor. A lane has converged
+       if its gradient at an anchor is small enough. Curvature pairs remain valid. */
 
 #ifdef SINGLE
-#define ANCHOR_RATIO 3e-5  /* gradient norm, as a share of the anchor's, at which a lane waits: digits of a float */
-#define ANCHOR_COST 2      /* time of taking an anchor, in evaluations in float (`benchmarks.run --suite fit`: W2) */
-#define MAX_NO_PROGRESS 5  /* successive anchors that do not halve the gradient norm, after which a lane is stuck */
-#define MAX_RISE 1e-10     /* relative rise of the objective between anchors that is rounding */
-#define BELOW_TOLERANCE 0.9  /* share of the tolerance that steps aim at, lest the norm at the anchor is above it */
+#define ANCHOR_RATIO 3e-5  /* gradient norm, relative to the anchor's, at which a lane waits: precision of a float */
+#define ANCHOR_COST 2      /* time of computing an anchor, in evaluations in float (`benchmarks.run --suite fit`: W2) */
+#define MAX_NO_PROGRESS 5  /* a lane is stuck after so many successive anchors that do not halve the gradient norm */
+#define MAX_RISE 1e-10     /* relative increase of the objective between anchors that is treated as rounding */
+#define BELOW_TOLERANCE 0.9  /* fraction of the tolerance that steps aim for, so that the anchor's norm is below it */
 
 /* Make the block's point, block->exact.x + w.x, the new anchor: write block->exact and the arrays of the
    single-precision block, and set the status of its lanes. A lane whose objective is higher than at the last anchor
-   (slopes in single precision misled it) keeps that anchor and drops its curvature pairs. coupled = 0 promises that all
-   couplings are zero. */
+   (because slopes in single precision were misleading) keeps that anchor and drops its curvature pairs. coupled = 0
+   guarantees that all couplings are zero. */
 TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *block, const pseudo_options *o,
                                         int coupled)
 {
@@ -41,7 +35,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     const lane_memory *w = &block->w;
     search_state *s = &block->s;
     EXACT(evaluation) exact;  /* results of the lanes; block->exact has the arrays */
-    int v, is_worse[LANES], any_worse = 0;  /* whether the objective of each lane, of any, has risen */
+    int v, is_worse[LANES], any_worse = 0;  /* whether the objective of each lane, or any lane, has increased */
     /* x_trial keeps the last anchor */
     memcpy(block->exact.x_trial, block->exact.x, (size_t)size * sizeof *block->exact.x);
     for (ptrdiff_t k = 0; k < size; k++)
@@ -67,10 +61,12 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
         REAL *moment = w->moment + a * P * LANES, *g_single = w->g + a * P * LANES;
         for (ptrdiff_t c = 0; c < P; c++)
             for (v = 0; v < LANES; v++) {
-                /* what a derivative by J for fixed h has more than one for fixed h', which g has; h' is centred */
+                /* the difference between the derivatives with respect to J for fixed h and for fixed h', as in g; h' is
+                   centred */
                 const double centring = c ? g[v] * block->exact.mask[c * LANES + v] * p->moments.mean[c] : 0.0;
                 g_single[c * LANES + v] = (REAL)g[c * LANES + v];
-                /* minus the gradient in (h, J): `evaluate` subtracts `moment` from the change since the anchor */
+                /* minus the gradient with respect to (h, J): `evaluate` subtracts `moment` from the change since the
+                   anchor */
                 moment[c * LANES + v] = (REAL)-(g[c * LANES + v] + centring);
             }
     }
@@ -79,20 +75,20 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
         if (block->is_final[v])
             continue;
         lane->n_eval++;
-        if (lane->status != SOLVER_RUNNING)  /* the lane has waited for this anchor, with a status of its last step */
+        if (lane->status != SOLVER_RUNNING)  /* the lane has waited for this anchor; its status is from its last step */
             block->n_no_progress[v] = exact.norm[v] > 0.5 * block->norm[v] ? block->n_no_progress[v] + 1 : 0;
         block->norm[v] = lane->norm = exact.norm[v];
         lane->value = exact.f[v];
         s->now.norm[v] = (REAL)exact.norm[v];
         s->now.kappa[v] = (REAL)exact.kappa[v];
-        if (lane->status != SOLVER_ITMAX && lane->status != SOLVER_NOT_FINITE)  /* stuck lanes have another try */
+        if (lane->status != SOLVER_ITMAX && lane->status != SOLVER_NOT_FINITE)  /* give stuck lanes another try */
             lane->status = NAME(status_at_start)(exact.f[v], exact.norm[v], o);
         if (lane->status == SOLVER_RUNNING && block->n_no_progress[v] >= MAX_NO_PROGRESS)
             lane->status = SOLVER_STUCK;
         block->is_final[v] = lane->status != SOLVER_RUNNING;
         s->target_norm[v] = BELOW_TOLERANCE * o->tolerance > ANCHOR_RATIO * exact.norm[v]
             ? BELOW_TOLERANCE * o->tolerance : ANCHOR_RATIO * exact.norm[v];
-        s->step[v] = lane->status == SOLVER_RUNNING;  /* 0 in lanes that are done */
+        s->step[v] = lane->status == SOLVER_RUNNING;  /* 0 in finished lanes */
         s->wants_direction[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
         s->n_refused[v] = s->n_stalled[v] = 0;
         s->n_stepping += lane->status == SOLVER_RUNNING;
@@ -101,8 +97,8 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     block->n_waited = 0;
 }
 
-/* Set up a lane block in mixed precision at its start point, block->exact.x, which is the first anchor; coupled = 0
-   promises that all couplings are zero */
+/* Set up a lane block in mixed precision at its initial point, block->exact.x, which is the first anchor; coupled = 0
+   guarantees that all couplings are zero */
 TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block, const pseudo_options *o,
                                      int coupled)
 {
@@ -110,13 +106,13 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
     memset(&block->s, 0, sizeof block->s);
     memset(block->w.x, 0, (size_t)size * sizeof *block->w.x);
     memset(block->w.d, 0, (size_t)size * sizeof *block->w.d);
-    block->s.by_slopes = 1;  /* the line search compares slopes: objectives are known at anchors alone */
+    block->s.by_slopes = 1;  /* the line search compares slopes: objectives are known only at anchors */
     for (int v = 0; v < LANES; v++) {
         memset(&block->lane[v], 0, sizeof block->lane[v]);
         block->lane[v].status = SOLVER_RUNNING;
         block->is_final[v] = block->t.site[v] < 0;
         block->s.scale[v] = 1;  /* of the metric */
-        block->lane[v].value = block->norm[v] = HUGE_VAL;  /* so that the first anchor is an improvement */
+        block->lane[v].value = block->norm[v] = HUGE_VAL;  /* so that the first anchor counts as an improvement */
         block->n_no_progress[v] = 0;
     }
     NAME(refresh_anchor)(p, block, o, coupled);
@@ -124,11 +120,11 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
         block->s.best_norm[v] = block->s.now.norm[v];
 }
 
-/* Count the waiting lanes of a lane block after an evaluation; return whether it should take a new anchor: lanes wait,
-   and have waited, on average over all lanes, for as many evaluations as an anchor costs, or no lane steps any more */
+/* Count the waiting lanes of a lane block after an evaluation; return whether it should compute a new anchor: if lanes
+   wait and have waited, on average over all lanes, for as many evaluations as an anchor costs, or if no lane steps */
 static int NAME(anchor_is_due)(lane_block *block)
 {
-    int v, n_waiting = 0;  /* lanes that wait: no longer running, by a status that only an anchor makes final */
+    int v, n_waiting = 0;  /* lanes that wait: not running, with a status that only an anchor makes final */
     for (v = 0; v < LANES; v++)
         n_waiting += !block->is_final[v] && block->lane[v].status != SOLVER_RUNNING;
     block->n_waited += n_waiting;  /* since the last anchor */
@@ -136,8 +132,8 @@ static int NAME(anchor_is_due)(lane_block *block)
 }
 #endif
 
-/* Write the parameters of a lane block's sites to theta (D_s, P), a row for each non-reference level of a site, and
-   their results to lane_out (n_sites,) */
+/* Write the parameters of a lane block's sites to theta (D_s, P), with a row for each non-reference level of a site,
+   and their results to lane_out (n_sites,) */
 TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block, double *theta, pseudo_lane *lane_out)
 {
 #ifdef SINGLE
@@ -150,7 +146,7 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
     if (!p->mixed)
         NAME(store_parameters)(p, &block->t, &block->w, block->w.x, /* are_parameters */ 1, theta);
     for (int v = 0; v < LANES; v++) {
-        if (!p->mixed) {  /* else refresh_anchor has set both */
+        if (!p->mixed) {  /* otherwise refresh_anchor has set both */
             block->lane[v].value = block->s.now.f[v];
             block->lane[v].norm = block->s.now.norm[v];
         }
@@ -165,8 +161,8 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
         (to)[k * LANES + v] = (from)[k * LANES + u]
 #define COPY(field) s_to->field[v] = s_from->field[u]
 
-/* Move lane u of lane block `from` to lane v of lane block `to`, a free lane whose result write_lanes has written; both
-   blocks have the same number of logits */
+/* Move lane u of lane block `from` to lane v of lane block `to`, a free lane whose result has been written by
+   write_lanes; both blocks have the same number of logits */
 TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, int u, lane_block *to, int v)
 {
     const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.max_pairs;
@@ -184,7 +180,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         COPY_LANE(to->w.site_correction, from->w.site_correction, A * p->D);
     if (A <= PSEUDO_MAX_ROTATED)
         COPY_LANE(to->w.rotation, from->w.rotation, A * A);
-    for (ptrdiff_t age = 0; age < pairs; age++) {  /* the newest pair, of age 0, may be elsewhere in either ring */
+    for (ptrdiff_t age = 0; age < pairs; age++) {  /* the newest pair, of age 0, may be anywhere in either ring */
         const ptrdiff_t pair = (s_to->history.newest + pairs - age) % pairs;
         const ptrdiff_t pair_from = (s_from->history.newest + pairs - age) % pairs;
         s_to->history.rho[pair][v] = age < s_from->history.count ? s_from->history.rho[pair_from][u] : 0;
@@ -205,7 +201,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         to->t.needs_chunk[k] |= from->t.needs_chunk[k];
 #ifdef SINGLE
     if (p->mixed) {
-        COPY_LANE(to->exact.x, from->exact.x, A * P);  /* of the exact arrays only those that `evaluate` reads */
+        COPY_LANE(to->exact.x, from->exact.x, A * P);  /* only the exact arrays that `evaluate` reads */
         COPY_LANE(to->t.anchor_prob, from->t.anchor_prob, p->composites.n_blocks * A * p->composites.block_rows);
         COPY_LANE(to->exact.moment, from->exact.moment, A * P);
         COPY_LANE(to->exact.mask, from->exact.mask, P);
@@ -224,7 +220,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
 #undef COPY_LANE
 #undef COPY
 
-/* Return how many lanes of a lane block have no final result */
+/* Return the number of lanes of a lane block without a final result */
 static int NAME(count_running)(const lane_block *block)
 {
     int v, count = 0;
@@ -233,9 +229,9 @@ static int NAME(count_running)(const lane_block *block)
     return count;
 }
 
-/* Move the running lanes of the lane block that has the fewest into free lanes of other blocks with as many logits and
-   running lanes of their own, if all fit; write the results that they replace to theta (D_s, P) and lane_out
-   (n_sites,) first */
+/* Move the running lanes of the lane block with the fewest of them to free lanes of other blocks with the same number
+   of logits and running lanes of their own, if all fit; first write the results that they replace to theta (D_s, P) and
+   lane_out (n_sites,) */
 TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int n_blocks, double *theta,
                                         pseudo_lane *lane_out)
 {
@@ -262,7 +258,7 @@ TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blo
                 NAME(move_lane)(p, from, u++, to, v);
         }
     }
-    for (v = 0; v < LANES; v++) {  /* `from` is empty now */
+    for (v = 0; v < LANES; v++) {  /* `from` is now empty */
         from->is_final[v] = 1;
         from->t.site[v] = -1;
 #ifdef SINGLE
@@ -272,18 +268,19 @@ TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blo
     from->s.n_stepping = from->s.any_wants_direction = 0;
 }
 
-/* Minimise the objectives of n_blocks lane blocks from their start points, which start_lanes or start_mixed has set up;
+/* Minimise the objectives of n_blocks lane blocks from their initial points, set up by start_lanes or start_mixed;
    write the parameters of their sites to theta (D_s, P) and their results to lane_out (n_sites,). Returns a
    solver_code. */
 TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, int n_blocks, const pseudo_options *o,
                                  double *theta, pseudo_lane *lane_out)
 {
     const double share = NAME(zero_sum_share)(p, &blocks[0].w);
-    /* share: what is left of a ridge penalty in the zero-sum gauge, which subtracts the means of parameters over the
-       levels: the mean of 1 - 1/L over the predictors; else 1. It is subtracted over the two indices of a coupling, but
-       the one of a field. lambda, lambdah are the penalties of the metric, which knows no gauge */
+    /* share: fraction of a ridge penalty that remains in the zero-sum gauge, which subtracts the means of parameters
+       over the levels: the mean of 1 - 1/L over the predictors; otherwise 1. For a coupling it is subtracted over both
+       indices, for a field over one. lambda, lambdah are the penalties used by the metric, which does not depend on the
+       gauge */
     const REAL lambda = (REAL)(o->lambda * share * share), lambdah = (REAL)(o->lambdah * share);
-    double work = 0.0;  /* table look-ups, about, since the last check for signals */
+    double work = 0.0;  /* approximate number of table look-ups since the last check for signals */
     int b, v, n_stepping, stopped = 0;  /* stopped: 1 by o->stop, -1 by o->check */
     for (;;) {
         for (b = 0, n_stepping = 0; b < n_blocks; b++)
@@ -299,18 +296,18 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
             if (p->mixed && NAME(anchor_is_due)(&blocks[b]))
                 NAME(refresh_anchor)(p, &blocks[b], o, /* coupled */ 1);
 #endif
-            /* a lane that took its last step has asked for a direction as well: none is computed if no lane steps on */
+            /* a lane that took its last step has also requested a direction: compute none if no lane continues */
             blocks[b].s.any_wants_direction &= blocks[b].s.n_stepping > 0;
-            /* a logit of a row adds a look-up for each composite; 8: what else it costs, about, in look-ups */
+            /* each logit of a row needs a look-up per composite; 8: its other cost, in look-ups */
             work += (double)p->rows.n * (double)(blocks[b].t.A * (p->composites.n_composites + 8));
         }
         if (n_blocks > 1)
             NAME(compact_blocks)(p, blocks, n_blocks, theta, lane_out);
-        if (o->check && work > PSEUDO_CHECK_EVERY) {  /* for Ctrl-C; it waits for the GIL: not after every step */
+        if (o->check && work > PSEUDO_CHECK_EVERY) {  /* for Ctrl-C; waits for the GIL, so not after every step */
             work = 0.0;
             stopped = -(o->check() != 0);
         }
-        if (!stopped && o->stop && *(const volatile int32_t *)o->stop)  /* another thread may write it */
+        if (!stopped && o->stop && *(const volatile int32_t *)o->stop)  /* may be written by another thread */
             stopped = 1;
     }
     for (b = 0; b < n_blocks; b++) {

@@ -1,21 +1,18 @@
 /* Preparation of a pseudo-likelihood problem p: merged rows, composites, row codes, sorted rows.
 
-   n rows; m predictors with n_levels[i] levels, level 0 the reference; a *column* is the indicator of a non-reference
-   level, D in all. A *composite* is a run of neighbouring predictors coded as one joint variable; its *joint state* is
-   a number for the levels of all of them, 0 if all are at level 0. A *chunk* is a run of composites whose tables fit
-   the first-level cache together, a *row block* a run of block_rows rows. V = p->lanes numbers are processed side by
-   side: offsets into tables and planes count numbers, V for each state and each row. A *site* is a predictor whose
-   conditional distribution given the others is fitted. `columns` (m, n) are the level codes of all predictors, in
-   columns.narrow as uint8_t or else, where that is NULL, in columns.wide as uint16_t. Composite c has the predictors
-   first_predictor[c] ... first_predictor[c + 1] - 1 and the joint states first_state[c] ... first_state[c + 1] - 1,
-   numbered through all composites; chunk k has the composites first_composite[k] ... first_composite[k + 1] - 1. */
+   For terms see pseudo_problem.h. V = p->lanes numbers are processed side by side: offsets into tables and planes count
+   numbers, V for each state and each row. `columns` (m, n) are the level codes of all predictors, in columns.narrow as
+   uint8_t or, if that is NULL, in columns.wide as uint16_t. Composite c has the predictors first_predictor[c] ...
+   first_predictor[c + 1] - 1 and the joint states first_state[c] ... first_state[c + 1] - 1, numbered over all
+   composites; chunk k has the composites first_composite[k] ... first_composite[k + 1] - 1. */
 #ifndef PSEUDO_PREPARE_H
 #define PSEUDO_PREPARE_H
 
 #include "pseudo_spread.h"
 
-/* Merge equal rows, in place, if there are at most n / 2 joint states of all predictors, and so at least half of the
-   rows go; return the new number of rows. columns (m, n) become (m, rows), weights (n,) of merged rows are added. */
+/* Merge equal rows, in place, if there are at most n / 2 joint states of all predictors, so that at least half of the
+   rows are removed; return the new number of rows. columns (m, n) become (m, rows), and weights (n,) of merged rows are
+   added. */
 static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, pseudo_columns columns,
                                          double *weights)
 {
@@ -27,7 +24,7 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
             return n;
     }
     state_weight = calloc((size_t)n_states, sizeof *state_weight);
-    if (!state_weight)  /* merging can be left out */
+    if (!state_weight)  /* merging is optional */
         return n;
     for (k = 0; k < n; k++) {
         for (i = m - 1, s = 0; i >= 0; i--)
@@ -37,7 +34,7 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
     for (s = 0; s < n_states; s++)
         if (state_weight[s] > 0.0) {
             ptrdiff_t rest = s;  /* joint state of the predictors from i on */
-            for (i = 0; i < m; i++, rest /= n_levels[i - 1])  /* i has advanced when rest is divided */
+            for (i = 0; i < m; i++, rest /= n_levels[i - 1])  /* i has already advanced when rest is divided */
                 if (columns.narrow)
                     columns.narrow[i * n + rows] = (uint8_t)(rest % n_levels[i]);
                 else
@@ -53,8 +50,8 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
     return rows;
 }
 
-/* Set the fields of p->rows from its weights: total W, equal_weights, half_row = 0.5 / W and scale, which turns sums
-   over rows, with weights left out if all are equal, into means. Set moments.mean, (1 + D,) with the weighted share of
+/* Set the fields of p->rows from its weights: total W, equal_weights, half_row = 0.5 / W, and scale, which converts
+   sums over rows (unweighted if all weights are equal) to means. Set moments.mean, (1 + D,), with the weighted share of
    column c at 1 + c, if moments are counted (n_counted > 0) */
 static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 {
@@ -77,8 +74,8 @@ static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 }
 
 /* Form composites of up to max_states joint states, and chunks of composites whose tables for one logit take up to
-   table_bytes together. A predictor with more levels is a composite by itself, a composite with larger tables a chunk
-   by itself. The counts n_composites and n_chunks must be 0 before. */
+   table_bytes together. A predictor with more levels forms a composite by itself, and a composite with larger tables a
+   chunk by itself. The counts n_composites and n_chunks must initially be 0. */
 static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
     pseudo_composites *composites = &p->composites;
@@ -86,12 +83,13 @@ static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrd
     ptrdiff_t *first_predictor = composites->first_predictor, *first_state = composites->first_state, i, c,
               n_states = 1;
     const ptrdiff_t chunk_states = table_bytes / (ptrdiff_t)(p->number_bytes * (size_t)p->lanes);
-    /* subset tables, see pseudo_encode_subsets, that table_bytes hold: a multiple of four, and at least four. One has
-       2^PSEUDO_SUBSET_ROWS entries, each as large as that of a joint state */
+    /* number of subset tables (see pseudo_encode_subsets) that fit into table_bytes: a multiple of four, and at least
+       four. Each has 2^PSEUDO_SUBSET_ROWS entries, as large as the entry of a joint state */
     const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;
     composites->tables_at_once = n_tables > 4 ? n_tables : 4;
     for (i = 0; i < p->m; i++) {
-        /* predictor i does not fit into the composite begun, which is not empty: close it and begin the next with i */
+        /* if predictor i does not fit into the current composite, which is not empty, close it and begin the next with
+           i */
         if (i > first_predictor[composites->n_composites] && n_states * p->n_levels[i] > max_states) {
             first_state[composites->n_composites + 1] = first_state[composites->n_composites] + n_states;
             first_predictor[++composites->n_composites] = i;
@@ -120,17 +118,17 @@ static void pseudo_read_states(const pseudo_problem *p, pseudo_columns columns, 
 }
 
 /* Write the `rows` rows of a row block, sorted by their joint states state (rows,) of one composite, to the list `to`,
-   within composites.sorted_rows; return its end. State 0 is left out. The rows of a state are filled up to a multiple
-   of four with the block's last row, which is zero. States with equally many fours of rows form a run, so that the
-   processor foresees the ends of loops: number of fours, number of states, then for each state its offset into the
-   table and the offsets of its rows. A zero ends the list. row_position, n_fours (n_states,) are scratch: where in
-   sorted_rows to write a state's next row, and its number of fours. */
+   within composites.sorted_rows; return its end. State 0 is omitted. The rows of a state are padded to a multiple of
+   four with the block's last row, which is zero. States with the same number of groups of four rows form a run, so that
+   the processor predicts the ends of loops: number of groups, number of states, then for each state its offset into the
+   table and the offsets of its rows. A zero ends the list. row_position, n_fours (n_states,) are scratch: the position
+   in sorted_rows of a state's next row, and its number of groups. */
 static uint16_t *pseudo_sort_rows(const pseudo_problem *p, const uint16_t *state, ptrdiff_t rows, ptrdiff_t n_states,
                                   ptrdiff_t *row_position, ptrdiff_t *n_fours, uint16_t *to)
 {
-    ptrdiff_t r, s, run_fours, next_fours;  /* fours of each state in this run, in the next one; largest first */
+    ptrdiff_t r, s, run_fours, next_fours;  /* groups of each state in this run, and in the next; decreasing */
     memset(n_fours, 0, (size_t)n_states * sizeof *n_fours);
-    for (r = 0; r < rows; r++)  /* at first the number of rows */
+    for (r = 0; r < rows; r++)  /* first the number of rows */
         n_fours[state[r]]++;
     for (s = 1, run_fours = 0; s < n_states; s++) {
         n_fours[s] = (n_fours[s] + 3) / 4;
@@ -148,7 +146,7 @@ static uint16_t *pseudo_sort_rows(const pseudo_problem *p, const uint16_t *state
             head[1]++;
             *to++ = (uint16_t)(s * p->lanes);
             row_position[s] = to - p->composites.sorted_rows;
-            for (r = 0; r < 4 * run_fours; r++)  /* all zero rows; the state's rows come below */
+            for (r = 0; r < 4 * run_fours; r++)  /* all zero rows; the state's rows follow */
                 *to++ = (uint16_t)(p->composites.block_rows * p->lanes);
         }
     }
@@ -159,15 +157,16 @@ static uint16_t *pseudo_sort_rows(const pseudo_problem *p, const uint16_t *state
     return to;
 }
 
-/* Return an upper bound of the number of entries that pseudo_sort_rows writes: for each state of r rows at most r + 3
-   rows, its offset and, if the run is its own, two numbers; there are at most as many states as rows; and the zero */
+/* Return an upper bound of the number of entries written by pseudo_sort_rows: for each state with r rows at most r + 3
+   rows, its offset and, if it forms a run by itself, two numbers; there are at most as many states as rows; and the
+   zero */
 static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t n_states)
 {
     return pseudo_min(7 * rows, rows + 6 * n_states) + 1;
 }
 
 /* Write composites.codes, for each chunk and row the offsets of the row's joint states into the chunk's tables; return
-   the share of all joint states, over rows and composites, that are 0. state (n,) is scratch. */
+   the proportion of all joint states, over rows and composites, that are 0. state (n,) is scratch. */
 static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
 {
     pseudo_composites *composites = &p->composites;
@@ -181,7 +180,7 @@ static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint
             pseudo_read_states(p, columns, c, state);
             for (k = 0; k < p->rows.n; k++)
                 n_zero += state[k] == 0;
-            for (k = 0; k < composites->n_padded; k++)  /* rows that pad have state 0 */
+            for (k = 0; k < composites->n_padded; k++)  /* padding rows have state 0 */
                 code[k * width] = (uint16_t)((offset + (k < p->rows.n ? state[k] : 0)) * p->lanes);
         }
     }
@@ -189,14 +188,14 @@ static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint
 }
 
 /* Write composites.sorted_rows and sorted_start from composites.codes: for each row block and composite the list of
-   pseudo_sort_rows, and where it begins. state (n,) is scratch. */
+   pseudo_sort_rows, and its start. state (n,) is scratch. */
 static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
 {
     pseudo_composites *composites = &p->composites;
     ptrdiff_t c, k, chunk, b, bound = 0, max_states = 1;
-    int shift = 0;  /* log2 of the lanes, which are a power of two */
+    int shift = 0;  /* log2 of the number of lanes, a power of two */
     ptrdiff_t *scratch;
-    uint16_t *to;  /* where the next list begins */
+    uint16_t *to;  /* start of the next list */
     for (c = 0; c < composites->n_composites; c++) {
         const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
         max_states = n_states > max_states ? n_states : max_states;
@@ -232,10 +231,10 @@ static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
     free(scratch);
 }
 
-/* Write composites.subset_codes for sum_rows_by_subsets. A *subset table* has a sum for each subset of
-   PSEUDO_SUBSET_ROWS successive rows, bit u of the subset's number being row u of them; a column's code is the offset
-   of the subset of rows in which it is 1. Codes are (D_padded, tables) for each group of tables_at_once tables of each
-   row block. */
+/* Write composites.subset_codes for sum_rows_by_subsets. A *subset table* contains a sum for each subset of
+   PSEUDO_SUBSET_ROWS successive rows; bit u of the subset's number represents row u of them. A column's code is the
+   offset of the subset of rows in which it is 1. Codes are (D_padded, tables) for each group of tables_at_once tables
+   of each row block. */
 static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
 {
     const ptrdiff_t block_rows = p->composites.block_rows, D_padded = p->metric.D_padded;
@@ -263,12 +262,12 @@ static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
     }
 }
 
-/* Write predictors first ... end - 1 to p->site_order by number of levels, most first, so that the lanes of a lane
-   block need the same number of logits */
+/* Write predictors first ... end - 1 to p->site_order in decreasing order of their numbers of levels, so that the lanes
+   of a lane block need similar numbers of logits */
 static void pseudo_order_predictors(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
 {
     ptrdiff_t i, position = first;
-    int32_t most_levels = 0;  /* levels of the predictors that are written next; at first the most of any */
+    int32_t most_levels = 0;  /* levels of the predictors that are written next; initially the maximum */
     for (i = first; i < end; i++)
         most_levels = p->n_levels[i] > most_levels ? p->n_levels[i] : most_levels;
     while (position < end) {
@@ -282,9 +281,9 @@ static void pseudo_order_predictors(pseudo_problem *p, ptrdiff_t first, ptrdiff_
     }
 }
 
-/* Set the sizes of row blocks and padded arrays, and the numbers of row blocks and lane blocks (of p->lanes sites), for
-   n rows; p->D, n_sites, lanes, number_bytes and metric.wide (the metric uses an inverse of the covariance of many
-   columns) must be set */
+/* Set the sizes of row blocks and padded arrays, and the numbers of row blocks and lane blocks (with p->lanes sites),
+   for n rows; p->D, n_sites, lanes, number_bytes and metric.wide (whether the metric uses an inverse of the covariance
+   of many columns) must be set */
 static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
 {
     pseudo_composites *composites = &p->composites;
@@ -292,17 +291,17 @@ static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
     composites->n_padded = (n + 7) / 8 * 8;
     composites->block_rows =
         pseudo_min(PSEUDO_BLOCK_BYTES / (ptrdiff_t)p->number_bytes / p->lanes, composites->n_padded);
-    if (p->metric.wide)  /* whole subset tables, four at a time; a wide problem has over 100 rows (kronecker_pays) */
+    if (p->metric.wide)  /* complete subset tables, four at a time; a wide problem has over 100 rows (kronecker_pays) */
         composites->block_rows -= composites->block_rows % (4 * PSEUDO_SUBSET_ROWS);
-    composites->block_rows = composites->block_rows > 0 ? composites->block_rows : 1;  /* a divisor even without rows */
+    composites->block_rows = composites->block_rows > 0 ? composites->block_rows : 1;  /* nonzero even without rows */
     composites->n_blocks = (n + composites->block_rows - 1) / composites->block_rows;
     p->n_lane_blocks = (p->n_sites + p->lanes - 1) / p->lanes;
 }
 
-/* Prepare a problem of n rows: set everything but moments.second, the shares of pairs of columns, and the parts of the
-   metric that are computed from them. p->m, n_sites, n_counted, lanes, number_bytes, n_levels, neighbours, metric.wide
-   and leading must be set. columns (m, n) and weights (n,) are changed where rows are merged. max_states and
-   table_bytes as in pseudo_form_composites. Returns a solver_code. */
+/* Prepare a problem of n rows: set everything except moments.second, the shares of pairs of columns, and the parts of
+   the metric that are computed from them. p->m, n_sites, n_counted, lanes, number_bytes, n_levels, neighbours,
+   metric.wide and leading must be set. columns (m, n) and weights (n,) are changed if rows are merged. For max_states
+   and table_bytes see pseudo_form_composites. Returns a solver_code. */
 static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns, double *weights,
                           ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
@@ -343,7 +342,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
         return SOLVER_NO_MEMORY;
     }
     zero_share = pseudo_encode_rows(p, columns, state);
-    if (p->metric.wide && zero_share < PSEUDO_MAX_REFERENCE_SHARE)  /* else sorted rows, without state 0, are faster */
+    if (p->metric.wide && zero_share < PSEUDO_MAX_REFERENCE_SHARE)  /* otherwise sorted rows (no state 0) are faster */
         pseudo_encode_subsets(p, columns);
     else
         pseudo_sort_blocks(p, state);

@@ -1,40 +1,37 @@
 /* Preconditioned L-BFGS of lane blocks; pseudo_kernel.h includes this file after pseudo_metric.h.
 
-   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane v of a vector: p the problem, o the options, block->t the block's sites and sizes (site -1: no site in this
-   lane), block->w its arrays, block->s the search state, block->lane[v] the result of lane v and is_final[v] whether it
-   will not change any more. `vec` is a vector of V numbers REAL; a mask (V words WORD) has all bits set in the lanes
-   that it selects; NAME(f) is the function f for this vector width and precision, TARGET the attribute for the width.
+   For terms see pseudo_problem.h, for names pseudo_kernel.h; is_final[v] is whether the result of lane v is final.
 
    Arrays of w: parameters x, gradient g, direction d, trial point x_trial and its gradient g_trial are (A, 1 + D, V),
-   `size` numbers, for A logits and D columns. A *curvature pair* is an accepted step, a row of the ring S (max_pairs,
-   A, 1 + D, V), and the change y of the gradient along it, the same row of Y. s.history has the number of pairs
-   (count), the row of the newest, and rho (max_pairs, V) = 1 / <step, y>, 0 for an unused pair. s.now and s.trial have
-   at x and x_trial, for each lane, the objective f, the norm of the gradient, its slope along d, and kappa, the mean
-   curvature over that without couplings. The *metric* H (pseudo_metric.h) is an approximate inverse Hessian, in which
-   lambda and lambdah are the ridge penalties of couplings and fields. TINY, NOISE and FLAT (pseudo_logits.h) are the
-   least safe number and the rounding errors of the objective and of a cosine.
+   `size` numbers. A curvature pair is an accepted step, a row of the ring buffer S (max_pairs, A, 1 + D, V), and the
+   change y of the gradient along it, the same row of Y. s.history contains the number of pairs (count), the row of the
+   newest, and rho (max_pairs, V) = 1 / <step, y>, 0 for an unused pair. s.now and s.trial contain, at x and x_trial and
+   for each lane, the objective f, the norm of the gradient, its slope along d, and kappa, the mean curvature relative
+   to that without couplings. In the metric H (pseudo_metric.h) lambda and lambdah are the ridge penalties of couplings
+   and fields. TINY, NOISE and FLAT (pseudo_logits.h) are the smallest safe number and the rounding errors of the
+   objective and of a cosine.
 
-   (a) The lanes of a block are evaluated together, each at its own trial point; each has its own decision and status. A
-       finished lane has step 0; a lane that must shorten its step keeps its direction and stores an unused pair.
-   (b) A trial point is accepted if it decreases the objective f enough or, where the decrease is below rounding, if the
-       slope along the direction has shrunk (f is convex). In mixed precision (by_slopes) the slopes alone decide.
-   (c) Several blocks may be solved together (count > 1): the metric, which takes most of the time, is read once for
-       all. */
+   (a) The lanes of a block are evaluated together, each at its own trial point, but decisions and statuses are
+       separate. A finished lane has step 0; a lane that must shorten its step keeps its direction and stores an unused
+       pair.
+   (b) A trial point is accepted if it decreases the objective f enough or, if the decrease is below rounding, if the
+       slope along the direction has decreased (f is convex). In mixed precision (by_slopes) only slopes are compared.
+   (c) Several blocks can be solved together (count > 1): the metric, which takes most of the time, is then read once
+       for all. */
 
-#define ARMIJO 1e-4           /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
-#define SLOPE_SHRUNK 0.9      /* most slope upwards at an accepted trial point, as a share of the slope down at x, */
-#define SLOPE_HALVED 0.5      /* and the same where slopes alone decide */
-#define SHORT_STEP 0.4        /* slope down left at an accepted point, as a share, if the step was much too short */
-#define NORM_PROGRESS 0.9     /* gradient norm, as a share of the best so far, above which a step makes no progress */
-#define MAX_STALLED 20        /* successive steps without progress after which a lane is stuck, in double precision; */
+#define ARMIJO 1e-4           /* fraction of the predicted decrease that a step must achieve (Nocedal & Wright, 3.1) */
+#define SLOPE_SHRUNK 0.9      /* largest upward slope at an accepted trial point, relative to the slope at x, */
+#define SLOPE_HALVED 0.5      /* and the same if only slopes are compared */
+#define SHORT_STEP 0.4        /* relative downward slope left at an accepted point if the step was much too short */
+#define NORM_PROGRESS 0.9     /* a step above this gradient norm, relative to the best so far, makes no progress */
+#define MAX_STALLED 20        /* successive steps without progress until a lane is stuck, in double precision; */
 #define MAX_STALLED_SINGLE 60 /* in single precision, whose rounding of the objective hides more progress; */
-#define MAX_STALLED_SLOPES 100  /* and where slopes alone decide, which tell less */
-#define RESTART_AFTER 12      /* refused trial points after which the pairs are dropped */
-#define MAX_REFUSED 40        /* refused trial points, the restart included, after which a lane is stuck */
+#define MAX_STALLED_SLOPES 100  /* and if only slopes are compared, which are less informative */
+#define RESTART_AFTER 12      /* number of refused trial points after which the pairs are dropped */
+#define MAX_REFUSED 40        /* number of refused trial points, including the restart, after which a lane is stuck */
 
-/* Return the share of a ridge penalty that remains when it is taken in the zero-sum gauge: the mean over predictors of
-   1 - 1/L; or 1 if it is not. The metric, which knows no gauge, has the penalties times this share. */
+/* Return the fraction of a ridge penalty that remains if it applies in the zero-sum gauge: the mean over predictors of
+   1 - 1/L; otherwise 1. The metric does not depend on the gauge and uses the penalties times this fraction. */
 static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w)
 {
     double sum = 0.0;
@@ -79,8 +76,8 @@ TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *
     return sum + sum2;
 }
 
-/* Multiply q, which is the metric H times a vector, by <step, y> / <y, H y> of the newest pair, in each lane, or by 1
-   if that pair is unused: H then has the curvature of the last step. w.x_trial is overwritten. */
+/* Multiply q, the metric H times a vector, by <step, y> / <y, H y> of the newest pair in each lane, or by 1 if that
+   pair is unused, so that H has the curvature of the last step. w.x_trial is overwritten. */
 TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *block, REAL lambda, REAL lambdah,
                                               REAL *q)
 {
@@ -100,14 +97,14 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
         vec_store(q + k, vec_load(q + k) * factor);
 }
 
-/* Multiply w.g_trial of each of `count` blocks, which is the metric H times a vector, by s.scale (V,). Only in lanes
-   where s.scale_is_doubtful (a step was refused or much too short) the scale is first computed anew, as in
-   scale_by_newest_pair, since that takes another pass of the metric. w.x_trial of such blocks is overwritten. */
+/* Multiply w.g_trial of each of `count` blocks, the metric H times a vector, by s.scale (V,). Only in lanes where
+   s.scale_is_doubtful (a step was refused or much too short) is the scale first recomputed as in scale_by_newest_pair,
+   since that needs another pass of the metric. w.x_trial of such blocks is overwritten. */
 TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *blocks,
                                               REAL lambda, REAL lambdah)
 {
     lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the n_doubtful blocks in which some lane needs a new scale */
-    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* of each of these, y of the newest pair, then H y */
+    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* for each of these, y of the newest pair, then H y */
     int b, v, n_doubtful = 0;
     for (b = 0; b < count; b++) {
         const ptrdiff_t size = blocks[b]->t.A * (1 + p->D) * LANES;
@@ -141,7 +138,8 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
 }
 
 /* First loop of the two-loop recursion of L-BFGS (Nocedal 1980), newest pair first: start with q = gradient, subtract
-   alpha y of each pair, with alpha = rho <step, q>, and leave q in w.g_trial; write the factors alpha (max_pairs, V) */
+   alpha y for each pair, with alpha = rho <step, q>, and leave q in w.g_trial; write the factors alpha (max_pairs,
+   V) */
 TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
@@ -149,7 +147,7 @@ TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *
     const pair_history *history = &block->s.history;
     REAL *q = w->g_trial;
     ptrdiff_t k, pair = history->newest;
-    vec step_q;  /* <step, q> of the pair at hand */
+    vec step_q;  /* <step, q> of the current pair */
     memcpy(q, w->g, (size_t)size * sizeof *q);
     step_q = history->count ? NAME(dot)(q, w->S + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
@@ -173,7 +171,7 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *b
     REAL *q = w->g_trial;
     ptrdiff_t k, pair = (history->newest + block->t.max_pairs - history->count + 1) % block->t.max_pairs;
     const words mask = NAME(load_words)(block->s.wants_direction);
-    /* <y, q> of the pair at hand; in the end the slope <d, gradient> */
+    /* <y, q> of the current pair; finally the slope <d, gradient> */
     vec inner = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
         const ptrdiff_t newer = (pair + 1) % block->t.max_pairs;
@@ -190,13 +188,13 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *b
     vec_store(block->s.now.slope, inner);
 }
 
-/* Compute new directions w.d for those of `count` lane blocks that have s.any_wants_direction; blocks with equally many
-   logits share one pass of the metric. Where several blocks form a task (blocks_per_task > 1) the metric is scaled only
-   in doubtful lanes, else by the newest pair each time. */
+/* Compute new directions w.d for those of `count` lane blocks with s.any_wants_direction; blocks with the same number
+   of logits share one pass of the metric. If several blocks form a task (blocks_per_task > 1) the metric is scaled only
+   in doubtful lanes, otherwise by the newest pair each time. */
 TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda,
                                           REAL lambdah)
 {
-    /* of each of the n_sharing blocks that share the pass: factors of the two loops, w.g_trial, the block */
+    /* for each of the n_sharing blocks that share the pass: factors of the two loops, w.g_trial, the block */
     REAL alpha[PSEUDO_BLOCKS_PER_TASK][PSEUDO_MAX_PAIRS][LANES], *q[PSEUDO_BLOCKS_PER_TASK];
     lane_block *sharing[PSEUDO_BLOCKS_PER_TASK];
     int b, k, n_sharing;
@@ -216,7 +214,7 @@ TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *b
             if (sharing[k]->s.history.count && p->blocks_per_task == 1)
                 NAME(scale_by_newest_pair)(p, sharing[k], lambda, lambdah, q[k]);
             NAME(two_loop_forward)(p, sharing[k], alpha[k]);
-            sharing[k]->s.any_wants_direction = 0;  /* so that the outer loop passes over this block */
+            sharing[k]->s.any_wants_direction = 0;  /* so that the outer loop skips this block */
         }
     }
 }
@@ -258,23 +256,23 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     }
 }
 
-/* Line search of lane v after an evaluation at its trial point, see (b): return 1 if the point is accepted, else
+/* Line search of lane v after an evaluation at its trial point, see (b): return 1 if the point is accepted, otherwise
    shorten s->step[v], the step along d, and return 0. s->n_stalled[v] counts successive steps without progress,
-   s->best_norm[v] is the least gradient norm so far, s->n_refused[v] counts refused trial points at this x. Slopes are
-   negative where f falls along d: slope < 0 at x, slope_trial > 0 beyond the minimum. */
+   s->best_norm[v] is the smallest gradient norm so far, s->n_refused[v] counts refused trial points at this x. Slopes
+   are negative if f decreases along d: slope < 0 at x, slope_trial > 0 beyond the minimum. */
 static int NAME(line_search_lane)(search_state *s, int v)
 {
     const double f = s->now.f[v], f_trial = s->trial.f[v], slope = s->now.slope[v], slope_trial = s->trial.slope[v];
     const double noise = NOISE * (1.0 + fabs(f));
-    double shrink = 0.1;  /* factor of the step; this one where the trial point is not finite */
+    double shrink = 0.1;  /* factor of the step; this value if the trial point is not finite */
     if (isfinite(f_trial) && isfinite(s->trial.norm[v])) {
         if (s->by_slopes ? slope_trial <= -SLOPE_HALVED * slope
                          : f_trial <= f + ARMIJO * s->step[v] * slope
                            || (f_trial <= f + noise && slope_trial <= -SLOPE_SHRUNK * slope)) {
-            const int stalled =  /* neither the norm nor the objective, which by_slopes does not know, has improved */
+            const int stalled =  /* neither the norm nor the objective (not available with by_slopes) has improved */
                 (s->by_slopes || f_trial > f - noise) && s->trial.norm[v] > NORM_PROGRESS * s->best_norm[v];
             s->n_stalled[v] = stalled ? s->n_stalled[v] + 1 : 0;
-            if (!stalled)  /* else the best norm stays, so that slow but steady progress is no standstill */
+            if (!stalled)  /* otherwise the best norm is kept, so that slow but steady progress counts */
                 s->best_norm[v] = s->trial.norm[v] < s->best_norm[v] ? s->trial.norm[v] : s->best_norm[v];
             return 1;
         }
@@ -287,14 +285,14 @@ static int NAME(line_search_lane)(search_state *s, int v)
 }
 
 /* Decide on the trial point of lane v: accept it, shorten the step, or, after RESTART_AFTER refused points or if the
-   direction does not descend (slope not below 0, or NaN), drop all pairs, so that the next direction is that of the
-   metric alone. Set the lane's status; s->target_norm[v] is the gradient norm at which it stops. */
+   direction does not descend (slope not below 0, or NaN), drop all pairs, so that the next direction is the metric's.
+   Set the lane's status; s->target_norm[v] is the gradient norm at which it stops. */
 static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, pseudo_lane *lane, int v)
 {
     lane->n_eval++;
     if (s->now.slope[v] < 0.0 && NAME(line_search_lane)(s, v)) {
         s->accepted[v] = s->wants_direction[v] = (WORD)~(WORD)0;  /* all bits set */
-        /* a refused point or a slope that is still steep: the step was of a wrong length */
+        /* a refused point or a slope that is still steep: the step had the wrong length */
         s->scale_is_doubtful[v] = s->n_refused[v] || s->trial.slope[v] < SHORT_STEP * s->now.slope[v];
         s->now.f[v] = s->trial.f[v];
         s->now.norm[v] = s->trial.norm[v];
@@ -307,10 +305,10 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
                                   : sizeof(REAL) == sizeof(float) ? MAX_STALLED_SINGLE : MAX_STALLED) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
-        for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)  /* in this lane alone, so the pairs stay in the ring */
+        for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)  /* only in this lane, so the pairs stay in the ring buffer */
             s->history.rho[k][v] = 0.0;
-        /* beyond RESTART_AFTER, so that refused points cause no second restart here; a direction that does not descend
-           counts as one refused point, so that MAX_REFUSED ends repeated ones */
+        /* above RESTART_AFTER, so that refused points cause no second restart here; a direction that does not descend
+           counts as one refused point, so that MAX_REFUSED ends repetitions */
         s->n_refused[v] = s->n_refused[v] < RESTART_AFTER ? RESTART_AFTER + 1 : s->n_refused[v] + 1;
         s->step[v] = 1.0;
         s->wants_direction[v] = (WORD)~(WORD)0;
@@ -319,16 +317,16 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         lane->status = isfinite(s->trial.f[v]) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
 }
 
-/* Return the solver_status of a lane at its start point, from its objective `value` and gradient norm; o has the norm
-   `tolerance` at which it has converged and `itmax`, the most steps */
+/* Return the solver_status of a lane at its initial point, given its objective `value` and gradient norm; o contains
+   the norm `tolerance` at which it has converged and `itmax`, the maximum number of steps */
 static int32_t NAME(status_at_start)(double value, double norm, const pseudo_options *o)
 {
     return !isfinite(value) || !isfinite(norm) ? SOLVER_NOT_FINITE
         : norm <= o->tolerance ? SOLVER_CONVERGED : o->itmax < 1 ? SOLVER_ITMAX : SOLVER_RUNNING;
 }
 
-/* Evaluate a lane block at its start point w.x and set up the line searches and results of its lanes; coupled = 0
-   promises that all couplings are zero */
+/* Evaluate a lane block at its initial point w.x and set up the line searches and results of its lanes; coupled = 0
+   guarantees that all couplings are zero */
 TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block, const pseudo_options *o, int coupled)
 {
     search_state *s = &block->s;
@@ -367,7 +365,7 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
                    &s->trial);
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {
         s->accepted[v] = s->wants_direction[v] = 0;
-        if (s->step[v] == 0)  /* the lane is done, waits for an anchor, or has no site */
+        if (s->step[v] == 0)  /* the lane has finished, waits for an anchor, or has no site */
             continue;
         NAME(accept_or_shorten)(s, o, &block->lane[v], v);
         s->any_wants_direction |= s->wants_direction[v] != 0;
@@ -378,7 +376,7 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
         } else
             s->n_stepping++;
     }
-    /* set if a lane has accepted, even one that is done by now, or restarts; if they only restart, no pair is usable */
+    /* set if a lane has accepted (even if it has finished) or restarts; if lanes only restart, no pair is usable */
     if (s->any_wants_direction)
         NAME(store_pair)(p, &block->t, w, &s->history, s->accepted);
 }

@@ -1,17 +1,14 @@
-/* Level frequencies of each site and the eigenvectors of their covariance S_i, the site's part of the metric, which is
-   the optimiser's approximate inverse Hessian.
+/* Level frequencies of each site and the eigenvectors of their covariance S_i, the site's contribution to the metric.
 
-   A *site* is a predictor whose conditional distribution given the others is fitted. S_i (A, A) = diag(f) - f f', f the
-   frequencies of site i's A = n_levels[i] - 1 non-reference levels. A *column* is the indicator of such a level; those
-   of predictor i begin at p->first_column[i], and p->moments.mean[1 + c] is the weighted share of rows in column c.
-   p->rows.half_row is 0.5 / W, W the sum of the row weights. */
+   For terms see pseudo_problem.h. S_i (A, A) = diag(f) - f f', where f contains the frequencies of site i's A =
+   n_levels[i] - 1 non-reference levels. p->rows.half_row is 0.5 / W, with W the sum of the row weights. */
 #ifndef PSEUDO_SPREAD_H
 #define PSEUDO_SPREAD_H
 
 #include "pseudo_problem.h"
 
 /* Write the eigenvectors (columns of E_out (A, A)) and eigenvalues value_out (A,) of the symmetric matrix S (A, A),
-   which is overwritten: Jacobi rotations, until the sum of |entries below the diagonal| is at most `precision` times
+   which is overwritten, by Jacobi rotations until the sum of |entries below the diagonal| is at most `precision` times
    the sum of |diagonal entries| */
 static void pseudo_diagonalise(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
 {
@@ -31,7 +28,7 @@ static void pseudo_diagonalise(double *S, ptrdiff_t A, double *E_out, double *va
             for (ptrdiff_t b = 0; b < a; b++) {
                 double t, cs, sn;  /* tangent, cosine and sine of the angle of the rotation that makes S[a, b] zero */
                 if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
-                    continue;  /* all such entries together are far below the limit */
+                    continue;  /* the sum of all such entries is far below the limit */
                 t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);  /* cotangent of twice the angle, at first */
                 t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
                 cs = 1.0 / sqrt(t * t + 1.0);
@@ -54,8 +51,8 @@ static void pseudo_diagonalise(double *S, ptrdiff_t A, double *E_out, double *va
         value_out[a] = S[a * A + a];
 }
 
-/* Write the frequencies of all levels of site i to f_out (n_levels[i],): those below `least` are raised to it, then all
-   are divided by their sum */
+/* Write the frequencies of all levels of site i to f_out (n_levels[i],): values below `least` are increased to it, then
+   all are divided by their sum */
 static void pseudo_compute_frequencies(const pseudo_problem *p, ptrdiff_t i, double least, double *f_out)
 {
     const double *mean = p->moments.mean + p->first_column[i];  /* mean[a] is the frequency of level a >= 1 */
@@ -72,12 +69,13 @@ static void pseudo_compute_frequencies(const pseudo_problem *p, ptrdiff_t i, dou
         f_out[a] /= sum;
 }
 
-/* Write metric.rotation (eigenvectors), sigma (eigenvalues) and trace of S_i of every site, and the fields ln f(a)/f(0)
-   of the model without couplings, moments.independent_field. Sites of more than PSEUDO_MAX_ROTATED logits use the
-   diagonal of S_i. Without moments all are zero.
-   An empty level counts as half a row. But the fit takes its probability far below that. Where the metric has leading
-   eigenvectors all other parameters converge fast, and waiting for the field of such a level would take most of the
-   iterations: S_i then has only PSEUDO_EMPTY_SHARE of half a row for it, so that steps of this field are longer. */
+/* Write metric.rotation (eigenvectors), sigma (eigenvalues) and trace of S_i for every site, and the fields ln
+   f(a)/f(0) of the model without couplings, moments.independent_field. For sites with more than PSEUDO_MAX_ROTATED
+   logits the diagonal of S_i is used. Without moments all are zero.
+
+   An empty level counts as half a row, but its fitted probability is far smaller. If the metric has leading
+   eigenvectors, all other parameters converge fast, and the field of such a level would need most of the iterations:
+   S_i then contains only PSEUDO_EMPTY_SHARE of half a row for it, so that steps of this field are longer. */
 static void pseudo_set_site_metrics(pseudo_problem *p)
 {
     const double least = p->metric.leading ? PSEUDO_EMPTY_SHARE * p->rows.half_row : p->rows.half_row;
@@ -91,7 +89,7 @@ static void pseudo_set_site_metrics(pseudo_problem *p)
     PSEUDO_ALLOCATE(p, p->metric.rotation, size);
     f = malloc((size_t)(max_levels + PSEUDO_MAX_ROTATED * PSEUDO_MAX_ROTATED) * sizeof *f);
     if (p->failed || !f) {
-        free(f);  /* which may be NULL */
+        free(f);  /* f may be NULL */
         p->failed = 1;  /* pseudo_prepare reports it */
         return;
     }
@@ -109,9 +107,9 @@ static void pseudo_set_site_metrics(pseudo_problem *p)
             for (b = 0; b < A && A <= PSEUDO_MAX_ROTATED; b++)
                 S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
         }
-        if (A <= PSEUDO_MAX_ROTATED)  /* 1e-6: a metric needs few digits */
+        if (A <= PSEUDO_MAX_ROTATED)  /* 1e-6: a metric needs only a few digits */
             pseudo_diagonalise(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
-        for (a = 0; a < A; a++)  /* kept above 0 and rounding, at a floor that only shapes the metric */
+        for (a = 0; a < A; a++)  /* positive and above rounding; this floor only affects the metric */
             sigma[a] = sigma[a] > 0.25 * least ? sigma[a] : 0.25 * least;
     }
     free(f);

@@ -1,10 +1,10 @@
-/* Inner loops of the sparse solver over n rows, for each vector width. on (n) is 1 in rows in state 1 of a term of two
-   states, else 0; z (n) is the slope of a quadratic model of the loss by the link, a row's linear predictor (see
-   sparse.pyx).
+/* Inner loops of the sparse solver over n rows, for each vector width. on (n) is 1 in rows in state 1 of a term with
+   two states, otherwise 0; z (n) is the slope of a quadratic model of the loss with respect to the link, a row's linear
+   predictor (see sparse.pyx).
 
-   Sums run in SPARSE_LANES partial sums at every vector width, so that results do not depend on the processor. From
-   cpu.h: CPU_32_BYTES and CPU_64_BYTES are function attributes that select an instruction set of this vector width,
-   CPU_X86 says that the compiler has them, and cpu_runs(bytes) that the processor runs them. */
+   Sums use SPARSE_LANES partial sums for every vector width, so that results do not depend on the processor. From
+   cpu.h: CPU_32_BYTES and CPU_64_BYTES are function attributes that select an instruction set with this vector width,
+   CPU_X86 is defined if the compiler supports them, and cpu_runs(bytes) returns whether the processor does. */
 #ifndef SPARSE_H
 #define SPARSE_H
 #include <stddef.h>
@@ -15,8 +15,8 @@
 
 /* sparse_sum returns the sum of z over the rows with on = 1. sparse_add adds curve * (change_0 + difference * on) to z,
    in place, and returns the sum of z: curve (n) is the curvature, change_0 the change of the link in rows in state 0,
-   and difference the change in state 1 less change_0. TARGET is the attribute of a width, `suffix` its name, l a lane:
-   the number of a partial sum. */
+   and difference the change in state 1 minus change_0. TARGET is the attribute of a width, `suffix` its name, and l a
+   lane: the number of a partial sum. */
 #define SPARSE_LOOPS(suffix, TARGET)                                                                        \
     TARGET static double sparse_sum_##suffix(const uint8_t *on, const double *z, ptrdiff_t n)               \
     {                                                                                                       \
@@ -57,7 +57,7 @@ SPARSE_LOOPS(32_bytes, CPU_32_BYTES)
 SPARSE_LOOPS(64_bytes, CPU_64_BYTES)
 #endif
 
-/* sparse_sum and sparse_add of one vector width */
+/* sparse_sum and sparse_add for one vector width */
 typedef struct {
     double (*sum)(const uint8_t *on, const double *z, ptrdiff_t n);
     double (*add)(const uint8_t *on, const double *curve, double change_0, double difference, double *z, ptrdiff_t n);

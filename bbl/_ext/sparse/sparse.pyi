@@ -1,4 +1,4 @@
-"""Types of the kernel of sparse regression."""
+"""Type stubs for `bbl._ext.sparse.sparse`."""
 
 from numpy import ndarray as Array
 

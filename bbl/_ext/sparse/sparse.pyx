@@ -1,14 +1,15 @@
 """Sparse multinomial logistic regression on products of predictors, by coordinate descent over terms.
 
-(a) Each of T terms has a state in each of the n rows, a row of `states` (T, n), and a table (S, d) of its d features in
-    each of its S states. The tables lie one after the other in `table`, that of term t from ``table_start[t]`` on; the
-    matrix of features is never made. The weights (d, q) of a term for q contrasts of the K classes are the rows
+(a) Each of T terms has a state in each of the n rows, given by a row of `states` (T, n), and a table (S, d) of its d
+    features in each of its S states. The tables are concatenated in `table`, where term t starts at ``table_start[t]``;
+    the matrix of features is never formed. The weights (d, q) of a term for q contrasts of the K classes are the rows
     ``theta_start[t]`` to ``theta_start[t + 1] - 1`` of `theta` (D, q). Shapes: n_states (T,), table_start (T,),
     theta_start (T + 1,). Indices: term t, row i, state s, feature a, contrast c, class k.
-(b) By row and contrast, (q, n): the link f, the linear predictor; the slope dF/df of the loss F; in `descend`, the
-    slope z of a quadratic model of F of one curvature a row, curve (n,): exact for two classes, else an upper bound.
-(c) Terms of two states, such as products of binary predictors, use the vectorised loops of sparse.h: loops.sum returns
-    the sum of z over rows in state 1, and loops.add changes z with the link and returns its new sum.
+(b) Arrays by contrast and row, (q, n): the link f, the linear predictor; the slope dF/df of the loss F; in `descend`,
+    the slope z of a quadratic model of F with one curvature per row, curve (n,), which is exact for two classes and
+    otherwise an upper bound.
+(c) Terms with two states, such as products of binary predictors, use the vectorised loops of sparse.h: loops.sum
+    returns the sum of z over rows in state 1; loops.add updates z for a change of the link and returns its new sum.
 """
 from libc.math cimport exp, fabs, log, sqrt
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -28,14 +29,14 @@ ctypedef fused code_t:
     int32_t
 
 cdef enum:
-    MAX_GRAM_FEATURES = 64  # most features of a term whose Gram matrix is computed to bound the curvature
+    MAX_GRAM_FEATURES = 64  # maximum number of features of a term whose Gram matrix is computed to bound the curvature
 
 
 cdef void sum_by_state(const code_t *row_state, const double *z, Py_ssize_t n, Py_ssize_t S, double total,
                        const sparse_loops *loops, double *sums_out) noexcept nogil:
     """Write the sum of z (n) over the rows in each of S states to the first S numbers of sums_out.
 
-    sums_out has room for 4 S numbers: four partial sums, which do not wait for each other. `total` is the sum of z.
+    sums_out has space for 4 S numbers: four independent partial sums. `total` is the sum of z.
     """
     cdef Py_ssize_t i = 0, s
     cdef double *part_1 = sums_out + S
@@ -63,7 +64,7 @@ cdef void sum_by_state(const code_t *row_state, const double *z, Py_ssize_t n, P
 
 cdef void project(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q, Py_ssize_t c,
                   double *gradient_out) noexcept nogil:
-    """Write column c of gradient_out (d, q), a term's table (S, d), transposed, times the sums (S,) by state."""
+    """Write column c of gradient_out (d, q): the transpose of a term's table (S, d) times the sums (S,) by state."""
     cdef Py_ssize_t s, a
     for a in range(d):
         gradient_out[a * q + c] = 0.0
@@ -76,7 +77,8 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
            const double[:, ::1] contrasts, double[:, ::1] slope_out, double[::1] curve_out):
     """Return the weighted log-loss at `link` (q, n); write its slope (q, n) and an upper bound of its curvature (n,).
 
-    y (n,) holds the classes. Scores of the K classes are ``C @ link``, C = contrasts (K, q); p is their softmax.
+    y (n,) contains the classes. Scores of the K classes are ``C @ link``, where C = contrasts (K, q); p is their
+    softmax.
     """
     cdef Py_ssize_t n = link.shape[1], q = link.shape[0], K = contrasts.shape[0], i, c, k
     cdef double loss = 0.0, largest, total, p, max_variance, row_loss
@@ -115,7 +117,7 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
 def gradients(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const double[::1] table,
               const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[:, ::1] slope,
               double[:, ::1] gradient_out):
-    """Write the gradient (D, q) of the loss by the weights of all terms to `gradient_out`, from the slope (q, n)."""
+    """Write the gradient (D, q) of the loss with respect to the weights of all terms, given the slope (q, n)."""
     cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = slope.shape[0], t, c, d, max_states = 2
     cdef sparse_loops loops = sparse_choose_loops()
     cdef double *sums
@@ -174,13 +176,13 @@ def add_terms(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const
 
 
 cdef double bound_curvature(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d) noexcept nogil:
-    """Bound the curvature along a term's d features, given sums (S,) of the row curvature by state; exact for d = 1."""
+    """Bound the curvature along a term's d features, given sums (S,) of the row curvature by state; exact if d = 1."""
     cdef Py_ssize_t s, a, b
     cdef double gram_ab, row_sum, gram_bound = 0.0, state_bound = 0.0, norm = 0.0
     for s in range(S):
         state_bound = max(state_bound, sums[s])
         norm += table[s * d] * table[s * d]
-    # features are orthogonal over states: table' table = norm I, where norm = S unless values of numbers are factors
+    # features are orthogonal over states: table' table = norm I, where norm = S unless numeric values are factors
     state_bound *= S if fabs(norm - S) < 1e-9 * S else norm
     if d > MAX_GRAM_FEATURES:
         return state_bound
@@ -199,12 +201,12 @@ cdef double step_group(double *weight, const double *gradient, double curve, dou
                        double *step) noexcept nogil:
     """Take the proximal step of `size` weights in place and write it to `step` (size,); return its norm.
 
-    The step s minimises gradient's + curve/2 |s|^2 + penalty |weight + s|; curve is a bound of the curvature.
+    The step s minimises gradient's + curve/2 |s|^2 + penalty |weight + s|, where curve is a bound of the curvature.
     """
     cdef Py_ssize_t a
     cdef double pull, pull_norm = 0.0, scale, new_weight, step_norm = 0.0
     for a in range(size):
-        pull = curve * weight[a] - gradient[a]  # curve times the weight that is optimal without a penalty
+        pull = curve * weight[a] - gradient[a]  # curve times the unpenalised optimum of the weight
         pull_norm += pull * pull
     pull_norm = sqrt(pull_norm)
     scale = 0.0 if pull_norm <= penalty else (1.0 - penalty / pull_norm) / curve
@@ -220,16 +222,17 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
                         const double *table, double penalty, bint group, double curve_bound, const double *curve,
                         double *z, double *totals, double *theta, double *scratch,
                         const sparse_loops *loops) noexcept nogil:
-    """Update the weights theta (d, q) of one term, and z and totals with them; return a bound of its gradient's change.
+    """Update the weights theta (d, q) of one term, z and totals; return a bound of the change of its gradient.
 
-    The bound is in units of the penalty; 0 means that no weight moved. With `group`, all weights have one penalty, of
-    their norm, else the weights of each feature. Shapes: row_state (n,), table (S, d), curve (n,), z (q, n), totals
-    (q,) for the sums of z over all rows, scratch (4 S + 2 d q,). curve_bound bounds the curvature along the weights.
+    The bound is in units of the penalty; 0 means that no weight has changed. With `group`, all weights share one
+    penalty, of their norm; otherwise the weights of each feature have one. Shapes: row_state (n,), table (S, d), curve
+    (n,), z (q, n), totals (q,) for the sums of z over all rows, scratch (4 S + 2 d q,). curve_bound bounds the
+    curvature along the weights.
     """
-    cdef double *sums = scratch             # (S,) and room for partial sums
+    cdef double *sums = scratch             # (S,) and space for partial sums
     cdef double *gradient = sums + 4 * S    # (d, q)
     cdef double *steps = gradient + d * q   # (d, q)
-    cdef double *link_change = scratch      # (S,), in the place of sums, which are not needed after the step
+    cdef double *link_change = scratch      # (S,), overwrites sums, which are not needed after the step
     cdef Py_ssize_t c, a, s, i
     cdef double gradient_change = 0.0, step_norm
     for c in range(q):
@@ -264,12 +267,12 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
             double[:, ::1] z, double[:, ::1] theta, double[::1] intercept):
     """Minimise the quadratic model plus the penalties (T,) over all terms, in place; return the number of sweeps.
 
-    For a change g (q, n) of the link the model is sum(z g + curve g^2 / 2); a penalty is penalty[t] times a norm: with
-    `group` of a term's weights, else of those of each feature. z (q, n), the slope, is updated; theta (D, q) and
-    intercept (q,) are the start. max_intercept bounds |intercept|, whose optimum is infinite for a class without rows.
-    After a sweep over all terms, those of non-zero weights are swept until they settle, then all again. The descent
-    ends when no step of a sweep over all terms changes a gradient by more than `tolerance` times its penalty, after
-    `itmax` sweeps, or if another thread sets stop[0] (after an interrupt or error).
+    For a change g (q, n) of the link the model is sum(z g + curve g^2 / 2); a penalty is penalty[t] times a norm: of a
+    term's weights with `group`, otherwise of the weights of each feature. z (q, n), the slope, is updated; theta (D, q)
+    and intercept (q,) contain the start. max_intercept bounds |intercept|, whose optimum is infinite for a class
+    without rows. After a sweep over all terms, terms with non-zero weights are swept until they converge, then all
+    again. The descent ends when no step of a sweep over all terms changes a gradient by more than `tolerance` times its
+    penalty, after `itmax` sweeps, or if another thread sets stop[0] (after an interrupt or error).
     """
     cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = z.shape[0], t, c, a, i, d
     cdef Py_ssize_t max_states = 1, max_features = 1
@@ -285,7 +288,7 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
         max_features = max(max_features, theta_start[t + 1] - theta_start[t])
         min_penalty = min(min_penalty, penalty[t])
     if not T:
-        min_penalty = total_curve  # a change is then the step of an intercept itself
+        min_penalty = total_curve  # the change is then the step of the intercept itself
     curve_bound = <double *> malloc(sizeof(double) * <size_t> (T + q + 4 * max_states + 2 * max_features * q))
     if curve_bound == NULL:
         raise MemoryError
@@ -311,7 +314,7 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
                     for i in range(n):
                         z[c, i] += step * curve[i]
                     totals[c] = sparse_total(&z[c, 0], n)
-                    change = max(change, fabs(step) * total_curve / min_penalty)  # it has no penalty of its own
+                    change = max(change, fabs(step) * total_curve / min_penalty)  # the intercept has no penalty
             for t in range(T):
                 d = theta_start[t + 1] - theta_start[t]
                 if not all_terms:
@@ -336,11 +339,13 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
 
 def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start, const double[::1] penalty, bint group,
                  double tolerance, int itmax, const int32_t[::1] stop, double[:, ::1] slope, double[:, ::1] theta):
-    """Minimise as `descend` does, from the Hessian (D q, D q) of the model by all weights; return the number of sweeps.
+    """Minimise as in `descend`, given the Hessian (D q, D q) of the model with respect to all weights; return the
+    number of sweeps.
 
-    For a change t (D q,) of the weights the model is slope't + t' hessian t / 2; the q weights of a feature follow each
-    other. slope (D, q), the gradient at theta (D, q), is updated with theta. A term of penalty 0, as the intercept, is
-    free; its change is in units of the least penalty. Cheaper for few features of many rows; exact for K > 2 too.
+    For a change t (D q,) of the weights the model is slope't + t' hessian t / 2; the q weights of a feature are
+    contiguous. slope (D, q), the gradient at theta (D, q), is updated with theta. A term with penalty 0, such as the
+    intercept, is unpenalised; its change is in units of the smallest penalty. This is cheaper if there are few features
+    and many rows, and exact for K > 2.
     """
     cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1]
     cdef Py_ssize_t t, a, b, first, end, size, max_features = 1
@@ -367,7 +372,7 @@ def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start
                 for b in range(first, end):
                     row_sum += fabs(hessian[a, b])
                 largest_sum = max(largest_sum, row_sum)
-            curve_bound[t] = largest_sum  # of absolute values in a row, no less than any eigenvalue
+            curve_bound[t] = largest_sum  # of absolute values in a row: an upper bound of all eigenvalues
         while sweep < itmax and not stop[0]:
             sweep += 1
             change = 0.0  # largest change of a gradient in this sweep, in units of its penalty

@@ -1,15 +1,19 @@
-/* Persistent variational inference: draws, parameters from simplex coding to reference gauge, gradients back, Adam.
+/* Persistent variational inference: draws, conversion of parameters from simplex coding to the reference gauge and of
+   gradients back, Adam.
 
-   Reference gauge (a choice that makes parameters unique): fields and couplings of the D non-reference levels of all m
-   predictors, 0 for reference levels.
-   Simplex coding: fields and couplings are coefficients of contrasts f T of the L levels of a predictor, f = sqrt(L /
-   (L - 1)). T (L, L - 1) are Helmert's contrasts: column k = 1..L - 1 is t_k = 1 / sqrt(k (k + 1)) times -1 on the
-   levels before k and k on level k, so that a product with T is one running sum. A vector in simplex coding (size) has
-   the fields of predictor i at start[i]..start[i + 1] - 1, then the couplings of pair p = (i, j) as an array
-   (L_i - 1, L_j - 1) at pair_start[p]. A parameter's feature is the contrast, or product of two, that it multiplies.
+   Reference gauge (a convention that makes parameters unique): fields and couplings of the D non-reference levels of
+   all m predictors, 0 for reference levels.
 
-   Draws: the parameters x are in G groups, k = cuts[g]..cuts[g + 1] - 1 in group g, and have one scale in each group:
-   x_k = scale_g z_k. The approximation has z_k = mean_k + sd_k * noise_k normal; its prior is standard normal. */
+   Simplex coding: fields and couplings are coefficients of the contrasts f T of the L levels of a predictor, f = sqrt(L
+   / (L - 1)). T (L, L - 1) contains Helmert contrasts: column k = 1..L - 1 is t_k = 1 / sqrt(k (k + 1)) times -1 for
+   the levels before k and k for level k, so that a product with T is one running sum. A vector in simplex coding (size)
+   contains the fields of predictor i at start[i]..start[i + 1] - 1, then the couplings of pair p = (i, j) as an array
+   (L_i - 1, L_j - 1) at pair_start[p]. The feature of a parameter is the contrast, or product of two contrasts, that it
+   multiplies.
+
+   Draws: the parameters x are divided into G groups, where group g is k = cuts[g]..cuts[g + 1] - 1, with one scale per
+   group: x_k = scale_g z_k. In the approximation z_k = mean_k + sd_k * noise_k is normal; its prior is standard
+   normal. */
 #ifndef PERSISTENT_H
 #define PERSISTENT_H
 
@@ -47,8 +51,9 @@ static ptrdiff_t persistent_max_levels(const persistent_layout *layout)
     return max_levels;
 }
 
-/* Return memory for, in this order, t (max_levels) and f (m), which are filled in, and two scratch tables (max_levels,
-   max_levels): half_product, contrasts of i by levels of j for a pair i, j, and table, levels by levels; or NULL. */
+/* Allocate memory for, in this order, t (max_levels) and f (m), which are filled in, and two scratch tables
+   (max_levels, max_levels): half_product, contrasts of i by levels of j for a pair i, j, and table, levels by levels.
+   Return it, or NULL. */
 static double *persistent_allocate(const persistent_layout *layout, ptrdiff_t max_levels)
 {
     double *t = malloc(sizeof(double) * (size_t)(max_levels + layout->m + 2 * max_levels * max_levels));
@@ -63,7 +68,7 @@ static double *persistent_allocate(const persistent_layout *layout, ptrdiff_t ma
     return t;
 }
 
-/* Write rows_out (L, n) = T B, for B (L - 1, n); t holds the factors t_k of the columns of T. */
+/* Write rows_out (L, n) = T B, for B (L - 1, n); t contains the factors t_k of the columns of T. */
 static inline void persistent_times_T(const double *t, const double *B, ptrdiff_t L, ptrdiff_t n, double *rows_out)
 {
     ptrdiff_t a, b;
@@ -81,7 +86,7 @@ static inline void persistent_times_T(const double *t, const double *B, ptrdiff_
     }
 }
 
-/* Write B_out (L - 1, n) = T' rows, for rows (L, n), of which row 0 is overwritten by running sums; t as above. */
+/* Write B_out (L - 1, n) = T' rows, for rows (L, n); row 0 is overwritten by running sums. t is as above. */
 static inline void persistent_times_T_transposed(const double *t, double *rows, ptrdiff_t L, ptrdiff_t n, double *B_out)
 {
     ptrdiff_t a, b;
@@ -97,9 +102,11 @@ static inline void persistent_times_T_transposed(const double *t, double *rows, 
 
 /* Write fields h_out (D) and couplings J_out (D, D) in the reference gauge, from a vector in simplex coding. With
    tables h and J of all levels, J_out is J(a, b) - J(a, 0) - J(0, b) + J(0, 0), and h_out is h(a) - h(0) plus the sum
-   of J(a, 0) - J(0, 0) over the pairs of the predictor, 0 being the reference levels.
-   For the pairs first_pair..end_pair - 1 only: h_out is their contribution to the fields, plus that of the fields in
-   simplex coding if first_pair is 0; other couplings in J_out stay. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
+   of J(a, 0) - J(0, 0) over the pairs of the predictor, where 0 is the reference level.
+
+   Only the pairs first_pair..end_pair - 1 are used: h_out is their contribution to the fields, plus the contribution of
+   the fields in simplex coding if first_pair is 0; other couplings in J_out are not changed. Returns SOLVER_DONE or
+   SOLVER_NO_MEMORY. */
 static int persistent_to_reference(const persistent_layout *layout, const double *simplex, ptrdiff_t first_pair,
                                    ptrdiff_t end_pair, double *h_out, double *J_out)
 {
@@ -129,7 +136,7 @@ static int persistent_to_reference(const persistent_layout *layout, const double
                         start_i = layout->start[i], start_j = layout->start[j];
         if (L < 2 || R < 2)
             continue;
-        if (L == 2 && R == 2) { /* the only contrast of each is -1, 1 */
+        if (L == 2 && R == 2) { /* the only contrast of each predictor is -1, 1 */
             J_out[start_i * D + start_j] = J_out[start_j * D + start_i] = 4.0 * *B;
             h_out[start_i] -= 2.0 * *B;
             h_out[start_j] -= 2.0 * *B;
@@ -138,7 +145,7 @@ static int persistent_to_reference(const persistent_layout *layout, const double
         const double scale = f[i] * f[j];
         for (a = 0; a < L - 1; a++)
             persistent_times_T(t, B + a * (R - 1), R, 1, half_product + a * R); /* B T_j', (L - 1, R) */
-        persistent_times_T(t, half_product, L, R, table); /* T_i B T_j', (L, R): all couplings, but for `scale` */
+        persistent_times_T(t, half_product, L, R, table); /* T_i B T_j', (L, R): all couplings without `scale` */
         const double corner = table[0]; /* at both reference levels */
         for (b = 1; b < R; b++)
             h_out[start_j + b - 1] += scale * (table[b] - corner);
@@ -160,7 +167,7 @@ static int persistent_to_reference(const persistent_layout *layout, const double
 }
 
 /* Counts of states, in one of two forms: a matrix `counts` (D, D) by pairs of levels, with counts by level on the
-   diagonal; or `bits` (D, words), which has one bit for each state, 1 if it has the level, and level_counts (D). */
+   diagonal; or `bits` (D, words), with one bit per state that is 1 if it has the level, and level_counts (D). */
 typedef struct {
     const double *counts, *level_counts;
     const uint64_t *bits;
@@ -183,9 +190,11 @@ static inline double persistent_pair_count(const persistent_source *source, ptrd
 
 /* Write the sums over states of the features in simplex coding to simplex_out (size), for the pairs
    first_pair..end_pair - 1, and for the fields if first_pair is 0; `total` is the number of states.
-   With total = 0 and a matrix it is the transpose of persistent_to_reference, which is linear: the chain rule, from a
-   gradient by the reference gauge (fields on the diagonal) to one by simplex coding. 0: from h(a) - h(0), the entry of
-   a reference level is minus the sum of the others. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
+
+   With total = 0 and a matrix, this is the transpose of persistent_to_reference, which is linear. By the chain rule it
+   converts a gradient with respect to the reference gauge (fields on the diagonal) to one with respect to simplex
+   coding. total is then 0 because fields are h(a) - h(0): the entry of a reference level is minus the sum of the
+   others. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
 static int persistent_feature_sums(const persistent_layout *layout, const persistent_source *source, double total,
                                    ptrdiff_t first_pair, ptrdiff_t end_pair, double *simplex_out)
 {
@@ -224,7 +233,7 @@ static int persistent_feature_sums(const persistent_layout *layout, const persis
                 2.0 * (persistent_level_count(source, start_i) + persistent_level_count(source, start_j)) + total;
             continue;
         }
-        table[0] = total; /* table (L, R) becomes the number of states by the levels of i and j */
+        table[0] = total; /* table (L, R) will contain the number of states by the levels of i and j */
         for (b = 1; b < R; b++) {
             table[b] = persistent_level_count(source, start_j + b - 1);
             table[0] -= table[b];
@@ -262,7 +271,7 @@ static void persistent_draw(const ptrdiff_t *cuts, ptrdiff_t G, const double *me
             simplex_out[k] = scale[g] * (mean[k] + sd[k] * noise[k]);
 }
 
-/* Take a step of Adam uphill with n numbers x and the moments of their gradients, in place; return |gradient|^2. */
+/* Take an ascent step of Adam with n numbers x and the moments of their gradients, in place; return |gradient|^2. */
 static double persistent_ascend(const persistent_adam *adam, ptrdiff_t n, const double *gradient, double *x,
                                double *first_moment, double *second_moment)
 {
@@ -280,8 +289,8 @@ static double persistent_ascend(const persistent_adam *adam, ptrdiff_t n, const 
     return squares;
 }
 
-/* Write gradient_by_scale_out (G), the gradient of the log-likelihood by the scale of each group: as x_k = scale_g z_k,
-   the sum over the group of z times the gradient (size) by x. */
+/* Write gradient_by_scale_out (G), the gradient of the log-likelihood with respect to the scale of each group: since
+   x_k = scale_g z_k, the sum over the group of z times the gradient (size) with respect to x. */
 static void persistent_gradient_by_scale(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
                                          const double *noise, const double *gradient, double *gradient_by_scale_out)
 {
@@ -294,9 +303,9 @@ static void persistent_gradient_by_scale(const ptrdiff_t *cuts, ptrdiff_t G, con
     }
 }
 
-/* Write the log scale of each group, cut to [low, high], and its deviation from the global log scale, both (G).
-   global_log_scale (2) has one number for the first n_fields groups (fields) and one for the others (couplings). The
-   log scales are mean + sd noise, of (G) each, or the global ones if mean is NULL. */
+/* Write the log scale of each group, clipped to [low, high], and its deviation from the global log scale, both (G).
+   global_log_scale (2) contains one number for the first n_fields groups (fields) and one for the others (couplings).
+   The log scales are mean + sd noise, (G) each, or the global ones if mean is NULL. */
 static void persistent_log_scales(ptrdiff_t G, ptrdiff_t n_fields, const double *mean, const double *sd,
                                   const double *noise, const double *global_log_scale, double low, double high,
                                   double *log_scale_out, double *deviation_out)
@@ -322,10 +331,10 @@ static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *slo
     }
 }
 
-/* Take a step of Adam with mean and log_sd (n), in place, of n log scales, whose prior is not standard normal.
-   noise holds the standard normal numbers of Q draws, in rows of n_noise numbers; gradient (Q, n) is that of the log
-   joint density, the prior included, by the log scales mean + sd noise, with sd = exp(log_sd) before the step. The
-   moments of Adam are (2, stride): of means, then of log sds. */
+/* Take a step of Adam with mean and log_sd (n), in place, for n log scales, whose prior is not standard normal. noise
+   contains the standard normal numbers of Q draws, in rows of n_noise numbers; gradient (Q, n) is the gradient of the
+   log joint density, including the prior, with respect to the log scales mean + sd noise, with sd = exp(log_sd) before
+   the step. The moments of Adam are (2, stride): for means, then for log standard deviations. */
 static void persistent_step_scales(const persistent_adam *adam, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
                                    ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
                                    double *mean, double *log_sd, double *first_moment, double *second_moment)
@@ -353,11 +362,13 @@ static void persistent_step_scales(const persistent_adam *adam, ptrdiff_t n, ptr
 }
 
 /* Take a step of Adam with mean and log_sd of z, in place, in the groups first_group..end_group - 1; return the squared
-   norm of the gradient by the means.
-   The gradient by z at a draw is scale times gradient, less z for the prior; its average over draws is the gradient by
-   the mean, and that of its product with sd noise, plus 1, the gradient by log_sd.
-   noise holds the standard normal numbers of Q draws, in rows of n_noise numbers; scale is (Q, G), gradient (Q, size)
-   that of the log-likelihood by x at the draws. The moments of Adam are (2, stride): of means, then of log sds. */
+   norm of the gradient with respect to the means.
+
+   The gradient with respect to z at a draw is scale times gradient, minus z for the prior. Its average over draws is
+   the gradient with respect to the mean; the average of its product with sd noise, plus 1, is the gradient with respect
+   to log_sd. noise contains the standard normal numbers of Q draws, in rows of n_noise numbers; scale is (Q, G),
+   gradient (Q, size) is the gradient of the log-likelihood with respect to x at the draws. The moments of Adam are (2,
+   stride): for means, then for log standard deviations. */
 static double persistent_step(const persistent_adam *adam, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t first_group,
                               ptrdiff_t end_group, ptrdiff_t Q, ptrdiff_t n_noise, ptrdiff_t stride,
                               const double *noise, const double *scale, const double *gradient, const double *sd,
@@ -366,7 +377,7 @@ static double persistent_step(const persistent_adam *adam, const ptrdiff_t *cuts
     const ptrdiff_t size = cuts[G], end = cuts[end_group];
     double gradient_by_mean[PERSISTENT_CHUNK], gradient_by_log_sd[PERSISTENT_CHUNK], scale_k[PERSISTENT_CHUNK];
     double squares = 0.0;
-    ptrdiff_t g, chunk_group = first_group, q, k, lo, chunk_size; /* lo: first of a chunk, in chunk_group */
+    ptrdiff_t g, chunk_group = first_group, q, k, lo, chunk_size; /* lo: first parameter of a chunk, in chunk_group */
     for (lo = cuts[first_group]; lo < end; lo += chunk_size) {
         chunk_size = end - lo < PERSISTENT_CHUNK ? end - lo : PERSISTENT_CHUNK;
         while (cuts[chunk_group + 1] <= lo)

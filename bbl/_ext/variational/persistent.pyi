@@ -1,4 +1,4 @@
-"""Signatures of the kernel of persistent variational inference."""
+"""Type stubs for `bbl._ext.variational.persistent`."""
 
 import numpy as np
 from numpy.typing import NDArray

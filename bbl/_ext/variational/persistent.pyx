@@ -1,12 +1,12 @@
 """Steps of persistent variational inference: gauges, gradients from counts, noise, Adam; see persistent.h.
 
 (a) Reference gauge: fields h (D,) and couplings J (D, D) of the D non-reference levels of m predictors. Simplex coding:
-    a vector (size,) of coefficients of contrasts of all levels, with the fields first and then the couplings of P
-    pairs. The feature of a coefficient is what it multiplies: a contrast, or a product of two.
-    The structures are described in persistent.h: a persistent_layout is that of `Tables`; a persistent_source holds
-    counts of states, as a matrix `counts` (D, D) or as `bits` (D, words) with level_counts (D).
-(b) Coefficients k = cuts[g]..cuts[g + 1] - 1 are group g of G groups and have a scale: x_k = scale_g z_k. The posterior
-    of z_k is approximated by a normal distribution, ``mean + sd * noise`` with standard normal noise.
+    a vector (size,) of coefficients of contrasts of all levels, fields first, then the couplings of P pairs. The
+    feature of a coefficient is the contrast, or product of two contrasts, that it multiplies. For the structures see
+    persistent.h: `Tables` contains a persistent_layout; a persistent_source contains counts of states, as a matrix
+    `counts` (D, D) or as `bits` (D, words) with level_counts (D).
+(b) The coefficients k = cuts[g]..cuts[g + 1] - 1 form group g of G groups and share a scale: x_k = scale_g z_k. The
+    posterior of z_k is approximated by a normal distribution, ``mean + sd * noise`` with standard normal noise.
 """
 
 import numpy as np
@@ -55,14 +55,15 @@ cdef extern from "persistent.h" nogil:
 
 
 cdef class Tables:
-    """Where the fields and couplings of m predictors and P pairs are in simplex coding; see `bbl.model.layout.Layout`.
+    """Positions of the fields and couplings of m predictors and P pairs in simplex coding; see
+    `bbl.model.layout.Layout`.
 
     Shapes: n_levels (m,), start (m + 1,) for the first field of each predictor, pairs (P, 2), pair_start (P + 1,) for
     the first coupling of each pair. `size` is the number of parameters.
     """
     cdef persistent_layout layout
     cdef readonly ptrdiff_t size
-    cdef object arrays  # keeps the memory that `layout` points into
+    cdef object arrays  # keeps the memory that `layout` points into alive
 
     def __init__(self, const int32_t[::1] n_levels, const ptrdiff_t[::1] start, const ptrdiff_t[:, ::1] pairs,
                  const ptrdiff_t[::1] pair_start):
@@ -80,10 +81,10 @@ cdef class Tables:
 
     def couple(self, const double[::1] simplex, double[::1] h, double[:, ::1] J, ptrdiff_t first_pair=0,
                end_pair=None):
-        """Write fields h (D,) and couplings J (D, D) of the reference gauge from a vector in simplex coding.
+        """Write fields h (D,) and couplings J (D, D) of the reference gauge, given a vector in simplex coding.
 
         With `first_pair` and `end_pair`, only the couplings of the pairs first_pair..end_pair - 1 are written, and h is
-        what these pairs contribute to the fields, plus the fields in simplex coding if first_pair is 0.
+        the contribution of these pairs to the fields, plus the fields in simplex coding if first_pair is 0.
         """
         cdef int status
         cdef ptrdiff_t end = self._check_pairs(first_pair, end_pair)
@@ -96,9 +97,10 @@ cdef class Tables:
     def features(self, const double[:, ::1] counts, double total, double[::1] simplex):
         """Write to `simplex` (size,) the sums of the features in simplex coding over states of total weight `total`.
 
-        counts (D, D) holds the weights of pairs of non-reference levels, and of single levels on the diagonal. With
-        total 0 it may be a gradient by the parameters of the reference gauge, fields on the diagonal; then `simplex`
-        becomes that by the parameters in simplex coding: the change of gauge is linear, and this is its transpose.
+        counts (D, D) contains the weights of pairs of non-reference levels, and of single levels on the diagonal. With
+        total 0 it can be a gradient with respect to the parameters of the reference gauge, with fields on the diagonal;
+        `simplex` then becomes the gradient with respect to the parameters in simplex coding, since the change of gauge
+        is linear and this function is its transpose.
         """
         cdef int status
         cdef persistent_source s
@@ -113,8 +115,8 @@ cdef class Tables:
                          end_pair=None):
         """Write to `simplex` (size,) the sums of the features in simplex coding over `total` states.
 
-        bits (D, words) has one bit for each state, 1 if it has the level. With `first_pair` and `end_pair`, only the
-        pairs first_pair..end_pair - 1 are written, and the fields if first_pair is 0.
+        bits (D, words) contains one bit per state, 1 if the state has the level. With `first_pair` and `end_pair`, only
+        the pairs first_pair..end_pair - 1 are written, and the fields if first_pair is 0.
         """
         cdef int status
         cdef ptrdiff_t end = self._check_pairs(first_pair, end_pair)
@@ -141,7 +143,7 @@ cdef class Tables:
         return end
 
     cdef _check_shapes(self, ptrdiff_t size, ptrdiff_t fields, ptrdiff_t rows, ptrdiff_t columns):
-        """Raise ValueError unless `size` is that of the layout and the other three numbers are D."""
+        """Raise ValueError unless `size` matches the layout and the other three numbers equal D."""
         cdef ptrdiff_t D = self.layout.D
         if D == 0 or size != self.size or fields != D or rows != D or columns != D:
             raise ValueError("arrays do not fit the layout")
@@ -153,7 +155,7 @@ def streams():
 
 
 def normal(uint32_t[:, ::1] state, double[::1] out):
-    """Fill `out` (n,) with standard normal numbers; the state of the streams, (4, streams()), is advanced."""
+    """Fill `out` (n,) with standard normal numbers, and advance the state of the streams, (4, streams())."""
     if state.shape[0] != 4 or state.shape[1] != NORMAL_STREAMS:
         raise ValueError("the state is not that of the streams")
     if out.shape[0]:
@@ -163,7 +165,7 @@ def normal(uint32_t[:, ::1] state, double[::1] out):
 
 def draw(const ptrdiff_t[::1] cuts, const double[::1] mean, const double[::1] sd, const double[::1] noise,
          const double[::1] scale, double[::1] simplex):
-    """Write ``simplex[k] = scale[g] * (mean[k] + sd[k] * noise[k])``, group g being ``cuts[g] <= k < cuts[g + 1]``.
+    """Write ``simplex[k] = scale[g] * (mean[k] + sd[k] * noise[k])``, where group g is ``cuts[g] <= k < cuts[g + 1]``.
 
     Shapes: cuts (G + 1,), scale (G,), simplex (size,); mean, sd and noise (size or more).
     """
@@ -179,10 +181,11 @@ def draw(const ptrdiff_t[::1] cuts, const double[::1] mean, const double[::1] sd
 def log_scales(ptrdiff_t n_fields, const double[::1] mean, const double[::1] sd, const double[::1] noise,
                const double[::1] global_log_scale, double low, double high, double[::1] log_scale_out,
                double[::1] deviation_out):
-    """Write the log scale of each group, cut to [low, high], and its deviation from the global log scale, both (G,).
+    """Write the log scale of each group, clipped to [low, high], and its deviation from the global log scale, both
+    (G,).
 
     The log scales are ``mean + sd * noise``, from the first G entries, or the global ones if these arrays are empty.
-    global_log_scale (2,) has one number for the first n_fields groups (fields) and one for the others (couplings).
+    global_log_scale (2,) contains one number for the first n_fields groups (fields) and one for the others (couplings).
     """
     cdef ptrdiff_t G = log_scale_out.shape[0], n = mean.shape[0]
     if (G < 1 or deviation_out.shape[0] != G or global_log_scale.shape[0] != 2 or not 0 <= n_fields <= G
@@ -209,10 +212,10 @@ def step_scales(tuple adam, const double[:, ::1] noise, const double[:, ::1] gra
                 double[::1] mean, double[::1] log_sd, double[:, ::1] first_moment, double[:, ::1] second_moment):
     """Take a step of Adam with mean and log_sd of n log scales, the last n of n_all normal variables.
 
-    The others are standardised parameters, see `step`; the prior of the log scales is not standard normal.
-    gradient (Q, n) is that of the log joint density (with the prior) at Q draws, noise (Q, n_all) their numbers. mean
-    and log_sd (n_all,) and the moments (2, n_all) for mean and log_sd are updated in place; sd (n_all,) is read.
-    `adam` is as in `step`.
+    The others are standardised parameters (see `step`); the prior of the log scales is not standard normal. gradient
+    (Q, n) is the gradient of the log joint density (including the prior) at Q draws, noise (Q, n_all) contains their
+    standard normal numbers. mean and log_sd (n_all,) and the moments (2, n_all) for mean and log_sd are updated in
+    place; sd (n_all,) is read. For `adam` see `step`.
     """
     cdef persistent_adam settings
     cdef ptrdiff_t Q = gradient.shape[0], n = gradient.shape[1], n_all = mean.shape[0], first_number = n_all - n
@@ -231,10 +234,10 @@ def step_scales(tuple adam, const double[:, ::1] noise, const double[:, ::1] gra
 
 def gradient_by_scale(const ptrdiff_t[::1] cuts, const double[::1] mean, const double[::1] sd, const double[::1] noise,
                       const double[::1] gradient, double[::1] gradient_by_scale_out):
-    """Write the gradient of the log-likelihood by the scale of each group to gradient_by_scale_out (G,).
+    """Write the gradient of the log-likelihood with respect to the scale of each group to gradient_by_scale_out (G,).
 
-    It is the sum over the group of ``(mean + sd * noise) * gradient``, gradient (size,) being that by x in simplex
-    coding. Shapes: cuts (G + 1,); mean, sd and noise (size or more).
+    It is the sum over the group of ``(mean + sd * noise) * gradient``, where gradient (size,) is with respect to x in
+    simplex coding. Shapes: cuts (G + 1,); mean, sd and noise (size or more).
     """
     cdef ptrdiff_t G = cuts.shape[0] - 1
     if (G < 1 or cuts[G] == 0 or gradient_by_scale_out.shape[0] != G or gradient.shape[0] != cuts[G]
@@ -250,9 +253,9 @@ def step(tuple adam, const ptrdiff_t[::1] cuts, const double[:, ::1] noise, cons
     """Take a step of Adam with mean and log_sd of the standardised parameters z; return |gradient by mean|^2.
 
     `adam` is (rate, decay of the first moment, decay of the second, bias factor of the first, of the second). Shapes,
-    for Q draws: noise (Q, size or more), scale (Q, G), gradient of the log-likelihood by x (Q, size); sd, mean and
-    log_sd (size or more), moments (2, size or more), for mean and log_sd. mean, log_sd and the moments are updated in
-    place, but only in the groups first_group..end_group - 1; end_group None stands for G.
+    for Q draws: noise (Q, size or more), scale (Q, G), gradient of the log-likelihood with respect to x (Q, size); sd,
+    mean and log_sd (size or more), moments (2, size or more), for mean and log_sd. mean, log_sd and the moments are
+    updated in place, but only in the groups first_group..end_group - 1; end_group defaults to G.
     """
     cdef persistent_adam settings
     cdef double squares

@@ -177,8 +177,7 @@ class ClassifierBase(ModelResults):
         It is computed on validated rows if the fit was tuned, calibrated or averaged by
         cross-validation, otherwise on the training rows; it does not depend on `priors`. Very large
         training data are scored by a sample; the record is then None unless the log-loss is above
-        the baseline. It is also None for models from files of earlier versions
-        without rows.
+        the baseline. It is also None for models from files of earlier versions without rows.
 
         Examples
         --------

@@ -217,8 +217,8 @@ def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
 
 
 def _term_names(tests: pd.DataFrame) -> pd.Series:
+    """Return the names of the terms, such as ``a:b``, on the index of `tests`."""
     # "predictor", "predictor2", ...: missing in terms with fewer predictors
-    # "predictor", "predictor2", ...: missing in terms of fewer predictors
     columns = [column for column in tests.columns if str(column).startswith("predictor")]
     names = tests[columns[0]].map(label_text)
     for column in columns[1:]:

@@ -40,8 +40,6 @@ def term_frame(
         Result of a search by predictors. ``votes`` (K, size): number of predictors that selected
         the parameter. ``nodes`` (K, order, size): its weight in the regression of each of the
         term's predictors.
-        parameter. ``nodes`` (K, order, size): its weight in the regression of each predictor of the
-        term.
     """
     rows: list[tuple] = []
     terms = [(i,) for i in range(layout.m)] + [

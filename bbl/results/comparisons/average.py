@@ -163,7 +163,7 @@ class AverageResults(ClassifierResults):
         DataError
             If the fit has no training rows.
         OptionError, BBLTypeError
-            If it was made by `average`; or an argument is out of range.
+            If the fit was made by `average`, or an argument is out of range.
 
         Examples
         --------

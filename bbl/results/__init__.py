@@ -1,3 +1,1 @@
-"""Results: the frozen objects that public functions return; their methods arrange what other
-packages compute.
-"""
+"""Results: the frozen objects returned by public functions; other packages do the computing."""

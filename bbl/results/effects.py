@@ -181,8 +181,8 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
     """
 
     def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """Return the class scores (n, K), nan for rows in which a known cell has an absent
-        level.
+        """Return the class scores (n, K), nan for rows with an absent level in a known
+        cell.
         """
         row_scores = scores(codes, missing)
         for i, is_absent_level in enumerate(absent_levels):

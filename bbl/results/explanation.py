@@ -238,7 +238,7 @@ def explain_rows(
     groups = labels.groups
     if of is None:
         # numbers (n,) of the groups in the log-odds, target against reference
-        target, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
+        target, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_most_probable(scores)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
             raise OptionError(
@@ -260,7 +260,7 @@ def explain_rows(
         score_parts[row_numbers, target], score_parts[row_numbers, reference]
     )
     log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
-    # one number for all groups if there are no terms
+    # without terms, one number for all groups
     constant = np.broadcast_to(attribution.constant, scores.shape[1])
     baseline = _difference(constant[target], constant[reference])
     is_dropped = np.isnan(log_odds)  # rows dropped for missing values have scores nan
@@ -310,16 +310,16 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(a == b, 0.0, a - b)
 
 
-def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _two_most_probable(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (most probable (n,), second most probable groups (n,)) given class scores (n, K),
     K > 2.
     """
-    likeliest = first_largest(scores)
+    most_probable = first_largest(scores)
     position = np.arange(scores.shape[1] - 1)  # among all groups except the most probable
     # their numbers (n, K - 1); + 1 skips the most probable group
-    other_groups = position + (position >= likeliest[:, None])
+    other_groups = position + (position >= most_probable[:, None])
     best_position = first_largest(np.take_along_axis(scores, other_groups, axis=1))
-    return likeliest, other_groups[np.arange(len(scores)), best_position]
+    return most_probable, other_groups[np.arange(len(scores)), best_position]
 
 
 @dataclass(frozen=True, repr=False)

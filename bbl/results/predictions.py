@@ -81,10 +81,10 @@ class PredictionsMixin(ClassifierBase):
         unseen : {"raise", "ignore"}, default "raise"
             Whether to raise an error for unknown levels, or average over the predictor in that row.
         priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-            Class proportions that replace those of the training rows (or the model's `priors`), for
-            populations with different proportions; probabilities follow by Bayes' rule. An array,
-            here and for `costs`, requires groups with a declared order, or groups that are numbers
-            or booleans; groups that are text need names.
+            Class proportions to use instead of the training proportions (or the model's `priors`),
+            for populations with different proportions; probabilities follow by Bayes' rule. An
+            array, here and for `costs`, requires groups with a declared order, or groups that are
+            numbers or booleans; groups that are text need names.
         costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
             Cost of predicting a group (column) if another (row) is true; ``yhat`` is then the group
             with the lowest expected cost instead of the most probable one. In

@@ -73,8 +73,7 @@ class EnrichmentResults(Notebook):
         )
         if self.n_known == self.n_pairs:
             rank_test = (
-                "All pairs are known, so there are no other pairs to rank them against: no rank "
-                "test."
+                "All pairs are known and cannot be ranked against other pairs: no rank test."
             )
         pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
         if self.n_universe is not None:

@@ -31,7 +31,7 @@ class DensityResults(FittedMachine):
     """Fitted Boltzmann machines as a distribution of rows, as returned by `bbl.bbl` for a formula
     without a response.
 
-    Models with classes (`BBLResults`) have the same methods as well as those of classifiers.
+    Models with classes (`BBLResults`) have the same methods, and the methods of classifiers.
 
     Attributes
     ----------

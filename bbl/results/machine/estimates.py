@@ -118,7 +118,7 @@ class Estimates(Notebook, ABC):
         -------
         DataFrame
             ``lower`` and ``upper`` on the index of ``params``; limits of exact tests may be
-            infinite, those of untested parameters are missing.
+            infinite; untested parameters have no limits.
 
         Examples
         --------
@@ -256,7 +256,7 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
     """Return the selection of `of` in a fit of all groups at once, which has no pooled fit; see
     `resolve_of`.
     """
-    if of == "pooled":  # `refusals` maps what the engine cannot do to the reason
+    if of == "pooled":  # `refusals` maps unavailable features to reasons
         raise OptionError(
             f"{engine.refusals()['pooled']}.", argument="of", hint="Give two groups, of=(a, b)."
         )

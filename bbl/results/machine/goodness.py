@@ -275,7 +275,7 @@ class GoodnessMixin(MachineResults):
 
         `what` is the call named in an OptionError or DataError if there are none.
         """
-        # `refusals` maps what the engine cannot do to the reason
+        # `refusals` maps unavailable features to reasons
         if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
             raise OptionError(
                 f"{what} is for exact fits: {reason}.",

@@ -47,8 +47,8 @@ def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
 
 
 def _parameters_part(fit: FittedMachine) -> Part:
-    """Return the section on parameters: a table and a figure with intervals, or only a figure if
-    there are no standard errors.
+    """Return the section on parameters: a table and a figure with intervals, or only a figure
+    without standard errors.
     """
     of, heading, description = _choose_estimates(fit)
     try:

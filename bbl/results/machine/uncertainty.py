@@ -149,7 +149,7 @@ class UncertaintyMixin(MachineResults):
         workers = n_workers(n_jobs)
         if (
             self.engine.chooses
-        ):  # the terms of each group; `refusals` maps what the engine cannot do to the reason
+        ):  # the terms of each group; `refusals` maps unavailable features to reasons
             raise OptionError(
                 f"{self.engine.refusals()['bootstrap']}.",
                 argument="method",

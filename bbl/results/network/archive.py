@@ -158,7 +158,7 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
 
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
     """Return a learner's options, checked: their names, and the types of their values, which must
-    match those of the defaults.
+    match the defaults.
 
     An option without its own check is a feature: its value is a position below `m`, the number of
     candidate features, or None.

@@ -99,15 +99,9 @@ def page(rows: pd.DataFrame, gaps: pd.DataFrame) -> list[str]:
     lines = [
         "# Data read in batches",
         "",
-        (
-            "A response and 20 predictors with 4 levels, all strings, in one Parquet file; one "
-            "thread; each task in a"
-        ),
-        (
-            "process of its own, reading included. `memory` is the table of `pandas.read_parquet`. "
-            "Peaks include the about"
-        ),
-        "160 MB of the imports.",
+        "The data are a response and 20 predictors with 4 levels, all strings, in one Parquet "
+        "file. Each task uses one thread in its own process, and times include reading. `memory` "
+        "reads the table with `pandas.read_parquet`. Peaks include about 160 MB for the imports.",
         "",
     ]
     body = []
@@ -138,7 +132,7 @@ def page(rows: pd.DataFrame, gaps: pd.DataFrame) -> list[str]:
         peak = own.set_index("rows")["peak_mb"]
         growth = peak[sizes[-1]] / peak[sizes[0]]
         lines.append(
-            f"- {task}: peak at {sizes[-1]:,} rows / at {sizes[0]:,}: {growth:.2f} (bar "
+            f"- {task}: peak at {sizes[-1]:,} rows / at {sizes[0]:,}: {growth:.2f} (target "
             f"{BARS['growth']})"
         )
     return lines

@@ -255,14 +255,10 @@ def wide_page(rows: pd.DataFrame) -> list[str]:
     return [
         "## 1,000 binary predictors",
         "",
-        (
-            "5,000 rows in two groups, in memory; all pairs, `lambda_=1e-5`; two groups and the "
-            "pooled fit; one thread."
-        ),
-        (
-            "Predictors are coins, independent with shares of .2 to .8, or have eight factors in "
-            "common."
-        ),
+        "5,000 rows in two groups, in memory; all pairs, with `lambda_=1e-5`, in two groups and "
+        "for the pooled rows, with one thread. `coins`: independent predictors with probability "
+        "1/2; `independent`: with probabilities from .2 to .8; `factors`: predictors that depend "
+        "on eight common factors.",
         "",
         *table(["predictors", "user s", "iterations at most", "gradient"], body),
     ]
@@ -300,31 +296,22 @@ def page(rows: pd.DataFrame) -> list[str]:
     return [
         "## Pseudo-likelihood",
         "",
-        (
-            "A response and 20 predictors, all strings, 4 levels (rare ones: 6, the last in 2 of "
-            "1,000 rows); all"
-        ),
-        (
-            "pairs; two groups and the pooled fit; one thread; reading included. Workers of Dask "
-            "are two processes on the"
-        ),
-        (
-            "same computer, all user seconds together; `two at once` is each of two of one process "
-            "that know nothing of"
-        ),
-        (
-            "each other, `slow clocks` are two of Dask that look less often how they are (the "
-            "settings `SLOW` of the"
-        ),
-        "script). These ways are the least of some repeats in turn.",
+        "The data are a response and 20 predictors, all strings, with 4 levels (rare levels: 6, "
+        "the last in 2 of 1,000 rows). All pairs are fitted, in two groups and for the pooled "
+        "rows, with one thread; times include reading. `two processes`: two Dask workers on the "
+        "same computer, with their user seconds added. `two at once`: the mean of two independent "
+        "processes that run at the same time. `slow clocks`: two Dask workers that check their "
+        "state less often (the settings `SLOW` in the script). These times are the minimum of "
+        "several alternating repeats.",
         "",
         *table(head, body),
-        f"Bars: {BARS}.",
+        f"Targets: {BARS}.",
         "",
-        f"- two processes of Dask, together: {least['two processes']}; bar 1.2",
+        f"- two Dask processes, total: {least['two processes']}; target 1.2",
         f"- with slow clocks: {least['slow clocks']}",
-        f"- each of two processes at once: {least['two at once']}",
-        f"- clocks of Dask, which run in idle processes as well, in both ways: {clocks}",
+        f"- each of two simultaneous processes: {least['two at once']}",
+        "- periodic checks by Dask, which also run in idle processes, with two processes and with "
+        f"slow clocks: {clocks}",
     ]
 
 

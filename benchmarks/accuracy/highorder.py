@@ -227,18 +227,11 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Terms of any order",
         "",
-        "CPU seconds of a fit, one thread. pnll is the mean over new rows of minus the log",
-    ]
-    lines += [
-        "pseudo-likelihood. Triples: how many of the true terms of three predictors are the "
-        "strongest of that order."
-    ]
-    lines += [
-        f"Pixels: {100 * MASKED:.0f}% of those of {ROWS} new images are masked at random and "
-        "filled in; settings are"
-    ]
-    lines += [
-        f"chosen by the pnll of {HELD} of the 1,000 training images that a first fit leaves out.",
+        "CPU seconds per fit with one thread. pnll is the mean negative log pseudo-likelihood of "
+        "new rows. Triples: the number of true three-way terms among the strongest of that order. "
+        f"Pixels: {100 * MASKED:.0f}% of the pixels of {ROWS} new images are masked at random and "
+        f"imputed; settings are chosen by the pnll of {HELD} of the 1,000 training images, which "
+        "the first fit leaves out.",
         "",
     ]
     for problem, part in frame.groupby("problem", sort=False):

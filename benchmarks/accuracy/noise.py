@@ -73,8 +73,8 @@ def page(frame: pd.DataFrame) -> list[str]:
         "",
         f"Expected log-loss on {NEW_ROWS:,} new rows minus the entropy, for {ROWS} rows of "
         f"{PREDICTORS} predictors that are not informative about the group. Estimating the class "
-        "proportions from n rows alone increases the log-loss by about (K - 1) / 2n. In brackets:"
-        " standard error. `python -m benchmarks.accuracy.noise`",
+        "proportions from n rows alone increases the log-loss by about (K - 1) / 2n. In brackets: "
+        "standard error. `python -m benchmarks.accuracy.noise`",
         "",
         *table(
             [

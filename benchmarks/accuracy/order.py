@@ -105,8 +105,8 @@ def page(frame: pd.DataFrame) -> list[str]:
     return [
         "# Levels in order",
         "",
-        "Out-of-fold log-loss, averaged over five folds, for tables with columns of ratings, ages"
-        f" and binned amounts (at most {MAX_ROWS:,} rows each). Either all columns with three or "
+        "Out-of-fold log-loss, averaged over five folds, for tables with columns of ratings, ages "
+        f"and binned amounts (at most {MAX_ROWS:,} rows each). Either all columns with three or "
         "more numbers are declared to be ordered, or none; in marketing, some of these are codes "
         "of nominal classes. `auto` includes all pairs; with a declared order, its conditional "
         "members use the cumulative coding. `logistic` is conditional likelihood without "

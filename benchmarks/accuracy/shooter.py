@@ -173,37 +173,17 @@ def page(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Sparse regression on products",
         "",
-        (
-            "Errors on test rows. *synthetic*: 8,000 rows of 2,000 predictors, 2,000 test rows; of "
-            "100 true terms 20, 40"
-        ),
-        (
-            "and 40 are of order 1, 2 and 3; the penalties are those of the paper. *digits 0 and "
-            "6*: all MNIST images of"
-        ),
-        (
-            "both, binarised at 127, a fifth of them for testing; the penalty, the same for all "
-            "orders, is the one of"
-        ),
-        (
-            f"{listed(GRID)} with the least loss on a fifth of the training images, left out for "
-            "that. Penalties are on"
-        ),
-        (
-            "the sum of losses, terms are counted by order, seconds are of one core and of the "
-            "whole call. The digits were"
-        ),
-        "not refitted.",
-        "`python -m benchmarks.accuracy.shooter`",
+        "Test errors. *synthetic*: 8,000 training and 2,000 test rows of 2,000 predictors; of "
+        "100 true terms, 20, 40 and 40 are of order 1, 2 and 3; the penalties are the paper's. "
+        "*digits 0 and 6*: all MNIST images of both digits, binarised at 127, with a fifth for "
+        f"testing. The penalty is the same for all orders; of {listed(GRID)}, it has the smallest "
+        "loss on a fifth of the training images that is held out. Penalties are on the sum of "
+        "losses, terms are counted by order, and times are for the whole call on one core. The "
+        "weights for the digits were not refitted. `python -m benchmarks.accuracy.shooter`",
         "",
-        (
-            "The paper has a test error of .048 on its synthetic data (L1 logistic regression "
-            ".308), and of .009 on the"
-        ),
-        (
-            "digits (.011). R's glinternet, which looks for pairs alone, could not be had here: no "
-            "figure of it is given."
-        ),
+        "The paper's test error is .048 on its synthetic data (L1 logistic regression .308), and "
+        ".009 on the digits (.011). R's glinternet, which only selects pairs, was not available "
+        "and is not included.",
         "",
     ]
     for problem, part in frame.groupby("problem", sort=False):

@@ -155,21 +155,22 @@ def page(frame: pd.DataFrame, m: int) -> list[str]:
     ]
     head = ["method", "terms", "true", "test error", "s", "CPU s", "peak GB"]
     text = (
-        f"{TRAINING:,} rows to train and {ROWS - TRAINING:,} to test, by the recipe of the large "
-        f"synthetic data of Min et al. (2014): {EACH} single predictors, {2 * EACH} pairs and "
-        f"{2 * EACH} products of three make the label. Every penalty is {PENALTIES[0]:g} on the "
-        "sum of losses, the smallest of six that were tried; the penalised error was .157 at 260. "
-        "Terms are counted by order; *true* is how many of the 100 are among them. "
-        "Seconds are of one thread, with the reading of all columns for the whole call of "
-        "`bbl.shooter` on a DataFrame; peak is the largest memory of the process so far, with the "
-        "table itself. Measured once, on a machine with other work, so that seconds exceed CPU "
-        "seconds. Linear methods get rotated rows, see the source. `python -m "
-        "benchmarks.accuracy.shooter_large`\n\nThe paper's data are not public. Its test errors "
-        "are .125 (shooter), .332 (L1 logistic regression, order 1 here), .483 (SVM) and .480 "
-        "(logistic regression), at penalties 130, 130 and 110. Of products of -1 and 1, chance "
-        "alone lets hundreds of terms in at these penalties: 200,000 sums of losses have a "
-        "standard deviation of 45, and the largest exceeds 200. For products of 0 and 1 both "
-        "halve, which may be what the paper has."
+        f"{TRAINING:,} training and {ROWS - TRAINING:,} test rows, simulated like the large "
+        f"synthetic data of Min et al. (2014): the label depends on {EACH} single predictors, "
+        f"{2 * EACH} pairs and {2 * EACH} products of three. All penalties are {PENALTIES[0]:g} on "
+        "the sum of losses, the smallest of six that were tried; without the refit, the test "
+        "error was .157 at 260. Terms are counted by order; *true* is the number of true terms "
+        "among them. Times are for the whole call of `bbl.shooter` on a DataFrame with one "
+        "thread, including reading all columns; peak is the maximum memory of the process, "
+        "including the table. Measured once, on a shared machine, so elapsed seconds exceed CPU "
+        "seconds. Linear methods use rotated rows, see the source. `python -m "
+        "benchmarks.accuracy.shooter_large`"
+        "\n\nThe paper's data are not public. Its test errors are .125 (shooter), .332 (L1 "
+        "logistic regression, order 1 here), .483 (SVM) and .480 (logistic regression), at "
+        "penalties 130, 130 and 110. With products of -1 and 1, hundreds of terms enter by chance "
+        "at these penalties: the 200,000 gradients have a standard deviation of 45, and the "
+        "largest exceeds 200. With products of 0 and 1, both are halved, which may be what the "
+        "paper uses."
     )
     return [
         f"# Sparse regression on products of {m:,} predictors",

@@ -168,13 +168,13 @@ def page(frame: pd.DataFrame) -> list[str]:
         "weights towards equality were chosen on these tables; all other settings were chosen on "
         "other data. Real tables: five stratified folds, assigned twice for up to 3,000 rows. "
         "Simulated tables: 300 or 3,000 rows from a Bayesian network (asia, sachs, child, alarm, "
-        "hailfinder, win95pts), and 5,000 new rows; the excess is the log-loss minus the log-loss"
-        " of the true network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 "
+        "hailfinder, win95pts), and 5,000 new rows; the excess is the log-loss minus the log-loss "
+        "of the true network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 "
         "(logistic: ridge on dummies, C by cross-validation; forest of 500 trees with at least "
         "two rows per leaf; histogram boosting), CatBoost 1.2.10 (at most 500 iterations, with "
         "early stopping on 15 % of the training rows; on marketing it did not finish within 60 "
-        "s), EBM of interpret-core 0.7.8 with defaults, and bbl's TAN and AODE with a pseudocount"
-        " of 1. Missing values are a level. The mean excess of a method is over the problems on "
+        "s), EBM of interpret-core 0.7.8 with defaults, and bbl's TAN and AODE with a pseudocount "
+        "of 1. Missing values are a level. The mean excess of a method is over the problems on "
         "which it was run. `python -m benchmarks.accuracy.tables`",
         "",
     ]

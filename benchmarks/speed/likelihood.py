@@ -187,8 +187,8 @@ def page(frame: pd.DataFrame) -> list[str]:
         "check that the maximum exists. The tree and the lattice have too many states for a "
         "table. Gradient: norm of the differences between observed and fitted margins, as "
         "proportions of the rows. Titanic: 2,201 rows in 24 cells, all three-way terms of four "
-        "predictors; lattice: 10,000 rows of 8 x 25 binary predictors, neighbours interact; tree:"
-        " 10,000 rows of 200 predictors with 4 levels. `python -m benchmarks.speed.likelihood`",
+        "predictors; lattice: 10,000 rows of 8 x 25 binary predictors, neighbours interact; tree: "
+        "10,000 rows of 200 predictors with 4 levels. `python -m benchmarks.speed.likelihood`",
         "",
         *table(
             ["problem", "method", "parameters", "gradient", "CPU s", "times bbl", "target, s"],

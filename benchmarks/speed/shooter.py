@@ -111,22 +111,12 @@ def page(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Speed of sparse regression on products",
         "",
-        (
-            "The synthetic data: 8,000 rows of 2,000 predictors of two levels (16 MB as bytes), "
-            "penalties 80, 100, 100 on"
-        ),
-        (
-            "the sum of losses. CPU seconds of one core for the whole call, the fastest of three; "
-            "peak is what the call"
-        ),
-        (
-            "adds to the process, in MB. scikit-learn starts from a matrix of floats, which is not "
-            "counted; liblinear does"
-        ),
-        (
-            "not penalise the intercept by much (`intercept_scaling=100`). `python -m "
-            "benchmarks.speed.shooter`"
-        ),
+        "The synthetic data have 8,000 rows of 2,000 binary predictors (16 MB as bytes), with "
+        "penalties 80, 100, 100 on the sum of losses. CPU seconds on one core are for the whole "
+        "call, the fastest of three; peak is the additional memory of the process during the "
+        "call, in MB. scikit-learn starts from a matrix of floats, which is not included; "
+        "liblinear hardly penalises the intercept (`intercept_scaling=100`). `python -m "
+        "benchmarks.speed.shooter`",
         "",
     ]
     cells = [
@@ -144,8 +134,7 @@ def page(frame: pd.DataFrame) -> list[str]:
     if ratios:
         lines += [f"Speed of order 1: {' and '.join(ratios)}.", ""]
     lines += [
-        "R's glinternet, a program for pairs of predictors, could not be had here: no figure of it "
-        "is given.",
+        "R's glinternet, which selects pairs of predictors, was not available and is not included.",
         "",
     ]
     return lines

@@ -158,17 +158,17 @@ def page(frame: pd.DataFrame) -> list[str]:
         "effective weights, CPU s",
     ]
     return [
-        "# Sequences of many sites",
+        "# Long sequences",
         "",
-        "Related sequences as of an alignment (`family`), sites of 21 levels, no response, "
-        "`lambda_=0.01`, tolerance 1e-4, from codes to parameters. Gradients are of the site "
-        "that takes most. plmc is quoted, in single precision on one core of another machine; in "
-        "brackets, how many times the whole fit as many of its iterations take as our fit takes "
-        "gradients, of which more are needed. Memory is that of the process at its largest. CPU "
-        f"seconds grow with the power {exponent(frame):.2f} of the number of sites (60 to 200). "
-        "`python -m benchmarks.speed.sites`",
+        "Time from codes to parameters for related sequences, as in an alignment (`family`): "
+        "sites with 21 levels, no response, `lambda_=0.01`, tolerance 1e-4. The number of "
+        "gradients is the maximum over sites. plmc is quoted, in single precision on one core of "
+        "another machine; the number in brackets is the time of as many plmc iterations as our "
+        "fit has gradients, relative to our fit (plmc needs more iterations). Memory is the "
+        f"maximum of the process. CPU seconds grow with the power {exponent(frame):.2f} of the "
+        "number of sites (60 to 200). `python -m benchmarks.speed.sites`",
         "",
-        "![CPU seconds over the number of sites](sites.png)",
+        "![CPU seconds against the number of sites](sites.png)",
         "",
         *table(head, cells),
     ]

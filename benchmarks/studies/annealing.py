@@ -136,12 +136,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         + ", ".join(f"{v:g} ({k})" for k, v in STRENGTHS.items())
         + ", half of the models with a positive mean of half that. The path starts from the naive "
         "Bayes fields of a sample of 1,000 rows, multiplied by a factor, which is one half in "
-        "`bbl(log_z='ais')`: starting from the full fields, some chains miss secondary modes, and"
-        " the standard error does not include this.",
+        "`bbl(log_z='ais')`: starting from the full fields, some chains miss secondary modes, and "
+        "the standard error does not include this.",
         "",
         f"For comparison, 68.3%, 95.4% and 99.7% of {n} standard normal z-values are expected "
-        "within 1, 2 and 3; the largest of 200 is between 2.4 and 3.8 with probability 0.95, with"
-        " median 2.9.",
+        "within 1, 2 and 3; the largest of 200 is between 2.4 and 3.8 with probability 0.95, with "
+        "median 2.9.",
         "",
         f"## Default setting ({DEFAULT[0]} steps, {DEFAULT[1]} chains, start x {DEFAULT[2]:g})",
         "",

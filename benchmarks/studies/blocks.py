@@ -152,7 +152,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Two-way clustering",
         "",
-        "CPU seconds, one thread; the table of cells is made before.",
+        "CPU seconds with one thread, excluding the construction of the table.",
         "",
     ]
     for problem, part in frame.groupby("problem", sort=False):

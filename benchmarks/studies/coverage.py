@@ -192,8 +192,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     return [
         "# Coverage of intervals and level of tests",
         "",
-        "Samples are drawn from random models, a new one for each sample, with fields N(0, 0.5^2)"
-        " and interactions in half of the pairs, and fitted with lambda 0 (`python -m "
+        "Samples are drawn from random models, a new one for each sample, with fields N(0, 0.5^2) "
+        "and interactions in half of the pairs, and fitted with lambda 0 (`python -m "
         "benchmarks.coverage`). The table shows the coverage of the 95% intervals from "
         "`fit.inference().table()`, and the rejection rate of `tests()` for pairs whose true "
         "couplings are zero; ± is the Monte-Carlo standard error over samples. Parameters and "

@@ -157,8 +157,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         f"Samples of {' and '.join(f'{n:,}' for n in ROWS)} rows from a population of two groups "
         "and three predictors, of three and two levels. Intervals of `avg_predictions()` and "
         f"`avg_comparisons()` of `{FORMULA}` (of naive Bayes without the interaction), without a "
-        "penalty. The true effects are computed from a fit to the whole population, averaged over"
-        " the rows of the sample; ± is the Monte-Carlo standard error over samples.",
+        "penalty. The true effects are computed from a fit to the whole population, averaged over "
+        "the rows of the sample; ± is the Monte-Carlo standard error over samples.",
         "",
         *table(head, rows),
     ]

@@ -188,8 +188,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         f"the couplings, and is lowest for {worst.strength} ones on the {worst.graph} "
         f"({worst.efficiency:.0%}).",
         "",
-        "The table shows the mean squared error of the couplings with exact likelihood divided by"
-        f" the mean squared error with pseudo-likelihood, from {int(frame['replicates'].max())} "
+        "The table shows the mean squared error of the couplings with exact likelihood divided by "
+        f"the mean squared error with pseudo-likelihood, from {int(frame['replicates'].max())} "
         "samples each, ± a bootstrap standard error. Predictors are binary with equally probable "
         f"levels; couplings have the same size ({sizes}; half of that for all pairs of 6) and "
         "random signs, in the reference gauge, where a coupling is the logarithm of an odds "

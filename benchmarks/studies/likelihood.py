@@ -221,8 +221,8 @@ def summarise(frame: pd.DataFrame, level: pd.DataFrame) -> list[str]:
         *table(["", "parameters", "Wald", "exact", "none"], intervals),
         "Level of `bbl.anova` at 0.05, for models with and without the interaction: the average "
         "of the smallest expected count, the number of tables with each type of test, and "
-        "rejection rates. The last column is the rejection rate of the chi-square distribution of"
-        " the likelihood ratio for the tables in which `anova` does not use it.",
+        "rejection rates. The last column is the rejection rate of the chi-square distribution of "
+        "the likelihood ratio for the tables in which `anova` does not use it.",
         "",
         *table(
             [

@@ -225,9 +225,9 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "",
         "Comparisons with the pooled fit (`of=\"pooled\"`) for groups of fixed sizes. 'alike': all "
         "groups have the same distribution; 'differences': every parameter of every group is "
-        "shifted by N(0, 0.5^2). The true difference is computed for groups in these proportions."
-        " Rejection rates are relative to the available p-values, over all groups and levels of a"
-        " case; coverage is relative to the available intervals. Exact tests with few rows are "
+        "shifted by N(0, 0.5^2). The true difference is computed for groups in these proportions. "
+        "Rejection rates are relative to the available p-values, over all groups and levels of a "
+        "case; coverage is relative to the available intervals. Exact tests with few rows are "
         "conservative. Samples in which p is below .05 but the interval contains 0, or the "
         f"reverse: {int(frame['disagree'].sum())} samples.",
         "",
@@ -260,9 +260,9 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     power = frame[(frame["what"] == "power") & (frame["kind"] == "fields")]
     sums = power.groupby("cell", sort=False)[["made", "rejected_5", "wald_of_shift"]].sum()
     lines += [
-        "Power for large groups of equal size, the first of which has different odds: rejected at"
-        " .05 (%), compared with a test that divides the shift by its standard error and does not"
-        " use the other groups:",
+        "Power for large groups of equal size, the first of which has different odds: rejected at "
+        ".05 (%), compared with a test that divides the shift by its standard error and does not "
+        "use the other groups:",
         "",
     ]
     found = [

@@ -147,8 +147,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "## Samples of clusters",
         "",
         f"A population of {STRATA} strata, {CLUSTERS} clusters in each, and {PEOPLE} people in a "
-        f"cluster, who are similar; {' or '.join(map(str, sorted(set(DRAWN))))} clusters are drawn"
-        f" from each stratum, and {ASKED} people from each cluster. The true parameters are those "
+        f"cluster, who are similar; {' or '.join(map(str, sorted(set(DRAWN))))} clusters are drawn "
+        f"from each stratum, and {ASKED} people from each cluster. The true parameters are those "
         f"of `{FORMULA}` fitted to the whole population. Intervals are computed with "
         '`design=bbl.survey("w", strata="stratum", cluster="cluster")`, and as if rows had been '
         "drawn independently.",

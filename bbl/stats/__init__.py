@@ -1,3 +1,1 @@
-"""statistics on plain arrays: class scores, metrics, calibration, diagnostics,
-tests.
-"""
+"""Statistics on plain arrays: class scores, metrics, calibration, diagnostics, tests."""

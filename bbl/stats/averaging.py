@@ -1,6 +1,4 @@
-"""Averages of class probabilities of several classifiers (members), and convex weights fitted on
-out-of-fold rows.
-"""
+"""Averages of class probabilities over several classifiers (members), with convex weights."""
 
 from __future__ import annotations
 
@@ -12,7 +10,8 @@ from bbl.stats.metrics import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 
-# derivative by a ln w_m, as a share of the total weight, at which the optimum is reached
+# the optimum is reached when all derivatives by a ln w_m are below this proportion of the total
+# weight
 MAX_GRADIENT = 1e-12
 MAX_STEPS = 200
 ROUNDING = 1e-15  # relative rounding error of the objective
@@ -28,10 +27,10 @@ def averaged_scores(
     scores : sequence of M ndarrays, shape (n, K)
         Class scores of each member.
     weights : ndarray, shape (M,)
-        Weights w_m of the members, positive.
+        Weights w_m of the members; positive.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
-        Rows for which a member makes no prediction; the other members then share its weight. A row
-        for which all abstain gets nan.
+        Rows for which a member makes no prediction; its weight is shared among the other members.
+        Rows for which all abstain are nan.
 
     Examples
     --------
@@ -52,23 +51,23 @@ def averaged_scores(
 def convex_weights(
     log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray = 1.0
 ) -> np.ndarray:
-    """Return weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk +
-    sum_m a_m ln w_m``.
+    """Return positive weights w (M,) with sum 1 that maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m
+    a_m ln w_m``.
 
     Parameters
     ----------
     log_p : ndarray, shape (M, N)
-        Out-of-fold log probability of the observed class of each row under each member.
+        Out-of-fold log-probability of each row's observed class under each member.
     weights : ndarray, shape (N,)
-        Weights v of the rows.
+        Row weights v.
     a : float or ndarray, shape (M,), default 1.0
-        Positive: strength of the term that draws the weights towards shares of `a` and keeps them
-        positive.
+        Positive strength of the second term, which shrinks the weights towards proportions of `a`
+        and keeps them positive.
 
     Notes
     -----
     Newton's method on ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m - (sum_k v_k + sum_m a_m)
-    sum_m w_m``, concave and whose maximum over all positive w lies where they sum to 1. Rows of
+    sum_m w_m``. This is concave, and its maximum over all positive w has sum 1. Rows with
     probability 0 under all members are left out.
 
     Examples
@@ -83,12 +82,12 @@ def convex_weights(
     w = a / a.sum()
     if not is_scored.any():
         return w
-    # a common factor of a row's p_mk does not move the maximum
+    # a common factor of a row's p_mk does not change the maximiser
     p = np.exp(log_p - log_p.max(axis=0))
     total = weights.sum() + a.sum()
 
     def objective(w: np.ndarray) -> float:
-        """Return the function of the Notes, up to a constant."""
+        """Return the objective in the Notes, up to a constant."""
         return float(weights @ np.log(w @ p)) + float(a @ np.log(w)) - total * float(w.sum())
 
     value = objective(w)
@@ -101,11 +100,11 @@ def convex_weights(
         direction = np.linalg.solve(
             (p * (weights / mixture**2)) @ p.T + np.diag(a / w**2), gradient
         )
-        # at most 0.9 of the way to w_m = 0
+        # go at most 0.9 of the way to w_m = 0
         step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))
         slope = float(direction @ gradient)
         new_value = objective(w + step * direction)
-        # Armijo's rule, unless the expected gain is a rounding error
+        # Armijo's rule, unless the expected gain is below rounding error
         while not new_value >= value + 1e-4 * step * slope and step * slope > ROUNDING * abs(value):
             step *= 0.5
             new_value = objective(w + step * direction)

@@ -1,6 +1,4 @@
-"""Calibration of class scores: an offset per group, and one temperature, fitted on out-of-fold
-scores.
-"""
+"""Calibration of class scores by an offset per group and one temperature."""
 
 from __future__ import annotations
 
@@ -15,17 +13,17 @@ from bbl.choices import CalibrationKind
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = get_args(CalibrationKind)
-FIRM_PENALTY = 10.0  # weight of the penalty with "firm", in observations; 1 otherwise
-LEAST_SCORE = -1e6  # in place of scores of -inf
+FIRM_PENALTY = 10.0  # weight of the penalty for "firm", in observations; otherwise 1
+LEAST_SCORE = -1e6  # replaces scores of -inf
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Calibration of class scores: ``temperature * score + offset``."""
 
-    # T multiplies scores, where that of physics divides: below 1, probabilities are less extreme
+    # T multiplies scores (in physics it divides): below 1, probabilities are less extreme
     temperature: float
-    offset: np.ndarray  # (K,): added to the score of each group; sums to zero
+    offset: np.ndarray  # (K,): added to each group's score; sums to zero
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return the calibrated class scores (n, K)."""
@@ -41,24 +39,24 @@ def fit_calibration(
 ) -> Calibration:
     """Fit the calibration by penalised log-loss.
 
-    The penalty is that of a normal prior on the offsets and ``ln T`` with the weight of one
-    observation: few rows hardly change the scores. An error of ln Z, the same for all rows, is
-    removed by the offsets whatever its size.
+    The penalty corresponds to a normal prior on the offsets and ``ln T`` with the weight of one
+    observation, so that a few rows hardly change the scores. The offsets remove an error in ln Z
+    that is the same for all rows, whatever its size.
 
     Parameters
     ----------
     scores : ndarray, shape (N, K)
-        Class scores of rows by models that were not fitted to them.
+        Out-of-fold class scores.
     y : ndarray of int, shape (N,)
         Observed groups.
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
-        "none": no calibration. "offset": an offset for each group. "temperature": offsets and one
-        temperature. "firm": the same with a penalty of the weight of ten observations. It is for
-        settings chosen by calibrated losses, which would otherwise favour settings whose
-        calibration fits the noise of few rows.
+        "none": no calibration. "offset": an offset per group. "temperature": offsets and one
+        temperature. "firm": the same, with a penalty that weighs as much as ten observations. Use
+        "firm" when calibrated losses choose among settings: otherwise settings whose calibration
+        overfits a few rows would be favoured.
     start : Calibration, optional
-        Warm start from similar rows.
+        Warm start, from a fit to similar rows.
 
     Examples
     --------
@@ -68,7 +66,7 @@ def fit_calibration(
     True
     """
     K = scores.shape[1]
-    # rows whose group did not occur in the training rows of their fold have score -inf and no
+    # rows whose group did not occur in their fold's training rows have score -inf and contain no
     # information on the scale
     is_possible = np.isfinite(scores[np.arange(len(y)), y])
     if kind == "none" or not is_possible.any():
@@ -83,7 +81,7 @@ def fit_calibration(
     )
     fits_temperature = kind != "offset"
     penalty = FIRM_PENALTY if kind == "firm" else 1.0
-    total = weights.sum()  # the loss is per total weight
+    total = weights.sum()  # the loss is divided by the total weight
     x = CalibrationLoss(
         finite_scores, y, weights / total, fits_temperature, penalty / total
     ).minimise(start_x)

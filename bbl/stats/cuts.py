@@ -1,6 +1,4 @@
-"""Cuts between bins of numbers: at quantiles, at equal widths, or where groups differ (minimum
-description length).
-"""
+"""Cuts between bins of numbers: by quantiles, equal widths, or minimum description length."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ CUTS = ("quantile", "width", "mdl")
 
 
 def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return up to `bins` - 1 ascending cuts of x (n,) into bins of about equal weight; equal
+    """Return up to `bins` - 1 increasing cuts of x (n,) into bins of about equal weight; equal
     values share a bin.
 
     Examples
@@ -29,8 +27,8 @@ def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 
 def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return the cuts between bins of equal width that have values on both sides; `weights` are
-    ignored.
+    """Return the cuts between bins of equal width, omitting cuts with all values on one side;
+    ignores `weights`.
     """
     low = float(x.min())
     high = float(x.max())
@@ -40,7 +38,7 @@ def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 
 def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) -> np.ndarray:
-    """Return cuts that describe the groups in fewer bits, the cuts included (Fayyad & Irani 1993).
+    """Return the cuts that minimise the description length of the groups (Fayyad & Irani 1993).
 
     Parameters
     ----------
@@ -49,12 +47,12 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     y : ndarray of int, shape (n,)
         Group of each row.
     most : int, default 32
-        Largest number of cuts.
+        Maximum number of cuts.
 
     Returns
     -------
     ndarray
-        Ascending; empty if no cut saves bits.
+        Increasing; empty if no cut reduces the description length.
 
     Examples
     --------
@@ -64,12 +62,12 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     values, value_index = np.unique(x, return_inverse=True)
     K = int(y.max(initial=0)) + 1
     counts = np.bincount(value_index * K + y, weights, len(values) * K).reshape(-1, K)
-    # (values + 1, K): of all values before
+    # (values + 1, K): counts of all lower values
     counts_before = np.vstack([np.zeros(K), np.cumsum(counts, axis=0)])
     cut_after: list[int] = []
-    intervals = [(0, len(values))]  # of positions in `values`, still to be cut
+    intervals = [(0, len(values))]  # intervals of positions in `values`, still to be cut
     while intervals and len(cut_after) < most:
-        # the upper intervals first; if `most` is reached, lower ones are cut no further
+        # upper intervals first; once `most` is reached, lower intervals stay uncut
         low, high = intervals.pop()
         n_lower = _find_best_cut(counts_before[low : high + 1] - counts_before[low])
         if n_lower:
@@ -79,13 +77,13 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
 
 
 def _find_best_cut(counts_before: np.ndarray) -> int:
-    """Return how many values are below the cut that saves most bits in an interval of v values, 0
-    if none saves any.
+    """Return how many values are below the best cut of an interval of v values, or 0 if no cut
+    reduces the description length.
 
-    A cut of N rows saves bits if it lowers their mean entropy E by more than ``(log2(N - 1) +
-    log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, for the entropies E1 and E2 below and above it,
-    and k, k1 and k2 groups in all, below and above. `counts_before` (v + 1, K) holds the weight of
-    each group before each value, and in all.
+    A cut of N rows reduces the description length if it lowers the mean entropy E by more than
+    ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies
+    below and above it, and k, k1 and k2 the numbers of groups in all, below and above.
+    `counts_before` (v + 1, K) contains each group's weight before each value, and in all.
     """
     total = counts_before[-1]
     total_weight = total.sum()
@@ -113,26 +111,24 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
 
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
-    """Return the entropy (rows,) of counts (rows, K), in bits."""
+    """Return the entropy (rows,) of counts (rows, K) in bits."""
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
     with np.errstate(divide="ignore", invalid="ignore"):
         return -np.where(share > 0, share * np.log2(share), 0.0).sum(axis=1)
 
 
 def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
-    """Return rounded midpoints between the values at the indices `cut_after` and the next
-    values.
+    """Return rounded midpoints between the values at the positions `cut_after` and the values after
+    them.
     """
     gaps = values[cut_after + 1] - values[cut_after]
     return _round_cuts(values[cut_after] + gaps / 2, gaps)
 
 
 def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Round cuts (c,), which become labels, to few digits, each by at most a twentieth of its gap
-    in `gaps` (c,).
+    """Round cuts (c,), which are used as labels, to few digits, by at most a twentieth of `gaps`
+    (c,).
     """
-    # half a unit of the last digit is at most a twentieth of the gap, which is kept from 0 and inf
-    # for its logarithm
     digits = np.ceil(1.0 - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
     return np.array(
         [round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)]

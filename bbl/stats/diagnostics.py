@@ -1,5 +1,5 @@
-"""Convergence diagnostics of Markov chains: split R-hat, effective sample sizes (ESS); shortest
-intervals of draws.
+"""Convergence diagnostics of Markov chains (split R-hat, effective sample sizes), and shortest
+intervals.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section
     4.1).
 
-    Each chain is cut in two halves, so that trends within a chain count too. Values above 1.01 say
-    that the chains have not mixed. NaN where all draws are equal; inf where each chain is constant
-    but chains differ.
+    Each chain is split in two halves to detect trends within chains, too. Values above 1.01
+    indicate that the chains have not mixed. NaN if all draws are equal; inf if each chain is
+    constant but chains differ.
 
     Parameters
     ----------
     draws : array_like, shape (n_chains, n_draws, ...)
-        At least four draws per chain of one or more quantities (energies, say).
+        At least four draws per chain of one or more quantities, such as energies.
     rank : bool, default True
-        Whether values are replaced by normal scores of their ranks.
+        Whether to replace values by the normal scores of their ranks.
     folded : bool, default False
-        Whether to return the maximum of R-hat and R-hat of distances from the median (section 4.2
-        there), which also detects chains of different spread.
+        Whether to return the maximum of R-hat and the R-hat of distances from the median (section
+        4.2), which also detects differences in spread between chains.
 
     Returns
     -------
@@ -63,12 +63,11 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
-    """Return the effective sample size of all chains together, shape (...); with `rank` the
-    bulk-ESS.
+    """Return the effective sample size (...) of all chains together; with `rank`, the bulk-ESS.
 
-    `draws` (n_chains, n_draws, ...) and `rank` are as for `split_rhat`. Autocorrelations are summed
-    over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14); the
-    estimate is at most ``S log10(S)`` for S draws. NaN where all draws are equal.
+    `draws` (n_chains, n_draws, ...) and `rank` are as in `split_rhat`. Autocorrelations are summed
+    over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14). The
+    estimate is at most ``S log10(S)`` for S draws, and NaN if all draws are equal.
 
     Examples
     --------
@@ -83,7 +82,7 @@ def tail_sample_size(draws) -> np.ndarray:
     """Return the tail-ESS (...): the smaller ESS of the 5 % and 95 % quantiles of draws (n_chains,
     n_draws, ...).
 
-    The ESS of a quantile is that of the indicators of draws at or below it.
+    The ESS of a quantile is computed from indicators of draws at or below it.
 
     Examples
     --------
@@ -105,8 +104,7 @@ def tail_sample_size(draws) -> np.ndarray:
 
 
 def monte_carlo_error(draws) -> np.ndarray:
-    """Return the standard error (...) of the mean of draws (n_chains, n_draws, ...): sd over the
-    root of the ESS.
+    """Return the Monte Carlo standard error (...) of the mean of draws (n_chains, n_draws, ...).
 
     Examples
     --------
@@ -120,8 +118,8 @@ def monte_carlo_error(draws) -> np.ndarray:
 
 
 def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (...) of the shortest interval that holds a share `level` of draws (n_chains,
-    n_draws, ...).
+    """Return the endpoints (...) of the shortest interval with a proportion `level` of draws
+    (n_chains, n_draws, ...).
 
     Examples
     --------
@@ -130,7 +128,8 @@ def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]
     (1.0, 1.2)
     """
     draws = np.sort(np.asarray(draws, dtype=float).reshape(-1, *np.shape(draws)[2:]), axis=0)
-    # draws (S, ...), sorted; an interval from draw k to draw k + n_steps holds the share of them
+    # draws (S, ...), sorted; the interval from draw k to draw k + n_steps contains the required
+    # proportion
     n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)
     width = draws[n_steps:] - draws[: len(draws) - n_steps]
     start = width.argmin(axis=0)[None]
@@ -152,13 +151,13 @@ def _apply_per_quantity(
     Parameters
     ----------
     draws : array_like, shape (n_chains, n_draws, ...)
-        The middle draw of an odd number is in neither half of its chain.
+        With an odd number of draws, the middle one is dropped.
     rank : bool
-        Whether the split chains are replaced by their normal scores, just before `function`.
+        Whether to replace the split chains by their normal scores, just before `function`.
     function : callable
-        From split chains to a number.
+        Maps split chains to a number.
     transform : callable, optional
-        Change of the draws before that, such as an indicator of a tail.
+        Applied to the draws first, such as an indicator of a tail.
     before_split : bool
         Whether `transform` is applied to whole chains.
     """
@@ -181,13 +180,13 @@ def _apply_per_quantity(
 
 
 def _normal_scores(x: np.ndarray) -> np.ndarray:
-    """Replace the values of x, of any shape, by normal quantiles of their ranks among all
-    values.
+    """Replace the values of x, of any shape, by normal quantiles of their ranks among
+    all values.
     """
     from scipy.special import ndtri
 
     _, rank_of_value, count = np.unique(x, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(count) - 0.5 * (count - 1)  # tied values share their mean rank
+    ranks = np.cumsum(count) - 0.5 * (count - 1)  # ties get their mean rank
     # Blom's offsets
     return ndtri((ranks - 0.375) / (x.size + 0.25))[rank_of_value].reshape(x.shape)
 
@@ -227,15 +226,14 @@ def _compute_ess(x: np.ndarray) -> float:
     spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), fft_size, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, fft_size, axis=1)[:, :n].mean(axis=0) / n
     rho = 1.0 - (W - covariance) / pooled
-    rho[0] = 1.0  # the autocorrelation of lag 0, which the estimate misses
-    # lags 0 and 1, 2 and 3, ...; the last lag of an odd n is not used, nor are the last two of an
-    # even n
+    rho[0] = 1.0  # the autocorrelation at lag 0, which the estimate misses
+    # lags 0 and 1, 2 and 3, ...; the last lag (odd n) or the last two (even n) are not used
     pair_sums = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
-    # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag
-    # counts if positive
+    # Geyer's sequence ends before the first pair of lags with a non-positive sum, but includes that
+    # pair's first lag if positive
     n_pairs = np.append(np.flatnonzero(pair_sums <= 0.0), len(pair_sums) - 1)[0]
-    # tau: number of draws that are worth one independent draw. -1: the pairs have lag 0, too, and 2
-    # rho_0 - 1 = 1
+    # tau: number of draws equivalent to one independent draw; -1 because the pairs include lag 0,
+    # and 2 rho_0 - 1 = 1
     tau = (
         -1.0
         + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum())

@@ -1,6 +1,4 @@
-"""Effective number of correlated rows: weights by neighbourhoods, and the size that explains mutual
-information.
-"""
+"""Effective number of correlated rows, from weights by similarity or from mutual information."""
 
 from __future__ import annotations
 
@@ -15,31 +13,31 @@ from bbl.memory import check_memory
 
 __all__ = ["MatchedSize", "matched_size", "mutual_information", "neighbour_weights"]
 
-LANES = 64  # rows that the kernel compares at a time
-STEP = 4096  # rows between two reports of progress
-DECAY = 0.6  # step t changes the log size by the relative excess of information over t**DECAY
+LANES = 64  # number of rows compared at a time by the kernel
+STEP = 4096  # number of rows between progress reports
+DECAY = 0.6  # step t changes the log size by the relative excess information over t**DECAY
 SMALLEST = 2  # rows; one row has no information
-LARGEST_LOG_SIZE = 30.0  # of the largest size; columns without information have no finite size
-LEAST_INFORMATION = 1e-12  # in place of no information
+LARGEST_LOG_SIZE = 30.0  # of the largest size; without mutual information, no finite size fits
+LEAST_INFORMATION = 1e-12  # replaces zero information
 MAX_DRIFT = 0.03  # change of the log size between parts of the averaged steps, once converged
 MAX_EXCESS = 0.1  # mean relative excess of the information, once converged
-ARRAYS = 4  # arrays of shape (batch, concentrations, L) that exist at a time
+ARRAYS = 4  # number of arrays of shape (batch, concentrations, L) in memory at a time
 # grid with a log-uniform prior on the concentration of the Dirichlet
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)
 
 
 @dataclass(frozen=True)
 class MatchedSize:
-    """The solution of `matched_size`.
+    """Result of `matched_size`.
 
     Attributes
     ----------
     size : float
         Number of rows.
     converged : bool
-        Whether the steps have reached it.
+        Whether the steps converged.
     excess : float
-        Mean of the information by chance less the observed, as a share of the observed.
+        Mean relative excess of the expected over the observed information.
     """
 
     size: float
@@ -50,28 +48,28 @@ class MatchedSize:
 def neighbour_weights(
     codes: np.ndarray, identity: float, progress: Callable | None = None
 ) -> np.ndarray:
-    """Return a weight (n,) for each row: one over the number of its neighbours.
+    """Return the weight (n,) of each row, 1 / (number of its neighbours).
 
     Parameters
     ----------
     codes : ndarray of int, shape (n, m)
     identity : float
-        Two rows are neighbours if they agree in more than this share of the columns. Each row
-        counts as a neighbour of itself and of its copies, whatever the share.
+        Rows are neighbours if they agree in more than this proportion of the columns. Each row
+        counts as a neighbour of itself and of its copies.
     progress : callable, optional
-        Called with the share of the pairs of rows that were compared since the last call.
+        Called with the proportion of row pairs compared since the last call.
     """
     small_codes = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
-    # the distinct rows, the number of each row among them, and how often each occurs
+    # distinct rows, the position of each row among them, and their frequencies
     rows, distinct_row, n_copies = np.unique(
         small_codes, axis=0, return_inverse=True, return_counts=True
     )
     n, m = rows.shape
-    # as many blocks as hold n rows; the kernel does not count the zeros after row n - 1
+    # enough blocks for n rows; the kernel ignores the zeros after row n - 1
     blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
     blocks.reshape(-1, m)[:n] = rows
-    # agreement in more than the share `identity` of the columns; 1e-9 allows for rounding of the
-    # product
+    # agreement in more than the proportion `identity` of the columns; 1e-9 allows for rounding of
+    # the product
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
     # blocks (blocks, m, LANES): the kernel compares a row with LANES rows at a time, column by
     # column
@@ -81,13 +79,15 @@ def neighbour_weights(
         end = min(n, begin + STEP)
         _kernel.count_neighbours(rows, blocks, n_copies, max_differences, n_neighbours, begin, end)
         if progress is not None:
-            # rows are compared with all later ones
+            # each row is compared with all later rows
             progress((end - begin) * (2 * n - begin - end) / n**2)
     return 1.0 / n_neighbours[distinct_row.ravel()]
 
 
 def mutual_information(tables: np.ndarray) -> np.ndarray:
-    """Return the mutual information (...,) in nats of tables (..., a, b) of counts or shares."""
+    """Return the mutual information (...,) in nats of tables (..., a, b) of counts or
+    proportions.
+    """
     p = tables / tables.sum(axis=(-2, -1), keepdims=True)
     independent = p.sum(axis=-1)[..., :, None] * p.sum(axis=-2)[..., None, :]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -103,18 +103,18 @@ def matched_size(
     batch: int,
     progress: Callable | None = None,
 ) -> MatchedSize:
-    """Return the number of rows at which independent columns have, by chance, as much information
-    as those of `codes`.
+    """Return the number of rows at which independent columns would have, by chance, the mutual
+    information of `codes`.
 
     The information is the mean mutual information of pairs of columns. Each step draws pairs of
-    columns; for each column frequencies from its Dirichlet posterior, given so many rows as the
-    current size; and a table of so many rows with independent columns of these frequencies
-    (Ingraham & Marks 2017, section 8.3.1). The information of these tables is nearly inversely
-    proportional to the size, so that step t = 0, 1, ... adds ``(t + 1)**-DECAY`` times its relative
-    excess over that of the same pairs of columns of `codes` to the logarithm of the size. The
-    result is the mean over the second half of the steps (Polyak & Juditsky 1992). Steps begin at
-    the number of rows, where the information by chance decreases with the size: below some number
-    of rows it increases, since few rows have little information.
+    columns, level frequencies for each column from its Dirichlet posterior at the current size, and
+    tables of that size with independent columns of these frequencies (Ingraham & Marks 2017,
+    section 8.3.1). The information in these tables is nearly inversely proportional to the size.
+    Step t = 0, 1, ... therefore adds ``(t + 1)**-DECAY`` times its relative excess over the
+    observed information of the same pairs to the log size. The result is the mean over the second
+    half of the steps (Polyak & Juditsky 1992). Steps start at the number of rows, where the
+    information by chance decreases with the size; at very small sizes it increases, because few
+    rows contain little information.
 
     Parameters
     ----------
@@ -125,9 +125,9 @@ def matched_size(
     n_steps : int
         Number of steps.
     batch : int
-        Number of pairs of columns that are drawn in each step.
+        Number of column pairs drawn in each step.
     progress : callable, optional
-        Called with the share of the steps that were done since the last call.
+        Called with the proportion of steps done since the last call.
     """
     m = codes.shape[1]
     L = int(n_levels.max())
@@ -137,12 +137,12 @@ def matched_size(
         "Use a smaller batch.",
     )
     is_level = np.arange(L) < n_levels[:, None]
-    # (m, L): observed shares of the levels of each column
+    # (m, L): observed level proportions of each column
     shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / weights.sum()
     information_of_pair: dict[tuple[int, int], float] = {}
     log_size = float(np.log(max(len(codes), SMALLEST)))
     log_sizes = np.empty(n_steps)
-    excesses = np.empty(n_steps)  # of information by chance, relative to the observed
+    excesses = np.empty(n_steps)  # information by chance, relative to the observed
     total_observed = 0.0
     for t in range(n_steps):
         i = rng.integers(0, m, batch)
@@ -160,8 +160,8 @@ def matched_size(
             batch, L, L
         )
         by_chance = mutual_information(tables).mean()
-        # more information by chance than observed: too few rows. Against the mean of all steps, so
-        # that the noise of one step does not change the scale of its excess
+        # excess information by chance means too few rows. Relative to the mean of all steps, so
+        # that the noise in one step does not change the scale
         scale = max(total_observed / (t + 1), LEAST_INFORMATION)
         excesses[t] = (by_chance - observed) / scale
         step = np.clip(excesses[t], -1.0, 1.0) / (t + 1) ** DECAY
@@ -170,7 +170,7 @@ def matched_size(
         if progress is not None:
             progress(1.0 / n_steps)
     half = n_steps // 2
-    # the halves of the averaged steps, whose means agree once the steps have reached the solution
+    # after convergence, both halves of the averaged steps have the same mean
     early = log_sizes[half : half + (n_steps - half) // 2]
     drift = float(log_sizes[half:].mean() - early.mean()) if len(early) else np.inf
     excess = float(excesses[half:].mean())
@@ -191,7 +191,7 @@ def _cached_information(
 ) -> float:
     """Return the mutual information of columns i and j, which have at most L levels.
 
-    It is taken from `cache`, or stored there, under the pair (lower column, higher column).
+    Values are cached in `cache` under the pair (lower column, higher column).
     """
     pair = (min(i, j), max(i, j))
     if pair not in cache:
@@ -206,14 +206,14 @@ def _draw_frequencies(
     """Draw frequencies (batch, L) from Dirichlet posteriors given `counts` (batch, L).
 
     The concentration a of each prior is drawn first, from its posterior on the grid
-    `CONCENTRATIONS`: counts n_l of K levels, N in all, have the probability ``Gamma(K a) / Gamma(N
-    + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level` (batch, L) tells which of the L codes each
+    `CONCENTRATIONS`: counts n_l of K levels with sum N have the probability ``Gamma(K a) / Gamma(N
+    + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level` (batch, L) marks the codes that each
     column has; other frequencies are zero.
     """
     from scipy.special import gammaln
 
-    # K levels and total count N of each column; log_p (batch, concentrations): log probability of
-    # its counts
+    # number of levels K and total count N of each column; log_p (batch, concentrations):
+    # log-probability of its counts
     concentrations = CONCENTRATIONS[:, None]
     K = is_level.sum(axis=1)
     N = counts.sum(axis=1)
@@ -229,9 +229,9 @@ def _draw_frequencies(
     concentration = CONCENTRATIONS[
         (cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)
     ]
-    # shape 1 in place of codes that are no level: the draw is replaced by 0
+    # codes that are not levels get shape 1; their draws are set to 0
     gamma = np.where(
         is_level, rng.standard_gamma(np.where(is_level, counts + concentration[:, None], 1.0)), 0.0
     )
-    gamma += 1e-300 * is_level  # all gammas of small shapes may underflow to zero
+    gamma += 1e-300 * is_level  # gammas with small shapes may all underflow to zero
     return gamma / gamma.sum(axis=1, keepdims=True)

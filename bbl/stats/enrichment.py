@@ -1,8 +1,6 @@
-"""Tests whether known pairs come early in a ranked list of pairs: hypergeometric test and rank
-test.
+"""Tests whether known pairs come early in a ranked list: hypergeometric test and rank test.
 
-All pairs are either known or not; the list ranks some of them. `pairs` is the number of all pairs,
-and `total` that of all known pairs, listed or not.
+`pairs` is the number of all pairs, and `total` the number of known pairs, listed or not.
 """
 
 from __future__ import annotations
@@ -11,30 +9,29 @@ import numpy as np
 
 __all__ = ["hypergeometric", "rank_test"]
 
-# least number of known, and of unknown, pairs for the normal approximation of rank sums
+# minimum number of known and of unknown pairs for the normal approximation of rank sums
 NORMAL_FROM = 20
-PERMUTATIONS = 9999  # random permutations, if there are fewer known or unknown pairs
+PERMUTATIONS = 9999  # random permutations if there are fewer known or unknown pairs
 
 
 def hypergeometric(
     known: np.ndarray, taken: np.ndarray, pairs: int, total: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of known pairs among the first pairs of a list, and the probability of as
-    many by chance.
+    """Return the numbers of known pairs among the leading pairs of a list, and their p-values.
 
     Parameters
     ----------
     known : ndarray of bool, shape (n,)
         Whether each listed pair is known, in the order of the list.
     taken : ndarray of int, shape (T,)
-        Lengths of the tops of the list to test: numbers of first pairs.
+        Numbers of leading pairs to test.
     pairs, total : int
-        Number of all pairs, and of all known pairs, listed or not.
+        Numbers of all pairs and of all known pairs, listed or not.
 
     Returns
     -------
     n_known, p : ndarray, shape (T,)
-        Number of known pairs among the first ``taken[t]``, and the probability of at least so many
+        Number of known pairs among the first ``taken[t]``, and the probability of at least as many
         in random order.
 
     Examples
@@ -46,17 +43,17 @@ def hypergeometric(
     from scipy.stats import hypergeom
 
     n_known = np.concatenate([[0], np.cumsum(known)])[taken]  # 0 among the first 0 pairs
-    # P(more than n_known - 1); scipy's M: all pairs, n: known ones among them, N: drawn ones
+    # P(more than n_known - 1); scipy's M: number of pairs, n: of known pairs, N: of pairs drawn
     return n_known, hypergeom.sf(n_known - 1, M=pairs, n=total, N=taken)
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the probability (AUC) that a known pair ranks before an unknown one, and the p-value
-    of AUC > 1/2.
+    """Return the probability (AUC) that a known pair is ranked before an unknown one, and the
+    p-value of AUC > 1/2.
 
-    Mann and Whitney's test with correction for ties; pairs that are not listed share the last rank.
-    With fewer than 20 known or unknown pairs, p is the share of 9,999 random permutations (from a
-    fixed seed) that rank the known pairs as early. Arguments are those of `hypergeometric`.
+    Mann-Whitney test with correction for ties; unlisted pairs share the last rank. With fewer than
+    20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a fixed seed)
+    that rank the known pairs at least as early. Arguments are as in `hypergeometric`.
 
     Examples
     --------
@@ -70,10 +67,9 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     if not total or not n_unknown:
         return float("nan"), float("nan")
     n = len(known)
-    # listed pairs have falling scores, unlisted ones 0: among the latter the order of known and
-    # unknown does not matter
+    # listed pairs get decreasing scores, unlisted pairs 0, whatever their order
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
-    # unlisted: the known ones first
+    # among unlisted pairs, the known ones first
     is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
     test = mannwhitneyu(
         score[is_known], score[~is_known], alternative="greater", method="asymptotic"

@@ -1,6 +1,4 @@
-"""Evaluation of predictions: confusion matrix, report by class, scores with their limits, ROC
-curves.
-"""
+"""Evaluation of predictions: confusion matrix, class report, scores with limits, ROC curves."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ __all__ = ["areas", "class_report", "confusion_counts", "roc_curve", "score_tabl
 def confusion_counts(
     y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, K: int
 ) -> np.ndarray:
-    """Return the weight of the rows of each group (row) that were predicted as each group (column),
-    shape (K, K).
+    """Return the confusion matrix (K, K): weights of rows by observed (row) and predicted group
+    (column).
 
     `y` and `predicted` (n,) are group codes, `weights` is (n,).
     """
@@ -24,10 +22,9 @@ def confusion_counts(
 
 
 def class_report(counts: np.ndarray) -> np.ndarray:
-    """Return precision, recall, F1 and support of each group, shape (K, 4), from a confusion matrix
-    (K, K).
+    """Return precision, recall, F1 and support (K, 4) of each group from a confusion matrix (K, K).
 
-    Precision is nan if the group was never predicted, recall if it was never observed.
+    Precision is nan for groups never predicted, recall for groups never observed.
 
     Examples
     --------
@@ -56,8 +53,7 @@ def score_table(
     weights: np.ndarray,
     level: float = 0.95,
 ) -> np.ndarray:
-    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with their limits, shape
-    (5, 4).
+    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with limits, shape (5, 4).
 
     Parameters
     ----------
@@ -66,19 +62,19 @@ def score_table(
     y, predicted : ndarray of int, shape (n,)
         Observed and predicted group of each row.
     weights : ndarray, shape (n,)
-        Frequencies of the rows.
+        Row frequencies.
     level : float, default 0.95
-        Coverage of the limits.
+        Coverage of the confidence limits.
 
     Returns
     -------
     ndarray
-        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`; coverage `level`), and
-        the baseline: the score of the same prediction for every row, by the class proportions
-        (balanced accuracy: one over the number of groups that occur; AUC: 0.5). Balanced accuracy
-        is the mean recall of the groups that occur. The AUC of more than two groups is the mean AUC
-        of each group against all others; its limits are the means of the groups' limits, wide
-        enough for any correlation of the groups.
+        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`), and the baseline,
+        which is the score of predicting the class proportions for every row (balanced accuracy: one
+        over the number of groups that occur; AUC: 0.5). Balanced accuracy is the mean recall of the
+        groups that occur. With more than two groups, AUC is the mean over groups of each one
+        against all others; its limits are the means of the groups' limits, which is conservative
+        under any correlation between groups.
     """
     K = scores.shape[1]
     total = weights.sum()
@@ -90,15 +86,14 @@ def score_table(
     table = [[correct.sum() / total, float(lower), float(upper), share.max()]]
     occurs = observed > 0
     lower, upper = share_limits(correct[occurs], observed[occurs], level)
-    # balanced accuracy is the mean recall, the sum of `factors` times recalls
+    # balanced accuracy is the mean recall: the sum of `factors` times recalls
     recall = correct[occurs] / observed[occurs]
     factors = np.full(int(occurs.sum()), 1.0 / occurs.sum())
     table.append(
         [float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()]
     )
     log_p = log_probabilities(scores)
-    # the largest loss that any group would give in these rows; `LEAST` is the least log probability
-    # that counts
+    # largest loss of any group in these rows; `LEAST` bounds log-probabilities from below
     max_log_loss = -max(float(log_p.min()), LEAST)
     for loss, max_loss, baseline in (
         (row_loss(log_p, y), max_log_loss, -float(share[occurs] @ np.log(share[occurs]))),
@@ -112,7 +107,7 @@ def score_table(
             ]
         )
     group_areas = areas(scores, y, weights, level)
-    # two groups have the same AUC
+    # with two groups, both have the same AUC
     group_areas = group_areas[1:] if K == 2 else group_areas[~np.isnan(group_areas[:, 0])]
     table.append([*(group_areas.mean(axis=0) if len(group_areas) else [np.nan] * 3), 0.5])
     return np.array(table)
@@ -121,13 +116,13 @@ def score_table(
 def areas(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
-    """Return the AUC of each group against all others with its limits, (K, 3); nan if all rows are
-    in one group.
+    """Return the AUC (K, 3) of each group against all others, with limits; nan if all rows are in
+    one group.
     """
     areas_and_limits = []
-    for k, score in enumerate(link(scores).T):  # (n,): log odds of group k against all others
+    for k, score in enumerate(link(scores).T):  # (n,): log-odds of group k against all others
         positive = y == k
-        # wald: lower and upper limit by DeLong's variance
+        # wald: limits from DeLong's variance
         area, *wald = auc(score, positive, weights, level)
         limits = area_limits(
             area, weights @ positive, weights @ ~positive, level, (wald[0], wald[1])
@@ -139,10 +134,10 @@ def areas(
 def roc_curve(
     score: np.ndarray, positive: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return false positive rates, true positive rates and thresholds of a ROC curve, from the
-    highest threshold down.
+    """Return false positive rates, true positive rates and thresholds of a ROC curve, by decreasing
+    threshold.
 
-    `score`, `positive` and `weights` are (n,); the results have one entry more than there are
+    `score`, `positive` and `weights` are (n,); the results have one entry more than the number of
     distinct scores.
 
     Examples
@@ -150,7 +145,7 @@ def roc_curve(
     >>> roc_curve(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones(3))
     (array([0., 0., 0., 1.]), array([0. , 0.5, 1. , 1. ]), array([inf, 0.8, 0.4, 0.1]))
     """
-    # minus the distinct scores, the highest first
+    # negated distinct scores, in increasing order
     threshold, score_index = np.unique(-score, return_inverse=True)
     cases, controls = (
         np.cumsum(np.bincount(score_index, weights * is_class))

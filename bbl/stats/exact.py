@@ -14,19 +14,19 @@ import numpy as np
 
 __all__ = ["PowerSeries", "hypergeometric", "root"]
 
-FURTHEST = 60.0  # absolute log odds ratio beyond which it counts as infinite
-MAX_STEPS = 200  # steps of Newton's method and bisection together; bisection alone takes 50
-PRECISION = 1e-10  # a step of Newton's method or bisection that is shorter is the last
+FURTHEST = 60.0  # a log odds ratio with a larger absolute value counts as infinite
+MAX_STEPS = 200  # maximum number of Newton and bisection steps; bisection alone takes 50
+PRECISION = 1e-10  # stop after a step shorter than this
 MAX_PAIRED_WIDTH = 16  # polynomials with more coefficients are multiplied one by one; a power of 2
-# of the observed count, if the largest is 0; exp(-745) underflows to zero
+# minimum log coefficient of the observed count, if the largest is 0; exp(-745) underflows to zero
 LEAST_LOG_COEFFICIENT = -500.0
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
     """Return the root of an increasing function; -inf or inf if there is none in [-end, end].
 
-    `increasing` returns value and slope at a point. Newton's method starts from 0, with bisection
-    where it leaves the bracket.
+    `increasing` returns value and slope at a point. Newton's method starts from 0; a step outside
+    the bracket is replaced by bisection.
 
     Examples
     --------
@@ -47,25 +47,25 @@ def root(increasing: Callable[[float], tuple[float, float]], end: float) -> floa
             x = 0.5 * (low + high)
         if abs(x - previous) < PRECISION:
             break
-    # a bracket that has shrunk to an end has no root inside
+    # a bracket that has shrunk to an end contains no root
     return float(np.copysign(np.inf, x)) if end - abs(x) < 2.0 * PRECISION else x
 
 
 @dataclass(frozen=True)
 class PowerSeries:
-    """The distribution ``P(T = t) ~ c_t exp(psi t)`` of a count given all that depends on other
+    """Conditional distribution ``P(T = t) ~ c_t exp(psi t)`` of a count, free of nuisance
     parameters.
 
     Attributes
     ----------
     log_c : ndarray, shape (support,)
-        Logarithms of the coefficients of t = 0, 1, ...
+        Log coefficients of t = 0, 1, ...
     t : int
         Observed count.
     share : float, default 0.5
-        Share of ``P(T = t)`` that each tail includes: one half (mid-p) where margins vary from
-        sample to sample, which keeps the level on average over them; 1 for a binomial count, where
-        nothing varies.
+        Proportion of ``P(T = t)`` included in each tail. One half (mid-p) if margins vary from
+        sample to sample, which keeps the level on average over margins; 1 for a binomial count,
+        where no margin varies.
     """
 
     log_c: np.ndarray
@@ -73,14 +73,14 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution of this count given its sum with another: its parameter is the
-        difference of both.
+        """Return the distribution of this count given its sum with another; its parameter is the
+        difference of both parameters.
 
-        The coefficients are ``c_t d_(s - t)``, for those c and d of the two counts and their
-        observed sum s. Its tails include one half of ``P(T = t)``.
+        The coefficients are ``c_t d_(s - t)``, where c and d are the counts' coefficients and s is
+        their observed sum. Its tails include one half of ``P(T = t)``.
         """
         total = self.t + other.t
-        # possible values of this count, given the sum; the result counts from the first of them
+        # possible values of this count given the sum; the result is counted from the first
         counts = np.arange(
             max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1
         )
@@ -92,8 +92,8 @@ class PowerSeries:
         """Return the distribution conditional on a finite estimate; None if the estimate is
         infinite.
 
-        The estimate is infinite at the ends of the support, where no test is made; the tests that
-        are made keep their level only if the distribution is conditioned on that.
+        The estimate is infinite at the ends of the support, where no test is made. The remaining
+        tests keep their level only if the distribution is conditioned on this.
         """
         if not 0 < self.t < len(self.log_c) - 1:
             return None
@@ -118,7 +118,7 @@ class PowerSeries:
             return np.inf if mean > 0.0 else -np.inf
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return the mean of the count at `psi` less the mean to reach, and its slope, which is
+            """Return the count's mean at `psi` minus the target mean, and its slope,
             the variance.
             """
             mean_at_psi, variance = self.moments(psi)
@@ -128,15 +128,13 @@ class PowerSeries:
 
     @cached_property
     def estimate(self) -> float:
-        """Maximum-likelihood estimate of psi, at which the mean is `t`; infinite at the ends of the
+        """Maximum-likelihood estimate of psi, where the mean is `t`; infinite at the ends of the
         support.
         """
         return self.solve(self.t)
 
     def tails(self, psi: float) -> tuple[float, float]:
-        """Return ``P(T <= t)`` and ``P(T >= t)`` at parameter `psi`, each with a `share` of ``P(T =
-        t)``.
-        """
+        """Return ``P(T <= t)`` and ``P(T >= t)`` at `psi`, each with a `share` of ``P(T = t)``."""
         log_p = self.log_c + psi * np.arange(len(self.log_c))
         p = np.exp(log_p - log_p.max())
         p /= p.sum()
@@ -150,10 +148,8 @@ class PowerSeries:
         return min(1.0, 2.0 * min(self.tails(0.0)))
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Return the confidence limits of psi: the values at which a tail is ``(1 - level) /
-        2``.
-        """
-        # the upper tail (side 1) rises with psi and gives the lower limit
+        """Return the confidence limits of psi, where a tail is ``(1 - level) / 2``."""
+        # the upper tail (side 1) increases with psi and gives the lower limit
         return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
     def _limit(self, side: int, alpha: float) -> float:
@@ -165,8 +161,8 @@ class PowerSeries:
         sign = 1.0 if side else -1.0
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return `sign` times the log of the tail over `alpha`, which is nearly linear far out,
-            and its slope.
+            """Return `sign` times the log of tail / `alpha`, nearly linear far out, and
+            its slope.
             """
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
@@ -184,34 +180,35 @@ class PowerSeries:
 def hypergeometric(
     n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray
 ) -> PowerSeries:
-    """Return the distribution of the sum of the first cells of 2 x 2 tables with one odds ratio,
-    given all margins.
+    """Return the distribution of the sum of the first cells of 2 x 2 tables with a common odds
+    ratio, given all margins.
 
-    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970),
-    polynomials with the coefficients ``1 / (t! (r - t)! (c - t)! (n - r - c + t)!)`` of a first
-    cell t in a row of sum r and a column of sum c, in a table of sum n.
+    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970):
+    polynomials with coefficients ``1 / (t! (r - t)! (c - t)! (n - r - c + t)!)`` for a first cell t
+    in a table with first row sum r, first column sum c and total n.
 
     Parameters
     ----------
     n11 : ndarray, shape (tables,)
         First cell of each table.
     rows, columns, n : ndarray, shape (tables,)
-        Sum of the first row, of the first column, and of the whole table.
+        Sums of the first row, of the first column, and of the whole table.
     """
     from scipy.special import gammaln
 
     lowest = np.maximum(0, rows + columns - n)
     n_coefficients = (np.minimum(rows, columns) - lowest).astype(np.intp) + 1
-    # counted from the least possible sum of first cells
+    # counted from the smallest possible sum of first cells
     observed = round(float((n11 - lowest).sum()))
-    # the others can have only one first cell, and add nothing to `observed`
+    # in other tables the first cell is fixed, and adds nothing to `observed`
     is_informative = n_coefficients > 1
     rows, columns, n, lowest, n_coefficients = (
         v[is_informative] for v in (rows, columns, n, lowest, n_coefficients)
     )
-    start = np.cumsum(n_coefficients) - n_coefficients  # first coefficient of each table in `log_c`
+    # position of each table's first coefficient in `log_c`
+    start = np.cumsum(n_coefficients) - n_coefficients
     table_index = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
-    # first cell of the table, for each coefficient
+    # the first cell that corresponds to each coefficient
     t = lowest[table_index] + np.arange(len(table_index)) - start[table_index]
     log_c = -(
         gammaln(t + 1)
@@ -220,10 +217,10 @@ def hypergeometric(
         + gammaln((n - rows - columns)[table_index] + t + 1)
     )
     log_product = _multiply_log_polynomials(log_c, n_coefficients, start)
-    # avoid underflow: centre the distribution on the observed count
+    # avoid underflow by centring the distribution on the observed count
     if log_product[observed] < LEAST_LOG_COEFFICIENT:
         tilt = _find_centre(log_c, n_coefficients, start, observed)
-        # factors exp(tilt t) of the tables' coefficients are undone in the product
+        # undo the factors exp(tilt t) of the tables' coefficients in the product
         tilted_product = _multiply_log_polynomials(
             log_c + tilt * (t - lowest[table_index]), n_coefficients, start
         )
@@ -235,17 +232,17 @@ def hypergeometric(
 def _find_centre(
     log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int
 ) -> float:
-    """Return the psi at which the sum of the tables' counts has the mean `total`.
+    """Return the psi at which the sum of the tables' counts has mean `total`.
 
-    The other arguments are those of `_multiply_polynomials`, `log_c` being the logarithms of its
-    `c`.
+    `log_c` contains the logarithms of `c` in `_multiply_polynomials`, where the other arguments are
+    described.
     """
-    # count of each coefficient, from 0 in each table
+    # the count of each coefficient, from 0 in each table
     t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
 
     def excess(psi: float) -> tuple[float, float]:
-        """Return the mean of the sum of the counts at `psi` less `total`, and its slope, the sum of
-        the variances.
+        """Return the mean of the sum at `psi` minus `total`, and its slope, the sum of the
+        variances.
         """
         log_p = log_c + psi * t
         p = np.exp(log_p - np.repeat(np.maximum.reduceat(log_p, start), n_coefficients))
@@ -261,10 +258,10 @@ def _find_centre(
 def _multiply_log_polynomials(
     log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Return the log coefficients of a product of polynomials, the largest being 0, given their log
-    coefficients.
+    """Return the log coefficients of a product of polynomials, given their log coefficients; the
+    largest is 0.
 
-    Arguments are those of `_multiply_polynomials`.
+    Other arguments are as in `_multiply_polynomials`.
     """
     if len(n_coefficients):
         log_c = log_c - np.repeat(np.maximum.reduceat(log_c, start), n_coefficients)
@@ -277,21 +274,20 @@ def _multiply_polynomials(
 ) -> np.ndarray:
     """Return the coefficients (support,) of the product of polynomials, scaled to a maximum of 1.
 
-    `c` holds the coefficients of one polynomial after the other; polynomial i has
-    `n_coefficients[i]` from `start[i]` on. Strata are many and small, so short polynomials are
-    padded to equal widths and multiplied pairwise, all at once.
+    `c` contains the coefficients of all polynomials; polynomial i has `n_coefficients[i]` of them,
+    starting at `start[i]`. There are many small strata, so short polynomials are padded to equal
+    widths and multiplied pairwise, all at once.
     """
-    # (polynomials, width): none yet
+    # (polynomials, width): none so far
     products = np.ones((0, 2))
     width = 2
-    # at each width, multiply pairs of the products so far and of the polynomials that have about
-    # this width
+    # at each width, multiply pairs of the current products and the polynomials of about this width
     while width <= MAX_PAIRED_WIDTH:
         polynomials = np.flatnonzero((n_coefficients <= width) & (2 * n_coefficients > width))
         is_coefficient = np.arange(width) < n_coefficients[polynomials, None]
         padded = np.zeros((len(polynomials), width))
         padded[is_coefficient] = c[(start[polynomials, None] + np.arange(width))[is_coefficient]]
-        # half as many, of twice the width: they join the polynomials of the next width
+        # half as many products of twice the width join the polynomials of the next width
         products = _multiply_pairs(np.concatenate([products, padded]))
         width = 2 * width
     product = np.ones(1)
@@ -301,14 +297,15 @@ def _multiply_polynomials(
     for factor in [*products, *wide]:
         product = np.convolve(product, factor)
         product /= product.max()
-    return product[: int((n_coefficients - 1).sum()) + 1]  # without the zeros of the padding
+    return product[: int((n_coefficients - 1).sum()) + 1]  # without the zeros from padding
 
 
 def _multiply_pairs(factors: np.ndarray) -> np.ndarray:
-    """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) to (count
-    / 2, 2 width).
+    """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) become
+    (count / 2, 2 width).
 
-    An odd last polynomial is not multiplied. All are scaled to a largest coefficient of 1.
+    With an odd count the last polynomial stays unmultiplied. All are scaled to a maximum
+    coefficient of 1.
     """
     count, width = factors.shape
     products = np.zeros(((count + 1) // 2, 2 * width))

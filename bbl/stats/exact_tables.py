@@ -1,4 +1,4 @@
-"""Exact test of independence of a table of counts: all tables with its margins, enumerated."""
+"""Exact test of independence in a table of counts, by enumerating all tables with its margins."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import numpy as np
 
 __all__ = ["enumerated_p"]
 
-ROUNDING = 1e-11  # relative rounding error of statistics, by which equal ones may differ
-MAX_STATES = 5_000  # partial tables beyond which those with nearly equal statistics are merged
-# sums of n ln n in a bin of this width are merged to their mean: p changes by less than 1e-4 of it
+ROUNDING = 1e-11  # relative rounding error of statistics
+MAX_STATES = 5_000  # with more partial tables, those with nearly equal statistics are merged
+# sums of n ln n within a bin of this width are merged to their mean, which changes p by less than
+# 1e-4 of its value
 BIN = 0.01
-MAX_BOUNDS = 5 * 10**7  # steps up to which the bounds of completions of two rows are computed
+MAX_BOUNDS = 5 * 10**7  # maximum number of steps for bounds on the completions of two rows
 
 
 def enumerated_p(table: np.ndarray, budget: int) -> float | None:
-    """Return the probability, given the margins, of a likelihood ratio at least as large as that of
-    a table; None if the enumeration would consider more than `budget` partial tables.
+    """Return the exact conditional p-value of a table's likelihood ratio, given its margins; None
+    if this takes more than `budget` partial tables.
 
     Tables with the same margins are filled column by column. Partial tables with the same remaining
-    row sums and the same statistic are merged, and those whose every completion is below the
-    observed statistic, or none, are not continued (the network algorithm of Mehta & Patel 1983,
-    JASA 78), so small p-values need few steps. Of many partial tables, those with nearly equal
-    statistics are merged too, which leaves p three correct digits and more.
+    row sums and the same statistic are merged. Partial tables are dropped if none of their
+    completions reaches the observed statistic, and counted at once if all do (the network algorithm
+    of Mehta & Patel 1983, JASA 78), so small p-values need few steps. If there are many partial
+    tables, those with nearly equal statistics are merged too, which leaves at least three correct
+    digits of p.
 
     Parameters
     ----------
@@ -36,9 +38,9 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
     """
     from scipy.special import gammaln, xlogy
 
-    # the state of a partial table is its remaining row sums: the shorter margin has fewer states
+    # the state of a partial table is its remaining row sums, so use the shorter margin for rows
     counts = np.rint(table if table.shape[0] <= table.shape[1] else table.T).astype(np.int64)
-    # larger columns leave fewer possible remaining row sums
+    # larger columns first, as they leave fewer possible remaining row sums
     counts = counts[:, np.argsort(-counts.sum(axis=0), kind="stable")]
     columns = counts.sum(axis=0)
     if columns.sum() > budget:
@@ -47,10 +49,10 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
     n_log_n = xlogy(np.arange(counts.sum() + 1.0), np.arange(counts.sum() + 1.0))
     observed = n_log_n[counts].sum()
     observed -= ROUNDING * max(observed, 1.0)
-    # the least and the largest sum of n ln n of later columns
+    # minimum and maximum of the sum of n ln n over later columns
     bounds = _bounds_of_two_rows(counts) if len(counts) == 2 else None
-    # partial tables: remaining row sums, sum of n ln n over the filled cells, log of the sum of
-    # 1 / product of factorials
+    # partial tables: remaining row sums, sum of n ln n over the filled cells, log of the sum of 1 /
+    # product of factorials
     remaining = counts.sum(axis=1)[None]
     statistic = np.zeros(1)
     log_weight = np.zeros(1)
@@ -66,7 +68,7 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
         statistic = statistic[origin] + n_log_n[cells].sum(axis=1)
         log_weight = log_weight[origin] - log_factorial[cells].sum(axis=1)
         if bounds is None:
-            # at least those of independence, at most either margin's n ln n
+            # at least the value under independence, at most either margin's n ln n
             row_part = n_log_n[remaining].sum(axis=1)
             column_part = n_log_n[rest].sum()
             least = row_part + column_part - n_log_n[rest.sum()]
@@ -102,15 +104,16 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
 def _fill_column(
     remaining: np.ndarray, size: int, budget: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return all ways to spread a column's `size` counts over rows with `remaining` sums (S, K).
+    """Return all ways to distribute a column's `size` counts over rows with `remaining` sums (S,
+    K).
 
-    Returns the position in `remaining` (T,) and the cells (T, K) of each way; None for more than
-    `budget` of them.
+    Returns the position in `remaining` (T,) and the cells (T, K) of each way; None if there are
+    more than `budget`.
     """
     origin = np.arange(len(remaining))
     cells = np.zeros((len(remaining), 0), dtype=np.int64)
-    left = np.full(len(remaining), size)  # counts of the column not yet in a cell
-    # room in the rows below row k, for each partial table
+    left = np.full(len(remaining), size)  # counts of the column not yet assigned to a cell
+    # capacity of the rows below row k, for each partial table
     room_below = remaining.sum(axis=1)
     for k in range(remaining.shape[1]):
         room_below = room_below - remaining[:, k]
@@ -131,12 +134,12 @@ def _fill_column(
 def _merge(
     remaining: np.ndarray, statistic: np.ndarray, log_weight: np.ndarray, width: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Add the weights of partial tables with the same remaining row sums (in any order) whose
-    statistics are in the same bin of a `width`; they have the mean statistic.
+    """Merge partial tables with the same remaining row sums (in any order) and statistics in the
+    same bin of size `width`: add their weights and average their statistics.
     """
     if not len(remaining):
         return remaining, statistic, log_weight
-    # the order of rows does not matter for what may follow
+    # completions do not depend on the order of rows
     remaining = np.sort(remaining, axis=1)
     bins = np.rint(statistic / width)
     order = np.lexsort([statistic, bins, *remaining.T])
@@ -152,8 +155,9 @@ def _merge(
 
 
 def _bounds_of_two_rows(counts: np.ndarray) -> list[np.ndarray] | None:
-    """Return, for each column of a table (2, L), the least and the largest sum of n ln n of all
-    later columns (2, sums), by the smaller of their two row sums; None if that would take long.
+    """Return, for each column of a table (2, L), the minimum and maximum sum of n ln n over all
+    later
+    columns (2, sums), indexed by the smaller of their row sums; None if this takes too long.
     """
     from scipy.special import xlogy
 
@@ -161,7 +165,7 @@ def _bounds_of_two_rows(counts: np.ndarray) -> list[np.ndarray] | None:
     columns = counts.sum(axis=0)
     if n_sums * int(columns.sum()) > MAX_BOUNDS:
         return None
-    # sum 0 over no columns
+    # no columns left: the sum is 0
     least = np.full(n_sums, np.inf)
     least[0] = 0.0
     most = np.full(n_sums, -np.inf)

@@ -1,6 +1,4 @@
-"""Goodness of fit of a table: distances of observed from fitted counts, their p-values, and
-residuals of the cells.
-"""
+"""Goodness of fit of a table: distances between observed and fitted counts, p-values, residuals."""
 
 from __future__ import annotations
 
@@ -17,25 +15,26 @@ __all__ = [
 ]
 
 STATISTICS = ("G2", "X2", "Freeman-Tukey")
-# an expected count below this is small in Cochran's rule (1954) for chi-square distributions
+# expected counts below this are small in Cochran's rule (1954) for chi-square distributions
 SMALL_COUNT = 5.0
-SMALL_SHARE = 0.2  # largest share of small expected counts in Cochran's rule
-LEAST_COUNT = 1.0  # least expected count in Cochran's rule
-ROUNDING = 1e-9  # relative rounding error of expected counts, by which they may fall short of these
-# a cell with a leverage this near to 1 has a count that the model reproduces, whatever it is
+SMALL_SHARE = 0.2  # maximum proportion of small expected counts in Cochran's rule
+LEAST_COUNT = 1.0  # minimum expected count in Cochran's rule
+ROUNDING = 1e-9  # relative rounding error of expected counts that these rules allow for
+# with a leverage this close to 1, the model reproduces the cell's count whatever it is
 SATURATED = 1e-9
 
 
 def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return the `STATISTICS` (3,): likelihood ratio, Pearson and Freeman-Tukey.
+    """Return likelihood ratio, Pearson and Freeman-Tukey statistic (3,), in the order of
+    `STATISTICS`.
 
     ``2 sum n ln(n / m)``, ``sum (n - m)^2 / m`` and ``4 sum (sqrt(n) - sqrt(m))^2``.
 
     Parameters
     ----------
     observed, fitted : ndarray, shape (n,)
-        Counts n and expected counts m of all cells, with equal sums. A cell of which both are 0
-        adds nothing.
+        Counts n and expected counts m of all cells, with equal sums. Cells where both are 0
+        contribute nothing.
 
     Examples
     --------
@@ -50,8 +49,8 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
-    """Return the p-values of statistics that are chi-square of `df` degrees of freedom; nan without
-    any.
+    """Return p-values of statistics under a chi-square with `df` degrees of freedom; nan if `df` is
+    0.
     """
     from scipy.special import chdtrc
 
@@ -59,30 +58,32 @@ def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
 
 
 def is_sparse(fitted: np.ndarray) -> bool:
-    """Return whether the expected counts (n,) are too small for chi-square distributions, by
-    Cochran's rule.
+    """Return whether expected counts (n,) are too small for chi-square distributions (Cochran's
+    rule).
 
-    Cells that are expected to be empty do not count.
+    Cells with an expected count of 0 are ignored.
     """
     positive = fitted[fitted > 0.0] * (1.0 + ROUNDING)
     return bool((positive < LEAST_COUNT).any() or (positive < SMALL_COUNT).mean() > SMALL_SHARE)
 
 
 def pearson_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``(n - m) / sqrt(m)`` of each cell; 0 where both counts are 0."""
+    """Return ``(n - m) / sqrt(m)`` for each cell; 0 where both counts are 0."""
     excess = observed - fitted
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(excess == 0.0, 0.0, excess / np.sqrt(fitted))
 
 
 def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return the signed roots of the cells' parts of G2, ``2 (n ln(n / m) - n + m)``."""
+    """Return the signed square roots of the cells' contributions to G2, ``2 (n ln(n / m) - n +
+    m)``.
+    """
     return np.sign(observed - fitted) * np.sqrt(_deviances(observed, fitted))
 
 
 def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``2 (n ln(n / m) - n + m)`` of each cell, which is never negative; precise where both
-    counts are near.
+    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell, accurate also if both counts are
+    close.
     """
     from scipy.special import xlog1py
 
@@ -95,11 +96,11 @@ def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 def adjusted_residuals(
     observed: np.ndarray, fitted: np.ndarray, leverage: np.ndarray
 ) -> np.ndarray:
-    """Return Pearson residuals over their standard errors, ``sqrt(1 - leverage)`` (Haberman 1973,
-    Biometrics 29).
+    """Return Pearson residuals divided by their standard errors, ``sqrt(1 - leverage)`` (Haberman
+    1973, Biometrics 29).
 
-    They are standard normal in large samples from the model; nan in cells whose count the model
-    always reproduces. `leverage` (n,) holds the cells' diagonal elements of the hat matrix, near 1
+    They are standard normal in large samples from the model, and nan in cells whose count the model
+    always reproduces. `leverage` (n,) contains the diagonal of the hat matrix, which is close to 1
     in such cells.
     """
     variance = 1.0 - leverage

@@ -1,7 +1,7 @@
 """Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small.
 
-Equation numbers are those of Woo & Wang (2022). There are m predictors with L_i levels, and K
-groups.
+There are m predictors with L_i levels, and K groups; equation numbers are those of Woo & Wang
+(2022).
 """
 
 from __future__ import annotations
@@ -16,38 +16,37 @@ from bbl.stats.goodness import is_sparse
 
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
-RANDOM_TABLES = 1999  # tables drawn if not all tables with the same margins are listed
-MAX_TABLES = 10**6  # largest number of 2 x 2 tables with the same margins that are listed
-MAX_PARTIAL = 10**6  # most partial tables that are enumerated for a predictor, under a second
+RANDOM_TABLES = 1999  # tables drawn if the tables with the same margins are not enumerated
+MAX_TABLES = 10**6  # maximum number of 2 x 2 tables to enumerate
+MAX_PARTIAL = 10**6  # maximum number of partial tables per predictor, under a second
 ALL_PARTIAL = 4 * 10**6  # the same for all predictors of a call together
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
-    """Naive Bayes fields of m predictors in K groups, and the test that they are the same in all
-    groups.
+    """Naive Bayes fields of m predictors in K groups, and the test of equal fields in all groups.
 
     Attributes
     ----------
     h : list of m ndarrays, shape (K, L_i - 1)
-        ``ln f_i(x)/f_i(0)`` of every group (eq. 25): -inf for a level that never occurs, inf where
-        only the reference level never occurs, nan where neither does.
+        ``ln f_i(x)/f_i(0)`` in every group (eq. 25): -inf for a level that never occurs, inf where
+        only the reference level never occurs, nan where neither occurs.
     h0 : list of m ndarrays, shape (L_i - 1,)
         The same for all groups together.
     chisq : ndarray, shape (m,)
         ``q_i`` of eq. (27).
     df : ndarray of int, shape (m,)
-        ``(K - 1)(L_i - 1)``, counting groups that have rows and levels that occur.
+        ``(K - 1)(L_i - 1)``, counting only groups with rows and levels that occur.
     p : ndarray, shape (m,)
-        Asymptotic p-value: that of `chisq` under a chi-square with `df` degrees of freedom. Where
-        Cochran's rule (`bbl.stats.goodness.is_sparse`) does not hold, the probability of tables
-        with the same margins and at least as large a statistic: over all tables, where they can be
-        enumerated, else over 1,999 random ones (from a fixed seed). nan where `df` is zero.
+        Asymptotic p-value of `chisq`, from a chi-square with `df` degrees of freedom. If Cochran's
+        rule (`bbl.stats.goodness.is_sparse`) does not hold, the exact conditional p-value, given
+        the margins: from all tables if these can be enumerated, otherwise from 1,999 random tables
+        (with a fixed seed). nan where `df` is zero.
     exact : ndarray of bool, shape (m,)
-        Whether p is that of the tables with the same margins, and not asymptotic.
+        Whether p is the exact conditional p-value.
     is_drawn : ndarray of bool, shape (m,)
-        Whether these were random tables, so that p is at least 1/2,000: an upper bound if it is
-        that.
+        Whether p was computed from random tables. It is then at least 1/2,000, and an upper bound
+        at that value.
     """
 
     h: list[np.ndarray]
@@ -60,12 +59,12 @@ class LikelihoodRatio:
 
     @property
     def is_bound(self) -> np.ndarray:
-        """Whether p (m,) is an upper bound: no random table had as large a statistic."""
+        """Whether p (m,) is an upper bound: no random table had a statistic as large."""
         return self.is_drawn & (self.p <= 1.0 / (RANDOM_TABLES + 1.0))
 
     @property
     def test(self) -> np.ndarray:
-        """How p (m,) was computed, as text; empty without a test."""
+        """How each p (m,) was computed, as text; empty without a test."""
         texts = np.where(self.exact, "exact", "chi-square").astype(object)
         texts[self.is_drawn] = "Monte Carlo"
         texts[self.is_bound] = "Monte Carlo, upper bound"
@@ -74,27 +73,26 @@ class LikelihoodRatio:
 
 
 def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> LikelihoodRatio:
-    """Test, predictor by predictor, whether its levels have the same distribution in all groups.
+    """Test for each predictor whether its levels have the same distribution in all groups.
 
     Parameters
     ----------
     counts : sequence of m ndarrays, shape (K, L_i)
-        Weighted count of every level in every group.
+        Weighted counts of levels in each group.
     prior_count : float, default 0.0
-        Pseudocount of each group, and of all groups together, spread evenly over the levels of a
-        predictor.
+        Pseudocount of each group and of the pooled rows, spread evenly over the predictor's levels.
 
     Notes
     -----
     Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square
-    distribution needs some rows in nearly every cell (Cochran 1954: at least 1 expected in all
-    cells, and 5 in 80 % of them); the permutation distribution given the margins, as in Fisher's
-    test, keeps its level for any counts. Neither holds for weights that are not integers: p is
-    then nan. A `prior_count` changes `chisq`, not the exact p-value.
+    distribution requires rows in nearly every cell (Cochran 1954: expected counts of at least 1 in
+    all cells, and 5 in 80 % of them); the permutation distribution given the margins, as in
+    Fisher's test, keeps its level for any counts. For weights that are not integers neither is
+    valid, and p is nan. `prior_count` affects `chisq`, but not the exact p-value.
 
     Examples
     --------
-    Sex (female, male) of those who died and of those who survived on the Titanic:
+    Sex (female, male) of people who died and who survived on the Titanic:
 
     >>> test = likelihood_ratio([np.array([[126, 1364], [344, 367]])])
     >>> test.chisq.round(4), test.df
@@ -105,7 +103,7 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     tables = [np.asarray(n, dtype=float) for n in counts]
     fits = [_fit_predictor(n, prior_count) for n in tables]  # (h, h0, q) of each predictor
     chisq = np.array([fit[2] for fit in fits])
-    # the groups that have rows, and the levels that occur
+    # groups with rows, and levels that occur
     occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring], dtype=int)
     exact = np.array(
@@ -113,7 +111,7 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
             bool(df_i) and is_sparse(_expected(n).ravel())
             for n, df_i in zip(occurring, df, strict=True)
         ],
-        dtype=bool,  # without predictors too
+        dtype=bool,  # also without predictors
     )
     is_count = np.array([bool((n == np.rint(n)).all()) for n in tables], dtype=bool)
     exact &= is_count
@@ -132,18 +130,18 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
 
 
 def _is_listed(n: np.ndarray) -> bool:
-    """Return whether all tables with the margins of a table n (K, L) are listed."""
+    """Return whether all tables with the margins of the table n (K, L) are enumerated."""
     return n.shape == (2, 2) and min(n.sum(axis=0).min(), n.sum(axis=1).min()) <= MAX_TABLES
 
 
 def _expected(n: np.ndarray) -> np.ndarray:
-    """Return the expected counts of a table (K, L) without differences between groups."""
+    """Return the expected counts of a table (K, L) with equal distributions in all groups."""
     return n.sum(axis=1, keepdims=True) * n.sum(axis=0) / n.sum()
 
 
 def _ratio_statistic(n: np.ndarray) -> np.ndarray:
-    """Return q of eq. (27) for tables (..., K, L), up to a constant that depends on their margins
-    alone.
+    """Return q of eq. (27) for tables (..., K, L), up to a constant that depends only on the
+    margins.
     """
     from scipy.special import xlogy
 
@@ -151,15 +149,13 @@ def _ratio_statistic(n: np.ndarray) -> np.ndarray:
 
 
 def _listed_p(n: np.ndarray) -> float:
-    """Return the probability, given the margins, of a statistic at least as large as that of a
-    table n (2, 2).
-    """
+    """Return the exact conditional p-value of a table n (2, 2), given its margins."""
     from scipy.stats import hypergeom
 
     r = np.rint(n.sum(axis=1).min())
     c = np.rint(n.sum(axis=0).min())
     total = np.rint(n.sum())
-    # a table is determined by the cell of the smaller row and the smaller column
+    # the cell of the smaller row and the smaller column determines a table
     cell = np.arange(min(r, c) + 1)
     tables = np.stack([cell, r - cell, c - cell, total - r - c + cell], axis=-1)
     possible = (tables >= 0).all(axis=1)
@@ -169,12 +165,12 @@ def _listed_p(n: np.ndarray) -> float:
 
 
 def _drawn_p(n: np.ndarray) -> float:
-    """Return the share of random tables, the observed one among them, with the margins of a table n
-    (K, L) and a statistic at least as large.
+    """Return the Monte Carlo p-value of a table n (K, L), given its margins; the observed table
+    counts, too.
     """
     from scipy.stats import random_table
 
-    # the margins (K,) and (L,)
+    # margins (K,) and (L,)
     rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
     drawn = random_table(rows, columns).rvs(
         size=RANDOM_TABLES, random_state=np.random.default_rng(0)
@@ -185,16 +181,16 @@ def _drawn_p(n: np.ndarray) -> float:
 
 
 def _least_as_large(n: np.ndarray) -> float:
-    """Return the statistic of a table n (K, L), less the rounding by which equal ones differ."""
+    """Return the statistic of a table n (K, L), minus a tolerance for rounding error."""
     return float(_ratio_statistic(n)) * (1.0 - 1e-12)
 
 
 def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n
-    (K, L).
+    """Return fields (K, L - 1), pooled fields (L - 1,) and the statistic q of a predictor with
+    counts n (K, L).
 
-    ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, for the size N_k and the
-    shares f_k of levels of group k, and the shares f_0 of levels in all rows.
+    ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, where group k has size
+    N_k and level proportions f_k, and f_0 are the level proportions of all rows.
     """
     from scipy.special import xlogy
 
@@ -205,10 +201,10 @@ def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.nd
         log_pooled = np.log(pooled_counts)
         h = log_group[:, 1:] - log_group[:, :1]
         h0 = log_pooled[1:] - log_pooled[0]
-        # 0/0 in a group without rows
+        # 0/0 in groups without rows
         f = np.nan_to_num(group_counts / group_counts.sum(axis=1, keepdims=True))
         f0 = pooled_counts / pooled_counts.sum()
     q = 2.0 * float(n.sum(axis=1) @ (xlogy(f, f).sum(axis=1) - xlogy(f0, f0).sum()))
-    # q can be negative by rounding, or by a prior count, which shrinks small groups more than all
-    # rows together
+    # q can be negative by rounding, or because a prior count shrinks small groups more than the
+    # pooled rows
     return h, h0, max(q, 0.0)

@@ -1,6 +1,4 @@
-"""Confidence limits that hold in small samples: of shares, of means of bounded numbers, of areas
-under ROC curves.
-"""
+"""Confidence limits valid in small samples: proportions, bounded means, areas under ROC curves."""
 
 from __future__ import annotations
 
@@ -10,15 +8,15 @@ from bbl.stats.gammas import tail
 
 __all__ = ["area_limits", "mean_limits", "share_limits", "sum_limits"]
 
-# more distinct values are put in so many bins; a bin's values are replaced by their mean
+# more distinct values are binned into this many bins, and replaced by their bin's mean
 MAX_DISTINCT = 2048
 
 
 def share_limits(
     hits: np.ndarray, total: np.ndarray, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the exact limits of binomial shares ``hits / total`` (Clopper & Pearson 1934): 0 and 1
-    if `total` is 0.
+    """Return the exact limits of binomial proportions ``hits / total`` (Clopper & Pearson 1934); 0
+    and 1 if `total` is 0.
 
     Examples
     --------
@@ -32,7 +30,7 @@ def share_limits(
     total = np.asarray(total, dtype=float)
     misses = total - hits
     alpha = (1.0 - level) / 2
-    # 1.0 stands in where the beta distribution does not exist and the limit is 0 or 1
+    # 1.0 is a placeholder where the beta distribution does not exist and the limit is 0 or 1
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1.0, alpha), 0.0)
     high = np.where(
         misses > 0, betaincinv(hits + 1.0, np.where(misses > 0, misses, 1.0), 1.0 - alpha), 1.0
@@ -43,23 +41,22 @@ def share_limits(
 def mean_limits(
     values: np.ndarray, weights: np.ndarray, low: float, high: float, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the lower and upper confidence limit of the mean of numbers in [`low`, `high`], of any
-    distribution.
+    """Return confidence limits of the mean of numbers in [`low`, `high`] with any distribution.
 
     Parameters
     ----------
     values : ndarray, shape (n,)
     weights : ndarray, shape (n,)
-        Frequencies: a weight is the same as repeating the number.
+        Frequencies; a weight w counts as w identical numbers.
     low, high : float
         Smallest and largest possible value.
     level : float, default 0.95
 
     Notes
     -----
-    The bound of Gaffke (2005): a quantile of the random mean of the values and one more value at
-    the bound, with Dirichlet(1, ..., 1) weights. For zeros and ones it is the exact limit of
-    Clopper & Pearson. Learned-Miller & Thomas (2020) found no case in which it does not hold.
+    The bound of Gaffke (2005) is a quantile of the mean of the values and one additional value at
+    the bound, with random Dirichlet(1, ..., 1) weights. For zeros and ones it equals the exact
+    limit of Clopper & Pearson. Learned-Miller & Thomas (2020) found no case where it is invalid.
 
     Examples
     --------
@@ -69,15 +66,15 @@ def mean_limits(
     """
     values, weights = _merge_equal_values(np.clip(values, low, high), weights)
     alpha = (1.0 - level) / 2
-    # the lower limit is minus the upper limit of the negative values
+    # the lower limit is minus the upper limit of the negated values
     return -_find_upper_limit(-values, weights, -low, alpha), _find_upper_limit(
         values, weights, high, alpha
     )
 
 
 def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return distinct values and their total weights; too many values are binned, with the same
-    overall mean.
+    """Return distinct values and their total weights; if there are too many values, bin them and
+    keep the overall mean.
     """
     distinct, value_index = np.unique(values, return_inverse=True)
     if len(distinct) > MAX_DISTINCT:
@@ -91,11 +88,10 @@ def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 
 
 def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
-    """Return the upper limit of the mean of values of at most `high`, with tail probability
-    `alpha`.
+    """Return the upper limit of the mean of values up to `high`, with tail probability `alpha`.
 
-    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i`` for gamma variables G whose
-    shapes are the weights of the values v; it exceeds a limit if ``sum (v_i - limit) G_i > 0``.
+    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i``, where the gamma variables G
+    have the weights of the values v as shapes. It exceeds a limit if ``sum (v_i - limit) G_i > 0``.
     """
     from scipy.optimize import brentq
 
@@ -103,14 +99,12 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
     if values.min() >= high - rounding:
         return high
     mean = float(weights @ values / weights.sum())
-    # with one more value at the bound
+    # add one value at the bound
     extended = np.append(values, high)
     shapes = np.append(weights, 1.0)
 
     def excess(limit: float) -> float:
-        """Return the probability that the random mean exceeds `limit`, less `alpha`; zero at the
-        upper limit.
-        """
+        """Return the probability that the random mean exceeds `limit`, minus `alpha`."""
         return tail(extended - limit, shapes) - alpha
 
     return float(brentq(excess, mean, high, xtol=rounding, rtol=1e-10))
@@ -119,11 +113,11 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
 def sum_limits(
     shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray
 ) -> tuple[float, float]:
-    """Return limits of ``factors @ shares`` for independent estimates with limits `low`, `high`
+    """Return limits of ``factors @ shares`` for independent estimates with limits `low` and `high`
     (Zou & Donner 2008).
 
-    They are ``sqrt(sum_i (factor_i (limit_i - share_i))^2)`` away from the estimate; no factor is
-    negative.
+    Their distance from the estimate is ``sqrt(sum_i (factor_i (limit_i - share_i))^2)``; factors
+    must not be negative.
     """
     estimate = float(factors @ shares)
     below, above = (
@@ -141,10 +135,10 @@ def area_limits(
 ) -> tuple[float, float]:
     """Return confidence limits of an area under a ROC curve, by method 5 of Newcombe (2006).
 
-    A score interval: the variance is taken at the limit, not at the estimate, so that an area of 1
-    has a lower limit below 1. The variance is Hanley & McNeil's (1982) with the mean size N of both
-    groups for each, which assumes equal spread of the scores in both: ``a (1 - a) (1 + (N - 1) ((1
-    - a)/(2 - a) + a/(1 + a))) / (cases controls)``.
+    This is a score interval: the variance is evaluated at the limit instead of the estimate, so
+    that an area of 1 has a lower limit below 1. The variance is Hanley & McNeil's (1982), ``a (1 -
+    a) (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``, with the mean size N of
+    both groups; it assumes equal spread of the scores in both groups.
 
     Parameters
     ----------
@@ -154,7 +148,7 @@ def area_limits(
         Sizes of the two groups; both limits are nan if one is empty.
     level : float, default 0.95
     wald : (float, float), optional
-        Limits by DeLong's variance, which does not assume equal spread but is zero for an area of
+        Limits from DeLong's variance, which does not assume equal spread but is zero for an area of
         1. On each side, the limit farther from `area` is returned.
 
     Examples
@@ -172,8 +166,8 @@ def area_limits(
     mean_size_less_one = 0.5 * (cases + controls) - 1.0
 
     def relative_spread(a: float) -> float:
-        """Return the squared half-width of the interval around area `a`, divided by ``a (1 -
-        a)``.
+        """Return the squared half-width of the interval around area `a`, divided by ``a
+        (1 - a)``.
         """
         return (
             z**2
@@ -182,13 +176,13 @@ def area_limits(
         )
 
     def excess(a: float) -> float:
-        """Return the squared distance of `a` from the estimate less the squared half-width at `a`;
-        zero at a limit.
+        """Return the squared distance of `a` from the estimate minus the squared half-
+        width at `a`.
         """
         return (area - a) ** 2 - a * (1.0 - a) * relative_spread(a)
 
-    # an area of 0 or 1 is itself a root of `excess`, but no limit: divide that root out, with b the
-    # distance of a from it, and solve ``excess / b = 0``; `relative_spread` is the same at b and 1
+    # an area of 0 or 1 is itself a root of `excess` but not a limit. Divide this root out: with b
+    # the distance of a from it, solve ``excess / b = 0``; `relative_spread` is the same at b and 1
     # - b
     if area <= 0.0 or area >= 1.0:
         width = float(brentq(lambda b: b - (1.0 - b) * relative_spread(b), 0.0, 1.0, xtol=1e-30))

@@ -1,7 +1,6 @@
-"""Class scores by Bayes' rule (Woo & Wang 2022, section 2.5), and the quality of predictions with
-frequency weights: accuracy, AUC with DeLong's interval, log-loss with its baseline, Brier score.
+"""Class scores by Bayes' rule (Woo & Wang 2022, section 2.5), and metrics with frequency weights.
 
-Log probabilities `log_p` are (n, K), group codes `y` and `weights` (n,).
+Log-probabilities `log_p` are (n, K); group codes `y` and `weights` are (n,).
 """
 
 from __future__ import annotations
@@ -41,15 +40,16 @@ __all__ = [
 
 HELD_OUT = "validated rows"
 TRAINING = "training rows"
-# relative excess over the baseline that counts as equal: pseudocounts and ridges cause as much
+# an excess over the baseline up to this proportion is tolerated: pseudocounts and ridges can cause
+# it
 TOLERANCE = 1e-3
-# significant digits to try: the fewest in which the two losses differ are printed
+# numbers of significant digits to try, until the printed losses differ
 DIGITS = range(3, 12)
 
 
 @dataclass(frozen=True)
 class LossRecord:
-    """The log-loss of a fitted classifier on some rows, and the baseline.
+    """Log-loss of a fitted classifier, and its baseline.
 
     Attributes
     ----------
@@ -58,10 +58,9 @@ class LossRecord:
     baseline : float
         Mean loss of the class proportions in the training rows.
     rows : str
-        Which rows the losses are of: "validated rows" of a cross-validation inside the fit, or
-        "training rows".
+        The rows used: "validated rows" of a cross-validation inside the fit, or "training rows".
     remedy : str
-        A sentence on what lowers the loss; empty if nothing is known.
+        Advice on how to reduce the loss; may be empty.
 
     Examples
     --------
@@ -79,13 +78,13 @@ class LossRecord:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the loss exceeds the baseline by more than a thousandth of it."""
+        """Whether the loss exceeds the baseline by more than 0.1 %."""
         return self.loss > self.baseline * (1.0 + TOLERANCE)
 
     @property
     def verdict(self) -> str:
-        """The warning about a loss above the baseline, with the remedy; empty if `is_worse` is
-        false.
+        """Warning about a loss above the baseline, with the remedy; empty if `is_worse`
+        is false.
         """
         if not self.is_worse:
             return ""
@@ -99,9 +98,7 @@ class LossRecord:
 
     @property
     def _formatted(self) -> tuple[str, str]:
-        """Loss and baseline with the fewest digits in which they differ; with three if they do
-        not.
-        """
+        """Loss and baseline with just enough digits to differ, or with three if they are equal."""
         for digits in DIGITS:
             loss = f"{self.loss:.{digits}g}"
             baseline = f"{self.baseline:.{digits}g}"
@@ -115,16 +112,15 @@ class LossRecord:
 
 
 def log_share(totals: np.ndarray) -> np.ndarray:
-    """Return the log shares (..., K) of groups with total weights `totals` (..., K); -inf for an
-    empty group.
+    """Return log proportions (..., K) of groups with total weights `totals` (..., K); -inf for
+    empty groups.
     """
     with np.errstate(divide="ignore"):
         return np.log(totals / totals.sum(axis=-1, keepdims=True))
 
 
 def shares_loss(totals: np.ndarray) -> float:
-    """Return the log-loss of the class proportions, on the rows with total weights `totals`
-    (K,).
+    """Return the log-loss of predicting the class proportions, for total weights `totals` (K,).
 
     Examples
     --------
@@ -135,16 +131,16 @@ def shares_loss(totals: np.ndarray) -> float:
     return float(-(present / present.sum()) @ log_share(present))
 
 
-# relative difference below which sums are equal; rounding of a thousand summed logarithms is about
-# 1e-14
+# sums that differ by less than this are equal; rounding error of a sum of a thousand logarithms is
+# about 1e-14
 TIE = 1e-12
 
 
 def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the position of the largest value along an axis, the first of equal ones.
+    """Return the position of the largest value along an axis, and of the first one in case of ties.
 
-    Values are equal if they differ by less than 1e-12 times the larger of 1 and the largest
-    absolute value.
+    Values are tied if they differ by less than 1e-12 times the larger of 1 and the largest absolute
+    value.
 
     Examples
     --------
@@ -157,11 +153,11 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def rising_ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank (n,) of each value, from 0 for the smallest; equal values have one rank, and
-    infinite values are equal to each other alone.
+    """Return the rank (n,) of each value, starting at 0 for the smallest; ties share a rank,
+    infinite values tie only with each other.
 
-    Neighbours in rising order are equal if they differ by less than 1e-12 times the larger of 1
-    and their size.
+    Neighbours in increasing order are tied if they differ by less than 1e-12 times the larger of 1
+    and their absolute value.
 
     Examples
     --------
@@ -181,11 +177,10 @@ def rising_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def falling_order(values: np.ndarray) -> np.ndarray:
-    """Return the positions of finite values (n,) from the largest down; equal ones keep their
-    order.
+    """Return the positions of finite values (n,) in decreasing order; ties keep their order.
 
-    Neighbours in falling order are equal if they differ by less than 1e-12 times the larger of 1
-    and their size.
+    Neighbours in decreasing order are tied if they differ by less than 1e-12 times the larger of 1
+    and their absolute value.
 
     Examples
     --------
@@ -203,8 +198,8 @@ def falling_order(values: np.ndarray) -> np.ndarray:
 def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K); -inf for a group with `prior` 0.
 
-    `energy` (n, K) holds the un-normalised log-probabilities ``E_y(x)``, `log_z` (K,) the
-    logarithms of their normalisers, `prior` (K,) the probabilities ``p_y`` of the groups.
+    `energy` (n, K) contains the unnormalised log-probabilities ``E_y(x)``, `log_z` (K,) the log
+    normalising constants, and `prior` (K,) the group probabilities ``p_y``.
     """
     with np.errstate(divide="ignore"):
         return energy - log_z + np.log(prior)
@@ -212,9 +207,9 @@ def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np
 
 def log_probabilities(scores: np.ndarray) -> np.ndarray:
     """Return ``ln P(y|x)`` (n, K) of eq. (28), by log-sum-exp; -inf for all groups if all scores of
-    a row are.
+    a row are -inf.
     """
-    top = scores.max(axis=1, keepdims=True)  # subtracted so that exponentials cannot overflow
+    top = scores.max(axis=1, keepdims=True)  # avoids overflow of exponentials
     if np.isneginf(top).any():
         top = np.where(np.isneginf(top), 0.0, top)
     total = np.exp(scores - top).sum(axis=1, keepdims=True)
@@ -222,16 +217,16 @@ def log_probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def link(scores: np.ndarray) -> np.ndarray:
-    """Return ``F_y(x)`` of eq. (29), shape (n, K): a group's score less the log-sum-exp of the
+    """Return ``F_y(x)`` of eq. (29), shape (n, K): a group's score minus the log-sum-exp of the
     other scores.
 
-    -inf for a group of score -inf, inf if all other scores are -inf.
+    -inf for a group with score -inf; inf if all other scores are -inf.
     """
     n, K = scores.shape
     out = np.empty((n, K))
     for y in range(K):
         other_scores = np.delete(scores, y, axis=1)
-        if not K - 1:  # a single group, without others
+        if not K - 1:  # a single group
             return np.full((n, 1), np.inf)
         largest = other_scores.max(axis=1)
         largest = np.where(np.isneginf(largest), 0.0, largest)
@@ -243,10 +238,10 @@ def link(scores: np.ndarray) -> np.ndarray:
 
 
 def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K) with `priors` (K,) in place of the `shares` (K,) of the groups in
-    the training rows.
+    """Return class scores (n, K) for `priors` (K,) instead of `shares` (K,), the class proportions
+    of the training rows.
 
-    A group without rows has no parameters, and keeps -inf.
+    A group without rows has no parameters and keeps -inf.
     """
     with np.errstate(divide="ignore"):
         shift = np.where(
@@ -256,31 +251,29 @@ def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> n
 
 
 def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return the group g of least ``sum_y P(y|x) costs[y, g]`` of each row (n,); y is the true
-    group, g the predicted.
+    """Return for each row (n,) the group g with the smallest expected cost ``sum_y P(y|x) costs[y,
+    g]``.
 
-    The first of several groups of equal cost is taken.
+    y is the true group and g the predicted one; ties go to the first group.
     """
-    # so that which costs are equal up to rounding does not depend on their unit
+    # normalise, so that ties up to rounding do not depend on the unit of costs
     scale = np.abs(costs).max()
     return first_largest(-np.exp(log_p) @ (costs / scale if scale else costs))
 
 
-FLOOR = 1e-15  # smaller probabilities count as this in log-losses
-LEAST = float(np.log(FLOOR))  # least log probability in log-losses
+FLOOR = 1e-15  # smaller probabilities are raised to this in log-losses
+LEAST = float(np.log(FLOOR))  # smallest log-probability in log-losses
 
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted share of rows whose most probable group is the observed one (Woo & Wang,
-    eqs. 33, 34).
-    """
+    """Return the weighted proportion of correctly classified rows (Woo & Wang, eqs. 33, 34)."""
     return float(weights @ (first_largest(log_p) == y) / weights.sum())
 
 
 def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return ``-ln P(y|x)`` of each row, shape (n,), with P at least `FLOOR`.
 
-    A group without training rows in a fold has probability 0 there, which must not make the loss
+    Groups without training rows in a fold have probability 0 there, which must not make the loss
     infinite.
     """
     return -np.maximum(log_p[np.arange(len(y)), y], LEAST)
@@ -292,13 +285,13 @@ def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted mean of the losses (n,) of rows."""
+    """Return the weighted mean of the rows' losses (n,)."""
     return float(weights @ loss / weights.sum())
 
 
 def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the sums (n,) over groups of squared differences of probability and indicator of the
-    observed group.
+    """Return for each row (n,) the sum over groups of squared differences between probability and
+    indicator of the observed group.
     """
     error = np.exp(log_p)
     error[np.arange(len(y)), y] -= 1.0
@@ -311,11 +304,11 @@ def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: int = 10) -> float:
-    """Return the mean distance of predicted probabilities `p` (n, K) and observed shares, over rows
-    and groups.
+    """Return the mean distance between predicted probabilities `p` (n, K) and observed proportions,
+    over rows and groups.
 
-    The predictions of each group are put into `bins` of equal width between 0 and 1; the distance
-    is that of the mean prediction and the share of the rows of a bin that are of the group (the
+    The predictions of each group are put into `bins` of equal width between 0 and 1. The distance
+    is between a bin's mean prediction and the proportion of its rows that belong to the group (the
     classwise expected calibration error of Kull et al. 2019).
 
     Examples
@@ -339,9 +332,10 @@ def auc(
 ) -> tuple[float, float, float]:
     """Return the area under the ROC curve and DeLong's confidence limits: ``(auc, lower, upper)``.
 
-    ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)``, for n1 positive
-    and n0 other rows (see the comments). By mid-ranks (DeLong, DeLong & Clarke-Pearson 1988; Sun &
-    Xu 2014). Limits are clipped to [0, 1]; all three are nan if a group is empty.
+    The limits are ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)``,
+    for n1 positive and n0 other rows (see the comments), computed by mid-ranks (DeLong, DeLong &
+    Clarke-Pearson 1988; Sun & Xu 2014). They are clipped to [0, 1]; all three values are nan if a
+    group is empty.
 
     Parameters
     ----------
@@ -349,14 +343,14 @@ def auc(
         Larger for the positive group; ties count one half.
     positive : ndarray of bool, shape (n,)
     weights : ndarray, shape (n,)
-        Whole-number frequencies: a weight is the same as repeating the row.
+        Integer frequencies; a row of weight w counts as w identical rows.
     level : float
         Coverage of the interval.
     """
     from scipy.special import ndtri
 
-    # scores that differ by rounding are ties: else the order of rows, and the scale of weights,
-    # would decide
+    # scores that differ by rounding error are ties; otherwise the result would depend on the order
+    # of rows and the scale of weights
     rank = rising_ranks(score)
     cases = weights * positive
     controls = weights * ~positive
@@ -365,12 +359,12 @@ def auc(
     if not n1 or not n0:
         return float("nan"), float("nan"), float("nan")
     cases_below, controls_below = (_mid_ranks(np.bincount(rank, c)) for c in (cases, controls))
-    v10 = controls_below[rank] / n0  # for a case: share of controls below it
-    v01 = 1.0 - cases_below[rank] / n1  # for a control: share of cases above it
+    v10 = controls_below[rank] / n0  # for a case: proportion of controls below it
+    v01 = 1.0 - cases_below[rank] / n1  # for a control: proportion of cases above it
     area = float(cases @ v10 / n1)
     if n1 < 2 or n0 < 2:
         return area, float("nan"), float("nan")
-    # s10, s01: variances of v10 over cases, and of v01 over controls
+    # s10, s01: variances of v10 over cases and of v01 over controls
     s10 = cases @ (v10 - area) ** 2 / (n1 - 1)
     s01 = controls @ (v01 - area) ** 2 / (n0 - 1)
     half_width = float(ndtri(0.5 + level / 2) * np.sqrt(s10 / n1 + s01 / n0))
@@ -378,7 +372,7 @@ def auc(
 
 
 def _mid_ranks(count: np.ndarray) -> np.ndarray:
-    """Return, for each distinct score, the weight below it plus half the weight at it, given the
-    weights `count`.
+    """Return, for each distinct score, the weight below it plus half of its own weight; `count` are
+    the weights.
     """
     return np.cumsum(count) - 0.5 * count

@@ -1,5 +1,5 @@
-"""Odds of levels against a reference level in two samples, as 2 x 2 tables: smallest cells, and
-limits of shifts.
+"""Odds of levels against a reference level in two samples (2 x 2 tables): smallest cells, limits of
+shifts.
 
 Counts of a sample have shape (2, D): at each of D levels, and at the reference level.
 """
@@ -15,7 +15,7 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the smallest observed or expected count (D,) of the 2 x 2 tables of samples `one` and
     `other` (2, D).
 
-    Expected counts have the same margins and equal odds in both samples.
+    Expected counts have the same margins, and equal odds in both samples.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     [1.95]
     """
     cells = np.stack([one, other])
-    # 1 in place of 0: an empty table has expected counts of 0
+    # 1 replaces 0: empty tables have expected counts of 0
     total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
     expected = cells.sum(axis=1, keepdims=True) * cells.sum(axis=0, keepdims=True) / total
     return np.minimum(cells, expected).min(axis=(0, 1))
@@ -34,30 +34,30 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def shifts_from_pooled(
     log_ratios: np.ndarray, counts: np.ndarray, sizes: np.ndarray, g: int
 ) -> np.ndarray:
-    """Turn limits (D,) of log odds ratios of group `g` against the others into limits (D,) of its
-    shift.
+    """Convert limits (D,) of the log odds ratios of group `g` against the others to limits (D,) of
+    its shift.
 
-    The shift is the log odds of group `g` less the log odds of all groups together; its sign is
-    that of the log odds ratio.
+    The shift is the group's log odds minus the log odds of all groups together; it has the sign of
+    the log odds ratio.
 
     Parameters
     ----------
     log_ratios : ndarray, shape (D,)
-        Limits of the log odds of `g` less those of the other groups together; may be infinite, or
-        nan.
+        Limits of the log odds of `g` minus the log odds of the other groups together; may be
+        infinite or nan.
     counts : ndarray, shape (K, 2, D)
         Counts of each group.
     sizes : ndarray, shape (K, D)
-        Observations of each group, further levels included.
+        Number of observations in each group, including further levels.
     g : int
 
     Notes
     -----
     Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed,
-    and a log odds ratio determines the cells, and so the shift, with standard error s. Given only
-    the sizes of the groups, the estimate d has standard error S, mostly a larger one. Limits are
-    then moved away from d, as in `bbl.stats.shift.Shift.at`: their distance from d is multiplied by
-    S / s. Limits between 0 and d, whose sign has to stay, become ``d (limit / d) ** (S / s)``.
+    and a log odds ratio determines the cells and hence the shift, with standard error s. Given only
+    the group sizes, the estimate d has standard error S, which is usually larger. Limits are then
+    moved away from d, as in `bbl.stats.shift.Shift.at`: their distance from d is multiplied by S /
+    s. Limits between 0 and d, whose sign must be preserved, become ``d (limit / d) ** (S / s)``.
     """
     total = counts.sum(axis=0)
     group_counts = counts[g]
@@ -67,8 +67,8 @@ def shifts_from_pooled(
         estimate = np.log(group_counts[0]) - np.log(group_counts[1]) - pooled
         group_variance = (1.0 / group_counts).sum(axis=0)
         other_variance = (1.0 / (total - group_counts)).sum(axis=0)
-        # given the margins a cell has the variance 1 / (group + other); the log odds of `g` have
-        # the derivative `group_variance` by it
+        # given the margins a cell has variance 1 / (group + other); the derivative of the log odds
+        # of `g` by the cell is `group_variance`
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
         ratios = limits / estimate
         error_ratio = np.maximum(
@@ -84,25 +84,25 @@ def shifts_from_pooled(
 
 
 def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return the log odds (D,) of a sample, given its log odds ratios (D,) against another and the
-    tables' margins.
+    """Return the log odds (D,) of a sample, given its log odds ratios (D,) against another sample
+    and the margins.
 
-    The margins are the sums of the sample's `counts` (2, D), and `total` (2, D), the counts of both
-    samples.
+    The margins are the sums of the sample's `counts` (2, D), and the counts `total` (2, D) of both
+    samples together.
     """
     # the cell solves cell (n - size - column + cell) = odds_ratio (size - cell) (column - cell), a
-    # quadratic equation solve for the cell that is smaller than expected, from which the other one
-    # follows without cancellation
+    # quadratic equation. Solve for the cell that is smaller than expected; the other one follows
+    # without cancellation
     is_low = log_ratios <= 0.0
-    # n: observations of both samples; size: of this sample; column: of both samples at the level of
-    # the cell
+    # n: observations in both samples; size: in this sample; column: in both samples at the cell's
+    # level
     n = total.sum(axis=0)
     size = counts.sum(axis=0)
     column = np.where(is_low, total[0], total[1])
     odds_ratio = np.exp(-np.abs(log_ratios))
     coefficient = n - size - column + odds_ratio * (size + column)
     root = np.sqrt(coefficient**2 + 4.0 * (1.0 - odds_ratio) * odds_ratio * size * column)
-    # one root in two forms: by the sign of `coefficient`, the form in which no two numbers cancel
+    # the root has two forms; the sign of `coefficient` selects the one without cancellation
     cell = np.where(
         coefficient > 0.0,
         2.0 * odds_ratio * size * column / (coefficient + root),
@@ -113,17 +113,17 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
 
 
 def _shift_variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by
-    the delta method.
+    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups
+    (delta method).
 
-    For multinomial counts n_kc of groups of sizes N_k, and derivatives s_kc of the shift by them,
-    it is ``sum_kc n_kc s_kc^2 - sum_k (sum_c n_kc s_kc)^2 / N_k``.
+    For multinomial counts n_kc of groups with sizes N_k, and derivatives s_kc of the shift by these
+    counts, the variance is ``sum_kc n_kc s_kc^2 - sum_k (sum_c n_kc s_kc)^2 / N_k``.
     """
     total = counts.sum(axis=0)
     # derivatives of the shift by the counts (K, 2, D)
     slopes = np.broadcast_to(-1.0 / total, counts.shape).copy()
     slopes[g] += 1.0 / counts[g]
     slopes[:, 1] *= -1.0
-    # 1 in place of the size of a group without observations
+    # 1 replaces the size of a group without observations
     means = (counts * slopes).sum(axis=1)
     return (counts * slopes**2).sum(axis=(0, 1)) - (means**2 / np.maximum(sizes, 1.0)).sum(axis=0)

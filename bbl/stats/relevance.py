@@ -1,9 +1,8 @@
-"""Which predictors tell groups apart: forward selection by score tests in multinomial logistic
-regression.
+"""Forward selection of predictors by score tests in a multinomial logistic regression of the
+groups.
 
-K counts groups, m predictors, n rows, D levels of all predictors but the first of each. *Chosen*
-predictors are those in the regression already, *candidates* all others. A *cell* is a set of rows
-with the same levels of chosen predictors.
+K is the number of groups, m of predictors, n of rows, D of non-reference levels of all predictors.
+A *cell* is a set of rows with the same levels of all chosen predictors.
 """
 
 from __future__ import annotations
@@ -20,31 +19,31 @@ from bbl.stats.metrics import first_largest
 
 __all__ = ["Selection", "select_predictors"]
 
-RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are separated
-# added to the variances of scores, so that a level in one or two rows is not significant
+RIDGE = 0.1  # penalty of coefficients, which keeps them finite if rows are separated
+# added to the variances of scores, so that a level with one or two rows is not significant
 SCORE_VARIANCE = 1.0
 INTERCEPT_RIDGE = 1e-6  # penalty of intercepts
-ROUNDING = 1e-9  # error of the sum of a row's level proportions
+ROUNDING = 1e-9  # rounding error of the sum of a row's level proportions
 NEWTON_STEPS = 30
-SLOW = 0.3  # share of the step before above which a step is taken with the information at its start
+SLOW = 0.3  # a step longer than this proportion of the previous one recomputes the information
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
-TOLERANCE = 1e-6  # a step that changes no coefficient by more is the last
-MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
-# numbers of weighted columns, or of variances of candidates, that are computed at once
+TOLERANCE = 1e-6  # stop after a step that changes no coefficient by more
+MAX_PAIR_WORK = 5e8  # pairs are tested only up to this work: rows times columns squared
+# maximum number of weighted columns, or of variances of candidates, computed at once
 MAX_NUMBERS = 2**21
-TAIL_TERMS = 100  # of the continued fraction of tail probabilities
-ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
+TAIL_TERMS = 100  # terms of the continued fraction for tail probabilities
+ROWS_PER_PARAMETER = 3.0  # rows required per parameter of the regression
 
 
 class Selection(NamedTuple):
-    """The predictors that were chosen, in their order.
+    """The chosen predictors, in the order of selection.
 
     Attributes
     ----------
     predictors : tuple of int
     p_value : tuple of float
-        The p-value of each when it was chosen, times twice the number of tests (Bonferroni), at
-        most 1.
+        Each predictor's p-value when it was chosen, times twice the number of tests (Bonferroni),
+        at most 1.
     """
 
     predictors: tuple[int, ...]
@@ -54,27 +53,27 @@ class Selection(NamedTuple):
 def select_predictors(
     columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float
 ) -> Selection:
-    """Choose predictors one after another, as long as the next one is significant at `level`.
+    """Select predictors one at a time, as long as the next one is significant at `level`.
 
     Each candidate is tested by its score test (Rao 1948) in the regression of the group on the
-    chosen predictors: the statistic is ``u' V^-1 u``, u being the gradient by its coefficients at
-    zero, and V the covariance of u given the other coefficients. The candidate of least p-value is
-    chosen, if that is below half of `level` divided by the number of candidates. When there is
-    none, products of pairs are tested in the same way, with the other half of `level`; the products
-    of the chosen pair join the regression, and so do both of its predictors. If no predictor is
-    relevant, the probability that any is chosen is at most `level`.
+    chosen predictors. The statistic is ``u' V^-1 u``, where u is the gradient with respect to the
+    candidate's coefficients at zero, and V the covariance of u given the other coefficients. The
+    candidate with the smallest p-value is chosen if this is below half of `level` divided by the
+    number of candidates. If there is none, products of pairs are tested in the same way, with the
+    other half of `level`; the products of the chosen pair and both predictors then enter the
+    regression. If no predictor is relevant, the probability of choosing any is at most `level`.
 
     Parameters
     ----------
     columns : ndarray, shape (n, D)
-        Indicators of the levels of all predictors but the first of each; other numbers for missing
-        values.
+        Indicators of the non-reference levels of all predictors; for missing values, level
+        proportions.
     start : ndarray of intp, shape (m + 1,)
-        Column at which each predictor starts.
+        First column of each predictor.
     y : ndarray of intp, shape (n,)
         Groups; all K occur.
     weights : ndarray, shape (n,)
-        Frequencies of rows.
+        Row frequencies.
     level : float
         Significance level of the whole selection.
 
@@ -112,9 +111,9 @@ def select_predictors(
             if not _is_significant(log_p, level):
                 break
             best = int(first_largest(-log_p))
-            # less their means over levels: coefficients of the constant and of single predictors,
-            # which have penalties, are means over the levels of the (other) chosen predictors,
-            # whatever the reference levels are
+            # centred over levels: the penalised coefficients of the constant and of single
+            # predictors are means over the levels of the (other) chosen predictors, whatever the
+            # reference levels
             centred = [
                 columns[:, start[i] : start[i + 1]] - 1.0 / (start[i + 1] - start[i] + 1.0)
                 for i in tested[best]
@@ -137,29 +136,29 @@ def select_predictors(
 
 
 def _is_significant(log_p: np.ndarray, level: float) -> bool:
-    """Return whether the least of some p-values is below half of `level`, divided by their
-    number.
+    """Return whether the smallest p-value is below half of `level`, divided by the number of
+    p-values.
     """
     return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
 
 
 def _deviation_metric(n: int) -> np.ndarray:
-    """Return the matrix M (n - 1, n - 1) of ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2``, for
+    """Return the matrix M (n - 1, n - 1) with ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2`` for
     ``x = (0, v)``.
 
-    The n values x are coefficients of all levels or groups, the first of which, the reference, has
-    0. A penalty ``v' M v`` does not depend on which of them is the reference. The factor makes the
+    The n values x are coefficients of all levels or groups, where the first one, the reference, is
+    0. The penalty ``v' M v`` does not depend on the choice of the reference. The factor makes the
     diagonal of M equal to 1.
     """
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
 
 def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """Return the logarithms of the probabilities that chi-square variables exceed `statistic`.
+    """Return the log-probabilities that chi-square variables exceed `statistic`.
 
-    Probabilities below the least number follow from the continued fraction of the incomplete gamma
-    function, ``exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))`` (Abramowitz
-    & Stegun 1964, eq. 6.5.31, contracted).
+    Probabilities too small for floats are computed from the continued fraction of the incomplete
+    gamma function, ``exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))``
+    (Abramowitz & Stegun 1964, eq. 6.5.31, contracted).
     """
     from scipy.special import gammaincc, gammaln
 
@@ -178,27 +177,25 @@ def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
 
 
 def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the second derivatives (n, f) of rows' losses by the class scores of the groups a and
-    b, (f,) each.
+    """Return second derivatives (n, f) of the rows' losses by the class scores of groups a and b,
+    each (f,).
 
-    They are ``P_a ([a = b] - P_b)`` for the probabilities P (n, K - 1).
+    They are ``P_a ([a = b] - P_b)`` for probabilities P (n, K - 1).
     """
     return P[:, a] * ((a == b) - P[:, b])
 
 
 def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
-    """Return the sums (m, m) of `cells`, over all pairs of levels, in the table of each pair of
-    predictors.
-    """
+    """Return the sums (m, m) of `cells` over all pairs of levels, for each pair of predictors."""
     return np.add.reduceat(np.add.reduceat(cells, level_starts, axis=0), level_starts, axis=1)
 
 
 class _Regression:
-    """Multinomial logistic regression with a ridge penalty, whose first group is the reference.
+    """Multinomial logistic regression with a ridge penalty; the first group is the reference.
 
-    Rows that are equal in the design are merged to R cells, to whose sums the likelihood is fitted.
-    Coefficients are (p, K - 1), those of the constant first. Matrices over all coefficients run
-    group by group.
+    Rows with equal design are merged to R cells, and the likelihood uses the cells' sums.
+    Coefficients are (p, K - 1), beginning with the constant. Matrices over all coefficients are
+    ordered by group.
 
     Attributes
     ----------
@@ -207,18 +204,18 @@ class _Regression:
     columns : ndarray, shape (n, D)
         Columns of all predictors.
     start : ndarray of intp, shape (m + 1,)
-        Column at which each predictor starts.
+        First column of each predictor.
     weights : ndarray, shape (n,)
     has_shares : ndarray of bool, shape (D,)
-        Which columns hold other numbers than 0 and 1: level proportions, for missing values.
+        Columns with numbers other than 0 and 1: level proportions, for missing values.
     first_levels : ndarray, shape (n, m)
-        Indicators, or shares, of the first level of each predictor.
+        Indicators, or proportions, of each predictor's first level.
     varying : ndarray of intp
-        The predictors that have not the same level in all rows.
+        Predictors that are not constant.
     n_seen : ndarray, shape (m,)
-        How many levels of each predictor occur.
+        Number of levels of each predictor that occur.
     target : ndarray, shape (n, K - 1)
-        Indicators of the groups but the first.
+        Indicators of all groups except the first.
     group_metric : ndarray, shape (K - 1, K - 1)
         Metric of penalties over groups (see `_deviation_metric`).
     ridge : ndarray, shape (p, p)
@@ -227,14 +224,14 @@ class _Regression:
     cell : ndarray of intp, shape (n,)
         The cell of each row.
     design : ndarray, shape (R, p)
-        The constant, then the columns of chosen predictors and pairs, in each cell.
+        The constant, followed by the columns of chosen predictors and pairs, for each cell.
     cell_weights : ndarray, shape (R,)
     cell_targets : ndarray, shape (R, K - 1)
-        Weight of the groups but the first in each cell.
+        Weights of all groups except the first in each cell.
     column_weights : ndarray, shape (R, D)
         Sums of ``weights * columns`` over the rows of each cell.
     probabilities : ndarray, shape (R, K - 1)
-        Of the groups but the first, in each cell.
+        Probabilities of all groups except the first in each cell.
     """
 
     def __init__(self, columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray):
@@ -242,7 +239,7 @@ class _Regression:
         self.start = start
         self.weights = weights
         self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
-        # (D, m): which predictor a column belongs to
+        # (D, m): the predictor of each column
         is_of = np.repeat(np.eye(len(start) - 1), np.diff(start), axis=0)
         self.first_levels = 1.0 - columns @ is_of
         highest = columns.max(axis=0, initial=0.0)
@@ -261,13 +258,11 @@ class _Regression:
 
     @property
     def has_rows_for_more(self) -> bool:
-        """Whether there are enough rows for further parameters."""
+        """Whether there are enough rows for additional parameters."""
         return bool(self.coefficients.size * ROWS_PER_PARAMETER < self.weights.sum())
 
     def add(self, columns: np.ndarray, metric: np.ndarray | None = None) -> None:
-        """Add columns (n, q) to the regression, with the metric (q, q) of their penalty, and fit it
-        again.
-        """
+        """Add columns (n, q) with penalty metric (q, q) to the regression, and refit."""
         p = len(self.ridge)
         q = columns.shape[1]
         ridge = np.zeros((p + q, p + q))
@@ -277,7 +272,7 @@ class _Regression:
             ridge,
             np.vstack([self.coefficients, np.zeros((q, self.K - 1))]),
         )
-        # cells are split by the values of the columns; first_row (R,) is a row of each
+        # split cells by the values of the columns; first_row (R,) is one row of each cell
         values = np.column_stack([self.cell, columns])
         _, first_row, cell = np.unique(values, axis=0, return_index=True, return_inverse=True)
         self.design = np.column_stack([self.design[self.cell[first_row]], columns[first_row]])
@@ -287,18 +282,18 @@ class _Regression:
     def score_tests(self, candidates: list[int]) -> np.ndarray:
         """Return the log p-value of the score test of each candidate.
 
-        ``u = X' w (target - P)`` for the columns X of a candidate. ``V = V_xx - V_xz I^-1 V_zx +
-        s``: V_xx and V_xz are covariances of scores, z being the design and I its penalised
-        information, and s is `SCORE_VARIANCE` times the metric of levels and groups.
+        ``u = X' w (target - P)`` for a candidate's columns X. ``V = V_xx - V_xz I^-1 V_zx + s``,
+        where V_xx and V_xz are covariances of scores, z is the design with penalised information I,
+        and s is `SCORE_VARIANCE` times the metric of levels and groups.
         """
-        # K1 groups but the first
+        # K1: number of groups minus 1
         K1 = self.K - 1
         p = self.design.shape[1]
         scores = (
             self.columns.T @ (self.weights[:, None] * self.target)
             - self.column_weights.T @ self.probabilities
         )
-        # covariances of the scores of each column with those of the design
+        # covariances between the scores of each column and of the design
         cross = self._covariances(self.column_weights, self.design, self.probabilities).reshape(
             -1, K1, K1 * p
         )
@@ -306,13 +301,13 @@ class _Regression:
         chosen_from = np.array(candidates, dtype=np.intp)
         n_columns = np.diff(self.start)[chosen_from]
         statistic = np.empty(len(candidates))
-        # candidates of equally many levels are tested at once
+        # test candidates with the same number of levels at once
         for q in np.unique(n_columns).tolist():
             same_size = np.flatnonzero(n_columns == q)
             at_once = max(1, MAX_NUMBERS // (q * K1 * K1 * max(p, q)))
             for first in range(0, len(same_size), at_once):
                 tested = same_size[first : first + at_once]
-                # (c, q): columns of c candidates
+                # (c, q): columns of the c candidates
                 levels = self.start[chosen_from[tested]][:, None] + np.arange(q)
                 statistic[tested] = self._score_statistics(
                     scores[levels], cross[levels], inverse, levels
@@ -322,24 +317,24 @@ class _Regression:
     def _score_statistics(
         self, scores: np.ndarray, cross: np.ndarray, inverse: np.ndarray, levels: np.ndarray
     ) -> np.ndarray:
-        """Return ``u' V^-1 u`` (c,) of candidates with the columns `levels` (c, q).
+        """Return ``u' V^-1 u`` (c,) for candidates with columns `levels` (c, q).
 
-        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) are those of the columns, see
-        `score_tests`; `inverse` is that of the information.
+        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) belong to the columns, see `score_tests`;
+        `inverse` is the inverse information.
         """
         c, q, K1 = scores.shape
-        # rows of scores and variances: level by level, not group by group
+        # order scores and variances by level instead of by group
         flat_cross = cross.reshape(c, q * K1, -1)
-        # covariance of the candidates' scores, less the part that the coefficients of the
-        # regression explain
+        # covariance of the candidates' scores, minus the part explained by the coefficients in the
+        # regression
         variance = -(flat_cross @ inverse) @ flat_cross.swapaxes(1, 2)
         variance += SCORE_VARIANCE * np.kron(_deviation_metric(q + 1), self.group_metric)
         each = np.arange(q)
         has_shares = self.has_shares[levels].any(axis=1)
-        # variances of a column that is 0 or 1 are its covariances with the constant, the first
-        # column of the design
+        # the variances of a 0/1 column are its covariances with the constant, the first column of
+        # the design
         own = cross.reshape(c, q, K1, K1, -1)[..., 0] * ~has_shares[:, None, None, None]
-        # levels without shares exclude each other
+        # levels without proportions are mutually exclusive
         variance.reshape(c, q, K1, q, K1)[:, each, :, each] += own.swapaxes(0, 1)
         for candidate in np.flatnonzero(has_shares):
             X = self.columns[:, levels[candidate]]
@@ -349,17 +344,17 @@ class _Regression:
         return (u * np.linalg.solve(variance, u[..., None])[..., 0]).sum(axis=1)
 
     def pair_tests(self, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
-        """Return the log p-value of the joint levels of each pair, given the `chosen` predictors.
+        """Return the log p-value of each pair's joint levels, given the `chosen` predictors.
 
-        The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, for the score u
-        (K - 1,) of the indicator of a joint level and its covariance V. Scores have less variance
-        given the coefficients of the regression. That is neglected, so that p-values are rather too
+        The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, where u (K - 1,)
+        is the score of a joint level's indicator and V its covariance. V ignores that the
+        coefficients in the regression reduce the variance of scores, so p-values tend to be too
         large.
         """
         K1 = self.K - 1
         # indicators of all levels
         X = np.insert(self.columns, self.start[:-1], self.first_levels, axis=1)
-        # each predictor has one column more in X
+        # each predictor has one column more than in X
         level_starts = self.start[:-1] + np.arange(len(self.start) - 1)
         P = self.probabilities[self.cell]
         (a, b) = np.tril_indices(K1)
@@ -377,12 +372,12 @@ class _Regression:
             axis=1
         )
         is_seen |= is_seen.T
-        # how many levels of each predictor occur together with a known level of the other one
+        # number of levels of each predictor that occur together with a known level of the other one
         n_levels = np.add.reduceat(
             np.logical_or.reduceat(is_seen, level_starts, axis=1), level_starts, dtype=np.intp
         )
-        # parameters of the joint levels that the regression has: the constant, and for each
-        # predictor of the pair that is chosen its levels that occur, less one
+        # parameters for joint levels already in the regression: the constant, and for each chosen
+        # predictor of the pair the number of its levels that occur, minus one
         of_chosen = np.where(
             np.isin(np.arange(len(n_levels)), list(chosen))[:, None], n_levels - 1, 0
         )
@@ -406,17 +401,17 @@ class _Regression:
         )
 
     def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
-        """Return the covariances (d, K - 1, K - 1, p) of scores of columns in pairs of groups but
-        the first.
+        """Return the covariances (d, K - 1, K - 1, p) of the scores of two sets of columns, for all
+        pairs of groups except the first.
 
-        The scores are those of the columns that, times the weights of rows (or cells), are
-        `weighted` (r, d), and those of `columns` (r, p); P (r, K - 1) are probabilities.
+        The first set, times the weights of rows (or cells), is `weighted` (r, d); the second is
+        `columns` (r, p). P (r, K - 1) are probabilities.
         """
         K1 = self.K - 1
         (r, p) = columns.shape
         out = np.empty((weighted.shape[1], K1, K1, p))
         group, other = np.tril_indices(K1)
-        at_once = max(1, MAX_NUMBERS // columns.size)  # pairs of groups
+        at_once = max(1, MAX_NUMBERS // columns.size)  # number of group pairs
         for first in range(0, len(group), at_once):
             a = group[first : first + at_once]
             b = other[first : first + at_once]
@@ -426,16 +421,15 @@ class _Regression:
         return out
 
     def _fit(self) -> None:
-        """Sum over the rows of cells, and find the largest penalised likelihood by Newton's method.
+        """Sum over the rows of cells, and maximise the penalised likelihood by Newton's method.
 
-        The search begins at the present coefficients. The information costs far more than a
-        gradient: a step takes that of an earlier one if it is then much shorter than the step
-        before.
+        The search starts from the current coefficients. The information costs far more than a
+        gradient, so it is reused as long as steps become much shorter.
         """
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array
 
-        # row r has the weights of the rows of cell r
+        # row r has the weights of the rows in cell r
         to_cells = csr_array(
             (self.weights, (self.cell, np.arange(len(self.cell)))),
             (len(self.design), len(self.cell)),
@@ -449,13 +443,13 @@ class _Regression:
             self._predict()
             residual = self.cell_targets - self.cell_weights[:, None] * self.probabilities
             gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
-            # gradient and step (p, K - 1) are flattened group by group, as the information is
+            # gradient and step (p, K - 1) are flattened by group, like the information
             longest_before = longest
             flat_gradient = gradient.T.ravel()
             if factor is not None:
                 step = cho_solve(factor, flat_gradient)
                 longest = float(np.abs(step).max())
-            # the information is not close enough
+            # the information is too far off
             if factor is None or not longest < SLOW * longest_before:
                 factor = cho_factor(self._information())
                 step = cho_solve(factor, flat_gradient)
@@ -468,7 +462,7 @@ class _Regression:
         self._predict()
 
     def _predict(self) -> None:
-        """Set the probabilities (R, K - 1) of the groups but the first: ``exp(s_g) / (1 + sum_g
+        """Set the probabilities (R, K - 1) of all groups except the first: ``exp(s_g) / (1 + sum_g
         exp(s_g))``.
         """
         scores = self.design @ self.coefficients

@@ -1,4 +1,4 @@
-"""Limits and p-values of Student's t distribution, and of the normal one as its limit."""
+"""Quantiles and p-values of Student's t distribution, including the normal as its limit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ __all__ = ["t_quantile", "two_sided_p"]
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """Return the quantile of a t distribution; of a normal one if `df` is infinite, not a number if
-    it is below 1.
-    """
+    """Return a quantile of the t distribution; normal if `df` is infinite, nan if it is below 1."""
     from scipy.special import ndtri, stdtrit
 
     if df < 1:
@@ -19,8 +17,7 @@ def t_quantile(probability: float, df: float) -> float:
 
 
 def two_sided_p(t: np.ndarray, df: float) -> np.ndarray:
-    """Return the probability of a larger absolute value than those of `t`; not a number if `df` is
-    below 1.
+    """Return the two-sided p-values of `t`; nan if `df` is below 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Wald tests of tables of parameters, and p-values adjusted for their number."""
+"""Wald tests of parameter tables, and p-values adjusted for multiple testing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["adjust", "wald"]
 def wald(
     tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that tables of parameters are zero.
+    """Test that each parameter table is zero.
 
     Parameters
     ----------
     tables : sequence of ndarray, shape (q,)
-        Estimates of the parameters of each table.
+        Estimated parameters of each table.
     covariances : sequence of ndarray, shape (q, q)
-        Their covariances V.
+        Covariance matrix V of each table.
 
     Returns
     -------
     statistic, df, p : ndarray, shape (number of tables,)
-        ``theta' V^-1 theta``, the rank of V, and the probability that a chi-square variable exceeds
-        the statistic; nan for a table without parameters.
+        ``theta' V^-1 theta``, the rank of V, and the upper tail probability of the chi-square
+        distribution; nan for a table without parameters.
 
     Examples
     --------
@@ -36,42 +36,41 @@ def wald(
     from scipy.special import chdtrc
 
     sizes = np.array([len(estimates) for estimates in tables], dtype=np.intp)
-    # nan, and 0, for a table without parameters
+    # nan and 0 for tables without parameters
     statistic = np.full(len(tables), np.nan)
     df = sizes.copy()
-    # tables of one parameter, all at once
+    # tables with one parameter, all at once
     single = [k for k, size in enumerate(sizes) if size == 1]
     if single:
         estimate = np.array([tables[k][0] for k in single])
         variance = np.array([covariances[k][0, 0] for k in single])
         statistic[single] = estimate**2 / variance
     for k in (k for k, size in enumerate(sizes) if size > 1):
-        # V may be singular: the solution of least squares, and the rank of V
+        # V may be singular: use the least-squares solution and the rank of V
         solution, _, df[k], _ = np.linalg.lstsq(covariances[k], tables[k], rcond=1e-12)
         statistic[k] = tables[k] @ solution
     return statistic, df, np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)
 
 
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
-    """Return p-values (n,) adjusted for multiple testing; nan (no test) stays nan and does not
-    count.
+    """Return p-values (n,) adjusted for multiple testing; nan (no test) stays nan and is not
+    counted.
 
     Parameters
     ----------
     p : ndarray
     method : {"holm", "fdr_bh"}
         "holm" (Holm 1979) controls the probability of any false rejection, "fdr_bh" (Benjamini &
-        Hochberg 1995) the expected share of false ones among the rejections. Of n p-values in
-        rising order, the k-th becomes the largest ``(n - j + 1) p_j`` of j <= k, or the least ``n
-        p_j / j`` of j >= k, but at most 1.
+        Hochberg 1995) the expected proportion of false rejections. Of n p-values in increasing
+        order, the k-th becomes the largest ``(n - j + 1) p_j`` for j <= k ("holm") or the smallest
+        ``n p_j / j`` for j >= k ("fdr_bh"), but at most 1.
 
     Examples
     --------
     >>> adjust(np.array([0.01, np.nan, 0.02]), "holm")
     array([0.02,  nan, 0.02])
     """
-    # `multipletests` of statsmodels returns the same (a test compares them), but its import takes
-    # .6 s, and the first summary of a session .8 s
+    # statsmodels' `multipletests` gives the same values (tested), but importing it takes 0.6 s
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]

@@ -26,33 +26,31 @@ def fit_by_basis(
     tolerance: Tolerance | None,
     ordered: str,
 ) -> list[JointFit]:
-    """Fit all K groups at each of `ridges`, from the largest on; each fit starts from the one
-    before.
-
+    """Fit all K groups at each ridge in decreasing order, with warm starts.
     Parameters
     ----------
     sample : Sample
     layout : Layout
     K : int
     scale : float
-        Weight of couplings against fields.
+        Weight of couplings relative to fields.
     ridges : list of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose
-        positions are `rows` (N,) and whose weights are `weights` (N,).
+        Fixed class scores to which the fit is added: `scores` (N, K) of N rows of the sample, at
+        positions `rows` (N,) and with weights `weights` (N,).
     tolerance : Tolerance or None
-        Without it, fits stop early: the ridge falls in a few steps to its value, with few
+        If None, fits stop early: the ridge decreases to its value in a few steps, with few
         iterations at each.
     ordered : {"nominal", "linear", "cumulative"}
-        Coding of predictors whose levels are in order.
+        Coding of ordered predictors.
 
     Returns
     -------
     list of JointFit
         In the order of `ridges`.
     """
-    # weights (n, K) are those of each group at each row
-    # merge equal rows and sort: neither repetition nor order make a difference
+    # # weights (n, K): weight of each group at each row. Equal rows are merged and sorted, so that
+    # neither repetition nor order makes a difference.
     if oof_scores is None:
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(
@@ -70,7 +68,7 @@ def fit_by_basis(
     panels = Panels(basis.functions)
     if tolerance is None:
         solutions: list[Solution] = []
-        # of the fit before, from which the next one goes on if its path does
+        # # path of the previous fit, from which the next fit continues if its path extends it
         fitted_path: list[float] = []
         for k in order:
             path = falling_ridges(ridges[k])
@@ -84,14 +82,14 @@ def fit_by_basis(
         solutions = solve(
             panels, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance
         )
-    # parameters of the functions of all groups of all fits, whose weights (r, K) are side by side
+    # # parameters of the functions of all groups and fits; the weights (r, K) are stacked side by
+    # side
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
     theta = theta.reshape(len(ridges), K, -1)
     constant = constant.reshape(len(ridges), K)
     fits: dict[int, JointFit] = {}  # by position in `ridges`
     for k, solution, tables, constants in zip(order, solutions, theta, constant, strict=True):
-        # with early stopping, `solution.converged` compares the gradient with the coarse tolerance
-        # of EARLY
+        # # with early stopping, `solution.converged` refers to the coarse tolerance EARLY
         converged = solution.gradient <= HARMLESS if tolerance is None else solution.converged
         summary = solution.temperature, solution.loss, solution.gradient, solution.evaluations
         fits[k] = JointFit(tables, constants + solution.offset, *summary, converged)

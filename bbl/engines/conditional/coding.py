@@ -1,14 +1,12 @@
-"""Codings of the levels of predictors: the numbers by which conditional likelihood tells levels
-apart.
+"""Numeric codings of predictor levels for the conditional likelihood.
 
-The *features* of a level are the numbers that stand for it. A nominal predictor has an indicator
-for each level. One in order has, with a linear coding, a score that rises in equal steps, or with a
-cumulative coding an indicator for each threshold between levels. L levels have d features; m
-predictors have F features in all, in the order of predictors.
-
-A *contrast* of levels is a number for each level, of which only differences matter. D counts the
-non-reference levels of all predictors; the reference level of a predictor is its first.
+The *features* of a level are the numbers that represent it: indicators for nominal predictors; one
+equally spaced score (linear) or an indicator for each threshold (cumulative) for ordered ones.
 """
+
+# L levels have d features; m predictors have F features in all, in the order of predictors. D
+# counts the non-reference levels of all predictors; a predictor's reference level is its first. A
+# *contrast* assigns a number to each level, and only differences between these numbers matter.
 
 from __future__ import annotations
 
@@ -30,15 +28,15 @@ CODINGS = get_args(LevelCoding)
 
 @dataclass(frozen=True)
 class Coding:
-    """The features of all levels of all predictors.
+    """The features of all predictors' levels.
 
     Attributes
     ----------
     n_levels : ndarray, shape (m,)
         Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
-        Features of the levels of each predictor; None stands for the identity: an indicator for
-        each level.
+        Features of each predictor's levels; None represents the identity, an indicator for each
+        level.
     """
 
     n_levels: np.ndarray
@@ -54,7 +52,7 @@ class Coding:
 
     @cached_property
     def columns(self) -> list[slice]:
-        """Which columns of the F features are those of each predictor."""
+        """Each predictor's columns among the F features."""
         ends = np.cumsum(self.widths).tolist()
         return [
             slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)
@@ -66,11 +64,10 @@ class Coding:
         return all(features is None for features in self.features)
 
     def contrast_layout(self, layout: Layout) -> Layout:
-        """Return the layout of fields of contrasts and of couplings of contrasts, with the terms of
-        `layout`.
+        """Return the layout of fields and couplings of contrasts, with the terms of `layout`.
 
-        A nominal predictor has L_i - 1 contrasts, another one for each feature. They take the place
-        of non-reference levels, of which a layout has one less than levels.
+        A nominal predictor has L_i - 1 contrasts, any other has one for each feature. Contrasts
+        replace the non-reference levels, so the layout has one level more than contrasts.
         """
         pairs = zip(self.widths, self.features, strict=True)
         return Layout(
@@ -89,27 +86,24 @@ class Coding:
         return out
 
     def feature_means(self, level_shares: list[np.ndarray]) -> np.ndarray:
-        """Return the means (F,) of all features, from each predictor's shares (L_i,) of rows with
-        its levels.
-        """
+        """Return the means (F,) of all features, from each predictor's level proportions (L_i,)."""
         pairs = zip(level_shares, self.features, strict=True)
         return np.concatenate(
             [shares if features is None else shares @ features for shares, features in pairs]
         )
 
     def values_at_levels(self, i: int, values: np.ndarray) -> np.ndarray:
-        """Return ``values @ features.T`` of predictor i: from slopes of features (..., d_i) to
+        """Return ``values @ features.T`` of predictor i, which maps slopes (..., d_i) to values at
         levels (..., L_i).
         """
         features = self.features[i]
         return values if features is None else values @ features.T
 
     def differences(self, predictors: Sequence[int], slopes: np.ndarray) -> np.ndarray:
-        """Return values at the non-reference levels of some predictors, less those at their
-        reference levels.
+        """Return values at the non-reference levels minus those at the reference levels.
 
-        `slopes` (..., sum of d_i) are those of the features of the predictors, in their order;
-        values are (..., sum of L_i - 1).
+        `slopes` (..., sum of d_i) are the slopes of the predictors' features, in the order of
+        `predictors`. The result has shape (..., sum of L_i - 1).
         """
         if not len(predictors):
             return np.empty((*slopes.shape[:-1], 0))
@@ -123,8 +117,8 @@ class Coding:
         )
 
     def squared_distances(self, i: int, point: np.ndarray) -> np.ndarray:
-        """Return the squared distances (L_i,) of the features of predictor i's levels from a point
-        (d_i,).
+        """Return the squared distances (L_i,) from a point (d_i,) to the features of predictor i's
+        levels.
         """
         features = self.features[i]
         if features is None:
@@ -133,8 +127,7 @@ class Coding:
         return ((features - point) ** 2).sum(axis=1)
 
     def squared_steps(self) -> np.ndarray:
-        """Return the squared distances (D,) of the features of the non-reference levels from the
-        reference level's.
+        """Return the squared distances (D,) between non-reference levels and their reference level.
         """
         steps = [  # 2: the squared distance of two indicators
             np.full(int(L) - 1, 2.0)
@@ -145,13 +138,13 @@ class Coding:
         return np.concatenate([np.empty(0), *steps])  # the empty array: there may be no predictors
 
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return contrasts of predictor i's levels that span its features, and their variances (r,)
-        over the rows.
+        """Return contrasts of predictor i's levels that span its features, and their variances
+        (r,).
 
-        The r contrasts, an array (L_i - 1, r), are values at the non-reference levels less that at
-        the reference level. They are uncorrelated over the rows, and orthonormal in the kernel:
-        their values V (L_i, r) at all levels have ``V V' = F F'``, with F (L_i, d_i) the centred
-        features. `shares` (L_i,) are the shares of the rows with each level.
+        The r contrasts, an array (L_i - 1, r), are values at the non-reference levels minus the
+        value at the reference level. They are uncorrelated over the rows and orthonormal in the
+        kernel: their values V (L_i, r) at all levels satisfy ``V V' = F F'``, with F (L_i, d_i) the
+        centred features. `shares` (L_i,) are the proportions of the levels.
         """
         features = self.features[i]
         L = len(shares)
@@ -162,7 +155,7 @@ class Coding:
             left, singular_values, _ = np.linalg.svd(
                 features - features.mean(axis=0), full_matrices=False
             )
-            # (L_i, d_i), as centred features are linearly independent; without the right factor, a
+            # # (L_i, d_i), as centred features are linearly independent; the right factor is only a
             # rotation
             spanning = left * singular_values
         mean = shares @ spanning
@@ -175,15 +168,14 @@ class Coding:
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding of a layout's predictors: `ordered` for those with levels in order,
-    indicators for the others.
+    """Return the coding of a layout's predictors: `ordered` if their levels are ordered, else
+    indicators.
 
-    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) counts the levels in
-    order of each predictor, which come first; with fewer than three, all codings are the same. The
-    features of the first and the last level in order are as far apart as those of two levels of a
-    nominal predictor, so that a predictor of two levels is the same with each coding. A level
-    behind those in order stands for missing values: it has an indicator, and is as far from the
-    first and from the last level.
+    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) is the number of each
+    predictor's ordered levels, which come first; with fewer than three, all codings are equivalent.
+    The first and last ordered levels are as far apart as two levels of a nominal predictor, so that
+    every coding treats two levels alike. A level after the ordered ones represents missing values:
+    it has an indicator, at the same distance from the first and the last level.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)
@@ -193,7 +185,7 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
 
 
 def _features(k: int, L: int, ordered: str) -> np.ndarray:
-    """Return the features (L, d) of L levels of which the first k are in order.
+    """Return the features (L, d) of L levels, of which the first k are ordered.
 
     Examples
     --------
@@ -202,8 +194,8 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
     >>> (2.0 * _features(3, 4, "cumulative")).round(3).tolist()
     [[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.449]]
     """
-    # in_order (k, d) is scaled so that its first and last rows are at a distance of sqrt(2), as two
-    # indicators are
+    # # in_order (k, d) is scaled so that its first and last rows are sqrt(2) apart, like two
+    # indicators
     position = np.arange(k)
     if ordered == "linear":
         in_order = np.sqrt(2.0) * (position / (k - 1.0) - 0.5)[:, None]
@@ -211,8 +203,8 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
         in_order = np.where(position[:, None] > np.arange(k - 1), 0.5, -0.5) * np.sqrt(
             2.0 / (k - 1.0)
         )
-    # levels behind: an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first and the
-    # last in order
+    # # each unordered level has an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first
+    # and the last ordered level
     features = np.zeros((L, in_order.shape[1] + L - k))
     features[:k, : in_order.shape[1]] = in_order
     features[k:, in_order.shape[1] :] = np.sqrt(1.5) * np.eye(L - k)

@@ -13,51 +13,48 @@ __all__ = ["coefficient_covariance"]
 def coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, ridge: float, intercept_penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, and which of them the rows
-    determine.
+    """Return the covariance of all groups' coefficients, and which of them the data determine.
 
-    The coefficients of each of K groups are its intercept, in column 0, and its `size` parameters.
-    The covariance is that of their deviations from the mean over groups, ``H^-1 I H^-1``, where I
-    is the multinomial information about the weights of the r basis functions and of the constant,
-    and H is I plus the penalties.
+    Each of the K groups has an intercept, in column 0, and `size` parameters. The covariance is
+    ``H^-1 I H^-1`` for deviations from the mean over groups, where I is the multinomial information
+    about the weights of the r basis functions and of the constant, and H is I plus the penalties.
 
     Parameters
     ----------
     basis : Basis
-        Of the fit: `functions` (n, r) holds r functions at the n distinct rows that were fitted.
+        The basis of the fit; `functions` (n, r) are its r functions at the n distinct training
+        rows.
     p : ndarray, shape (n, K)
         Fitted probabilities of the groups.
     weights : ndarray, shape (n,)
         Number of observations of each row.
     ridge, intercept_penalty : float
-        Penalties of the weights of functions and of intercepts, per observation.
+        Penalties on function weights and on intercepts, per observation.
 
     Returns
     -------
     covariance : ndarray, shape (K, 1 + size, K, 1 + size)
     is_determined : ndarray of bool, shape (1 + size,)
-        Whether the rows determine a coefficient, rather than the penalty.
+        Whether the data determine a coefficient, rather than the penalty.
     """
     from scipy.linalg import cho_factor, cho_solve
 
     n, r = basis.functions.shape
     K = p.shape[1]
     total = weights.sum()
-    # fisher and H are those of one observation: I and H divided by `total`, the number of
-    # observations
+    # # per observation: I and H divided by `total`, the number of observations
     fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)
     H = fisher.copy()
     H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
     # (r, size) and (r,): parameters and intercept of each function
     tables, constants = to_tables(basis, np.eye(r))
-    # intercept and parameters of each basis function, and in the last row those of the constant
-    # function
+    # # intercept and parameters of each basis function; the last row is the constant function
     coefficients = np.zeros((r + 1, 1 + tables.shape[1]))
     coefficients[:r, 0], coefficients[:r, 1:], coefficients[r, 0] = constants, tables, 1.0
-    # from weights of functions in contrasts of groups to coefficients of groups: (K (1 + size), (K
-    # - 1) (r + 1))
+    # # maps function weights in contrasts of groups to coefficients of groups; shape (K (1 + size),
+    # (K - 1) (r + 1))
     to_groups = np.kron(contrasts(K), coefficients.T)
     solved = cho_solve(cho_factor(H), to_groups.T)
     covariance = solved.T @ (fisher @ solved) / total
-    is_determined = np.append(True, determined(basis, tables, weights))  # True: of the intercept
+    is_determined = np.append(True, determined(basis, tables, weights))  # True: the intercept
     return covariance.reshape(K, 1 + tables.shape[1], K, -1), is_determined

@@ -1,13 +1,13 @@
-"""Fits of P(group | row) for K groups at once: by functions that span a kernel, or by minibatches
-of rows.
+"""Fit P(group | row) for K groups at once, with a basis of the kernel or by minibatches of rows.
 
-The log-odds f are functions of the kernel k of `bbl.engines.conditional.kernel`, penalised by their
-squared norm. A sum of ``k(x_p, .)`` over chosen rows x_p equals a table of fields for each
-predictor and of couplings for each pair.
-
-Letters: n rows, m predictors, r basis functions, K groups. Fixed scores s are class scores of
-another model, to which the fit is added; their factor T is the temperature.
+The log-odds f are functions of the kernel in `bbl.engines.conditional.kernel`, penalised by their
+squared norm.
 """
+
+# A sum of ``k(x_p, .)`` over selected rows x_p equals a table of fields for each predictor and a
+# table of couplings for each pair. Letters: n rows, m predictors, r basis functions, K groups.
+# Fixed scores s are another model's class scores, to which the fit is added; their factor T is the
+# temperature.
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ __all__ = [
 ]
 
 OFFSET_PENALTY = 1e-8  # keeps the offsets of groups without rows finite
-SCORE_RANGE = 50.0  # scores further below the highest of their row are raised to this distance
+SCORE_RANGE = 50.0  # scores are raised to at most this distance below the highest of their row
 BATCH = 500  # rows of a minibatch
 PROBE = 500  # rows from which the largest eigenvalue of the kernel is estimated
-# steps over which Nesterov's velocity decays where fixed scores explain nothing
+# # steps over which Nesterov's velocity decays if fixed scores explain nothing
 MIN_DECAY_STEPS = 10.0
-MAX_DECAY_STEPS = 40.0  # the same where fixed scores explain nearly all
+MAX_DECAY_STEPS = 40.0  # the same if fixed scores explain nearly everything
 RATE = 1.0  # step in units of the inverse of the kernel's largest eigenvalue
-HARMLESS = 1e-5  # a gradient that is no larger moves probabilities in the fifth decimal at most
+HARMLESS = 1e-5  # gradients up to this change probabilities in the fifth decimal at most
 
 
 class Tolerance(NamedTuple):
-    """Stopping rule of a fit: it ends at the first of these.
+    """Stopping rule of a fit, which ends as soon as one criterion is met.
 
     Attributes
     ----------
     gradient : float
-        No component of the gradient by scaled parameters exceeds it.
+        Largest absolute component of the gradient in scaled parameters.
     gain : float
-        A step lowers the objective by no more.
+        Largest decrease of the objective in a step.
     rounds : int
-        Number of steps.
+        Maximum number of steps.
     """
 
     gradient: float
@@ -68,9 +68,9 @@ class Tolerance(NamedTuple):
 
 
 FINAL = Tolerance(gradient=1e-8, gain=1e-15, rounds=2000)  # for estimates
-# for out-of-fold scores that are calibrated
+# # for out-of-fold scores used for calibration
 CALIBRATION = Tolerance(gradient=1e-4, gain=1e-7, rounds=200)
-# for out-of-fold scores by which settings are compared
+# # for out-of-fold scores used to compare settings
 COMPARISON = Tolerance(gradient=1e-3, gain=1e-5, rounds=100)
 
 
@@ -91,9 +91,9 @@ class Solution(NamedTuple):
     evaluations : int
         Number of evaluations of the objective.
     converged : bool
-        Whether the gradient is at most ten times the tolerance, or 1e-5.
+        Whether the gradient is at most ten times the tolerance, or at most 1e-5.
     unknowns : ndarray, shape (K r + K + 1,)
-        Weights, group by group, offsets and ln T: a warm start of the next fit.
+        Weights, group by group, offsets and ln T: a warm start for the next fit.
     """
 
     weights: np.ndarray
@@ -115,12 +115,11 @@ def solve(
     tolerance: Tolerance = FINAL,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T for
-    each ridge.
+    """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T.
 
-    The mean is weighted. f_y is the sum of the basis functions with the weights of group y, and
-    ``|f|^2`` the sum of the squares of these weights (r, K): the functions are orthonormal in the
-    kernel's space.
+    The mean is weighted. f_y is the sum of the basis functions, weighted by group y's weights.
+    ``|f|^2`` is the sum of the squares of all weights (r, K), since the functions are orthonormal
+    in the kernel's space.
 
     Parameters
     ----------
@@ -131,10 +130,10 @@ def solve(
     group_weights : ndarray, shape (n, K)
         Weight of each group at each row.
     ridges : sequence of float
-        Penalties, falling; each fit starts from the one before. ``inf`` leaves f out.
+        Penalties in decreasing order; each fit starts from the previous one. ``inf`` leaves f out.
     scores : ndarray, shape (n, K), optional
-        Fixed class scores s, out of fold; without them T is 1. With them, offsets and ln T have a
-        penalty of the weight of one observation, as in `bbl.stats.calibration`.
+        Fixed out-of-fold class scores s. Without them T is 1. With them, offsets and ln T have a
+        penalty with the weight of one observation, as in `bbl.stats.calibration`.
     tolerance : Tolerance
     start : ndarray, shape (K r + K + 1,), optional
         ``unknowns`` of an earlier solution.
@@ -155,8 +154,8 @@ def solve(
     if scores is not None:
         fixed_scores = np.ascontiguousarray(bound_scores(scores))
         offset_penalty = 1.0 / total
-        # the curvature along ln T, at T = 1 and equal probabilities of the groups; plus 1, so that
-        # it is not zero
+        # # curvature along ln T at T = 1 and equal class probabilities; 1 is added so that it is
+        # positive
         centred = fixed_scores - fixed_scores.mean(axis=1, keepdims=True)
         temperature_curvature += float(shares.sum(axis=1) @ (centred**2).sum(axis=1)) / K
     # weights, group by group, offsets and ln T
@@ -164,23 +163,23 @@ def solve(
     fits = []
     for ridge in ridges:
         fits_f = bool(np.isfinite(ridge))
-        # near the solution the Hessian by weights is about ridge + spectrum p (1 - p), and 1 / K
-        # stands for p
+        # # near the solution, the Hessian in the weights is about ridge + spectrum p (1 - p), here
+        # with p = 1 / K
         curvature = (ridge if fits_f else 1.0) + spectrum * (K - 1.0) / K**2
         weight_scale = np.tile(1.0 / np.sqrt(curvature), K)
-        # inverse roots of the curvatures, 1 for offsets: units of the unknowns in which the
-        # objective is about equally curved
+        # # inverse roots of the curvatures (1 for offsets): in these units the curvature of the
+        # objective is about the same in all directions
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
         regression = Regression(panels, shares, fixed_scores, float(ridge), offset_penalty)
-        # writes x; the objective, the largest component of its gradient by scaled unknowns, number
-        # of evaluations
+        # # overwrites x; returns the objective, the largest gradient component in scaled unknowns,
+        # and the number of evaluations
         value, largest_gradient, evaluations = regression.minimise(
             x, scale, *tolerance, stop_flag()
         )
         weights = x[: r * K].reshape(K, r).T.copy()
         offset = x[r * K : -1].copy()
-        # the loss is the objective without its penalties; x[r * K :]: the offsets and ln T, which
-        # is 0 without scores
+        # # the loss is the objective without its penalties; x[r * K :] are the offsets and ln T (0
+        # without scores)
         loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
         loss -= 0.5 * ridge * float((weights * weights).sum()) if fits_f else 0.0
         temperature = float(np.exp(x[-1])) if scores is not None else 1.0
@@ -201,8 +200,9 @@ def solve(
 
 
 def bound_scores(scores: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K), raised to at most 50 below the highest of their row: those of
-    -inf become finite.
+    """Return class scores (n, K), raised to at most 50 below the highest score of their row.
+
+    Scores of -inf become finite.
     """
     return np.maximum(scores, scores.max(axis=1, keepdims=True) - SCORE_RANGE)
 
@@ -219,13 +219,12 @@ def fit_minibatches(
     rng: np.random.Generator,
     scores: np.ndarray | None = None,
 ) -> JointFit:
-    """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled
-    rows.
+    """Minimise the objective of `solve` with T = 1 by Nesterov's method on shuffled minibatches.
 
-    A batch adds up residuals at the pairs of levels of its rows, without an array of all products
-    of indicators. Half of the kernel's largest eigenvalue bounds the curvature of the loss. The
-    step starts at the inverse of that eigenvalue, or at the inverse of 2 `ridge` if that is
-    smaller, and falls linearly to zero. Couplings are in single precision.
+    Each batch sums residuals over the pairs of levels in its rows, without forming an array of all
+    products of indicators. Half the kernel's largest eigenvalue bounds the curvature of the loss.
+    The initial step is the inverse of that eigenvalue, or of 2 `ridge` if that is larger, and it
+    decreases linearly to zero. Couplings are in single precision.
 
     Parameters
     ----------
@@ -237,9 +236,9 @@ def fit_minibatches(
     layout : Layout
     K : int
     tau : float
-        Weight of couplings against fields.
+        Weight of couplings relative to fields.
     ridge : float
-        Penalty of f; inf leaves f and the offsets at 0.
+        Penalty of f; ``inf`` leaves f and the offsets at 0.
     epochs : int
         Number of passes over the rows.
     rng : Generator
@@ -249,11 +248,11 @@ def fit_minibatches(
     Returns
     -------
     JointFit
-        Its loss is the mean over the last epoch, each row's when it was visited.
+        The loss is the mean over the last epoch, where each row's loss is evaluated when visited.
     """
     n = len(codes)
     row_shares = weights / weights.sum()
-    # the second: factors of fields and of couplings in the kernel
+    # # kernel_factors: the factors of fields and of couplings in the kernel
     level_shares, kernel_factors = shares_and_factors(
         codes, row_shares, layout, coding_of(layout, "nominal"), tau
     )
@@ -262,20 +261,19 @@ def fit_minibatches(
         codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)
     ).spectrum.max()
     rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)
-    # of the indicators of non-reference levels, (D,)
+    # # means (D,) of the indicators of non-reference levels
     means = np.concatenate([shares[1:] for shares in level_shares])
     # (2, pairs): the two predictors of each
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
-    # holds the state of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,): b,
-    # the score where all indicators are at their means, and shift, from there to the row of
-    # reference levels, whose score is b + shift
+    # # State of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,). b is the
+    # score with all indicators at their means, and b + shift the score of the row of reference
+    # levels.
     climber = Climber(layout.start.astype(np.intp), pairs, means, K, kernel_factors)
     fixed_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
     momentum = 1.0 - 1.0 / _velocity_decay_steps(fixed_scores, y, row_shares, K)
     loss = np.nan
     for epoch in range(epochs if np.isfinite(ridge) else 0):
-        # step lengths at the beginning and at the end of the epoch; the weights are passed with
-        # mean 1
+        # # step lengths at the beginning and the end of the epoch; the weights are scaled to mean 1
         first_step = rate * (1.0 - epoch / epochs)
         last_step = rate * (1.0 - (epoch + 1) / epochs)
         order = rng.permutation(n)
@@ -310,21 +308,21 @@ def fit_minibatches(
 def _velocity_decay_steps(
     scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int
 ) -> float:
-    """Return the number d of steps over which a velocity decays: momentum is 1 - 1/d.
+    """Return the number d of steps over which a velocity decays; momentum is 1 - 1/d.
 
-    d is in inverse proportion to the share of the group's variance that the fixed scores leave
-    unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``, between 10 and 40, with the
-    probabilities p of the scores. If the scores explain more, batches differ less, and a mean over
-    more steps is worth while.
+    d is inversely proportional to the fraction of the group indicators' variance that the fixed
+    scores leave unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``, between 10 and
+    40, with the probabilities p from the scores. The more the scores explain, the less batches
+    differ, and the more steps are worth averaging over.
 
     Parameters
     ----------
     scores : ndarray, shape (n, K) or (0, K)
-        Fixed class scores; without rows, d is the least.
+        Fixed class scores; without rows, d has its minimum of 10.
     y : ndarray of int, shape (n,)
         Groups.
     row_shares : ndarray, shape (n,)
-        Shares of the rows in the weight.
+        Fractions of the total weight.
     K : int
     """
     if not len(scores):

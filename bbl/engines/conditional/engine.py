@@ -1,4 +1,4 @@
-"""Engine `Conditional`: fields and couplings of all K groups at once, fitted to P(group | row)."""
+"""Engine `Conditional`: fit the parameters of all K groups jointly to P(group | row)."""
 
 from __future__ import annotations
 
@@ -48,57 +48,58 @@ RIDGE_ROWS = 5000
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
 # up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
 ROWS = 5000
-COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)  # of fits with a basis at several ridges
+# for fits with a basis whose ridges are compared
+COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)
 
 
 @dataclass(frozen=True)
 class Conditional(Engine):
-    """Conditional likelihood: the fields and couplings that predict the response best.
+    """Conditional likelihood: fit fields and couplings to predict the response.
 
-    All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``, where ``ln
-    P(y|x)`` is ``T s_y(x) + b_y + f_y(x)`` up to its normaliser, and `f` is linear in centred
-    indicators of levels and in products of indicators of interacting predictors. The objective is
-    convex. Only differences between groups have a meaning. P(x|y) is not modelled: there are no
-    likelihoods of rows and no ln Z, and missing values cannot be summed out.
+    All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``. Up to its
+    normaliser, ``ln P(y|x)`` is ``T s_y(x) + b_y + f_y(x)``, where `f` is linear in centred level
+    indicators and in products of indicators of interacting predictors. The objective is convex.
+    Only differences between groups are meaningful. P(x|y) is not modelled, so there are no row
+    likelihoods and no ln Z, and missing values cannot be marginalised.
 
     Parameters
     ----------
     ridge : float or "firth", optional
-        Penalty; by default 1e-3 up to 5,000 rows, and 5 / n of n rows above, so that it vanishes
-        against the mean over many rows. Weights that are no counts have their effective number of
-        rows. ``inf`` leaves f out, so that a `start` is only calibrated. 0 takes the maximum of
-        the likelihood, as logistic and multinomial regression do, with standard errors and tests;
-        the parameters of the first group are then zero, and those of the others are log odds ratios
-        against it. "firth" takes the maximum of the likelihood times the square root of the
-        determinant of its Fisher information (Firth 1993, Biometrika 80), with the same parameters,
-        standard errors and tests: estimates are finite where groups are separated, and less biased
-        in small samples.
+        Penalty. The default is 1e-3 up to 5,000 rows and 5 / n for more, so that the penalty
+        becomes negligible relative to the log-likelihood of many rows. With real-valued weights, n
+        is the effective number of rows. ``inf`` leaves f out, so that a `start` is only calibrated.
+        0 maximises the likelihood, like logistic and multinomial regression, with standard errors
+        and tests; the parameters of the first group are then zero, and those of the other groups
+        are log odds ratios relative to it. "firth" maximises the likelihood times the square root
+        of the determinant of its Fisher information (Firth 1993, Biometrika 80), with the same
+        parameters, standard errors and tests; estimates remain finite when groups are separated,
+        and are less biased in small samples.
     scale : float or "cv", default 0.5
-        Weight of couplings against fields.
+        Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None
-        Class scores s: 0, or those of a pseudo-likelihood fit. While f is fitted they are out of
-        fold; in-sample scores would leave nothing to learn.
+        Class scores s: 0, or the scores of a pseudo-likelihood fit. To fit f they are computed out
+        of fold, since in-sample scores would leave nothing to learn.
     lambda_ : float or "cv", default "cv"
-        Penalty of the pseudo-likelihood fit; its `prior_count` is 1.
+        Penalty of the pseudo-likelihood fit. Its `prior_count` is 1.
     epochs : int, default 8
-        Passes of minibatches over the rows if over 5,000 are distinct; L-BFGS over all rows
+        Passes of minibatches if there are more than 5,000 distinct rows. L-BFGS on all rows
         follows.
     early_stopping : bool, default False
-        Whether the fit ends before its optimum, which may predict better where the optimum is
-        certain of all training rows. Up to 5,000 distinct rows, the ridge falls from about 0.1 to
-        `ridge` by factors of 10, with few steps for each; with more rows, the fit ends after the
+        Whether to stop before the optimum, which may predict better if the optimum is
+        overconfident. Up to 5,000 distinct rows, the ridge decreases from about 0.1 to `ridge` by
+        factors of 10, with few steps at each value; with more rows, the fit ends after the
         minibatches.
     ordered : {"nominal", "linear", "cumulative", "cv"}, default "nominal"
-        What predictors have whose levels are declared to be in order, three levels or more: a
-        parameter for each level; one slope, along which the levels are in equal steps (interactions
-        are products of slopes: linear by linear); a parameter for each level, of which the penalty
-        shrinks the differences of neighbours; or the best of the three by cross-validation.
-        Parameters are shown level by level all the same.
+        Coding of ordered predictors with three or more levels. "nominal": one parameter for each
+        level. "linear": one slope over equally spaced levels (interactions are products of slopes:
+        linear by linear). "cumulative": one parameter for each level, where the penalty shrinks the
+        differences between adjacent levels. "cv": the best of the three by cross-validation.
+        Parameters are reported level by level in every case.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is out of range.
+        If an option is out of range or not available.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class Conditional(Engine):
     epochs: int = 8
     early_stopping: bool = False
     ordered: str = "nominal"
-    name = "conditional"  # this and the next are described in `Engine`
+    name = "conditional"  # this and the following attributes are described in `Engine`
     tuned = Tuned(
         "ridge",
         "ridge",
@@ -167,12 +168,13 @@ class Conditional(Engine):
 
     @property
     def inert(self) -> tuple[str, ...]:
-        """Options that have no effect: the penalty of `start`, where there is none."""
+        """Options that have no effect: `lambda_` without a `start`."""
         return ("lambda_",) if self.start is None else ()
 
     def _check_unpenalised(self) -> None:
-        """Raise an OptionError for options that act through the penalty (``scale=0`` leaves
-        couplings out by it).
+        """Raise an OptionError for options that only act through the penalty.
+
+        With ``scale=0`` it is the penalty that removes the couplings.
         """
         for name, is_given, advice in (
             ("start", self.start is not None, "start=None"),
@@ -180,7 +182,7 @@ class Conditional(Engine):
             (
                 "scale",
                 self.scale in ("cv", 0.0),
-                "scale=0.5, and leave interactions out of the formula if there are",
+                "scale=0.5, and leave any interactions out of the formula",
             ),
         ):
             if is_given:
@@ -193,43 +195,44 @@ class Conditional(Engine):
 
     @property
     def firth(self) -> bool:
-        """Whether the penalty is Firth's, half the log determinant of the information."""
+        """Whether the penalty is Firth's: half the log determinant of the information."""
         return self.ridge == "firth"
 
     @property
     def _ridge(self) -> float:
-        """The ridge as a number: 0 with Firth's penalty, by default that of few rows."""
+        """The ridge as a number: 0 with Firth's penalty; the default is the one for few rows."""
         if self.ridge is None:
             return RIDGE
         return 0.0 if isinstance(self.ridge, str) else self.ridge
 
     @property
     def penalised(self) -> bool:
-        """Whether a ridge draws estimates towards zero: without standard errors of single groups.
+        """Whether a ridge shrinks estimates towards zero; single groups then have no standard
+        errors.
 
-        Firth's penalty corrects bias, and estimates have tests.
+        Firth's penalty does not count: it corrects bias, and its estimates have tests.
         """
         return self._ridge > 0.0
 
     @property
     def has_profiles(self) -> bool:
-        """Whether there are profiles of a penalised likelihood: Firth's."""
+        """Whether a penalised likelihood can be profiled: only with Firth's penalty."""
         return self.firth
 
     @property
     def has_design_errors(self) -> bool:
-        """Whether standard errors know a sampling design: those of the likelihood alone."""
+        """Whether standard errors account for a sampling design: only for the plain likelihood."""
         return self.has_tests and not self.firth
 
     def ridge_of(self, total: float) -> float:
-        """Return the ridge as a number, by default that of rows of weight `total`."""
+        """Return the ridge as a number; the default depends on the `total` weight of the rows."""
         if self.ridge is None and total:
             return RIDGE * min(1.0, RIDGE_ROWS / total)
         return self._ridge
 
     @property
     def has_tests(self) -> bool:
-        """Whether estimates have standard errors and tests: those without a penalty."""
+        """Whether estimates have standard errors and tests: only without a ridge."""
         return not self.penalised
 
     @property
@@ -238,7 +241,7 @@ class Conditional(Engine):
         return self.early_stopping
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engines to compare: one for each scale and coding that "cv" tries."""
+        """Return the engines to compare: one for each scale and coding to be tried."""
         scales = SCALES if self.scale == "cv" else (self.scale,)
         codings = CODINGS if self.ordered == "cv" else (self.ordered,)
         return tuple(
@@ -246,12 +249,13 @@ class Conditional(Engine):
         )
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
-        """Return the engine for a layout and rows of weight `total`, with the ridge that it takes.
+        """Return the engine with the ridge used for this layout and total row weight.
 
-        Without levels in order, ``ordered="cv"`` is "nominal", others an error.
+        If no predictor is ordered, ``ordered="cv"`` becomes "nominal", and other codings raise an
+        OptionError.
         """
         engine = self if self.firth else replace(self, ridge=self.ridge_of(total))
-        # n_ordered (m,): how many levels are in order
+        # # n_ordered (m,): the number of ordered levels
         if self.ordered == "nominal" or (layout.n_ordered > 2).any():
             return engine
         if self.ordered == "cv":
@@ -265,8 +269,9 @@ class Conditional(Engine):
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine of the `start` and the penalties to try (None: its own one), or None
-        without a start.
+        """Return the engine of the `start` and the penalties to try, or None without a start.
+
+        The penalties are None if the engine already has its own.
         """
         if self.start is None:
             return None
@@ -275,23 +280,24 @@ class Conditional(Engine):
         return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit to n distinct rows; for over `ROWS` of them, those of a single
-        group.
+        """Return the bytes needed to fit n distinct rows.
+
+        For more than `ROWS` rows, this is the memory for a single group.
         """
         rank = min(n, RANK)  # of the basis
-        # of 8 bytes: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
+        # # 8 bytes each: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
         if n <= ROWS:
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
-        # three tables (D, D) of 4 bytes for minibatches; for L-BFGS six of 8 bytes; about ten
-        # vectors of parameters
+        # # three tables (D, D) of 4 bytes for minibatches; six of 8 bytes for L-BFGS; about ten
+        # parameter vectors
         return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason."""
+        """Return the capabilities that the method lacks, with the reason for each."""
         reasons = super().refusals()
         errors = ("standard_errors", "covariances", "tests")
-        # refused for want of likelihood equations, but available: see `difference`
+        # # refused because there are no likelihood equations, but available: see `difference`
         del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]
@@ -310,8 +316,9 @@ class Conditional(Engine):
         }
 
     def check_equations(self) -> None:
-        """Raise an OptionError with a penalty: one group is not identified, and penalised estimates
-        have no tests.
+        """Raise an OptionError if there is a ridge.
+
+        A single group is then not identified, and penalised estimates have no tests.
         """
         if self.has_tests:
             return
@@ -326,11 +333,10 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if a fit to `n` distinct rows has no standard errors of differences
-        between groups.
+        """Raise an OptionError if group differences have no standard errors for `n` distinct rows.
         """
         cause = (
-            "It refines a generative fit, whose uncertainty is not known here"
+            "It refines a generative fit, whose uncertainty is not available here"
             if self.start is not None
             else (
                 f"It was fitted to {n} distinct rows (over {ROWS}), too many to compute an "
@@ -361,8 +367,7 @@ class Conditional(Engine):
         layout: Layout,
         pair: tuple[int, int],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the covariance of the difference of two groups' function weights, and the
-        functions' parameters.
+        """Return the covariance of the difference between two groups' function weights.
 
         The rows are distinct and sorted: `codes` (n, m), `weights` (n,) the numbers of
         observations, `p` (n, K) the fitted probabilities of the groups.
@@ -373,12 +378,12 @@ class Conditional(Engine):
         tables : ndarray, shape (r, layout.size)
             Fields and couplings of each of the r basis functions, in the reference gauge.
         determined : ndarray of bool, shape (layout.size,)
-            Whether the rows determine a parameter, rather than the penalty.
+            Whether the data determine a parameter, rather than the penalty.
         """
         rank = min(len(codes), RANK)
         K = p.shape[1]
-        # of a fit, of four matrices like the information of (rank + 1) (K - 1) weights, and of two
-        # like `tables`
+        # # a fit, four matrices of the size of the information of (rank + 1) (K - 1) weights, and
+        # two of the size of `tables`
         check_memory(
             self.memory(len(codes), layout)
             + 32.0 * ((rank + 1) * (K - 1)) ** 2
@@ -397,10 +402,9 @@ class Conditional(Engine):
     def coefficients(
         self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of all coefficients, and which the rows determine; see
-        `coefficient_covariance`.
+        """Return the covariance of all coefficients, and which of them the data determine.
 
-        `codes`, `weights` and `p` are as in `difference`.
+        `codes`, `weights` and `p` are as in `difference`. See `coefficient_covariance`.
         """
         rank = min(len(codes), RANK)
         K = p.shape[1]
@@ -429,11 +433,10 @@ class Conditional(Engine):
         rng: np.random.Generator,
         start: np.ndarray | None = None,
     ) -> list[JointFit]:
-        """Return a fit of all groups for each of `values` of the ridge, or for the engine's own;
-        see `JointTraits`.
+        """Return one fit of all groups for each ridge in `values`, or for the engine's own ridge.
 
-        Fits with a penalty are added to `oof_scores` (None: 0), those without begin at `start` (K,
-        1 + size; None: 0).
+        Fits with a penalty are added to `oof_scores` (None: 0). Fits without a penalty begin at
+        `start` (K, 1 + size; None: 0). See `JointTraits`.
         """
         if isinstance(self.scale, str):
             raise OptionError(
@@ -451,7 +454,7 @@ class Conditional(Engine):
             [self.ridge_of(sample.total)] if values is None else [float(value) for value in values]
         )
         check_memory(
-            # K: `memory` is of one group then
+            # for many rows, `memory` is for one group
             (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),
             f"A conditional fit of {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
@@ -459,8 +462,8 @@ class Conditional(Engine):
         penalised = [ridge for ridge in grid if ridge > 0.0]
         fits: list[JointFit] = []
         with serial_blas():
-            if len(penalised) < len(grid):  # `replace` refuses options that need a penalty
-                # Firth's penalty is that of a call without values
+            if len(penalised) < len(grid):  # `replace` rejects options that need a penalty
+                # # without values, the engine may have Firth's penalty
                 engine = self if self.firth and values is None else replace(self, ridge=0.0)
                 unpenalised = engine._fit_unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
@@ -480,8 +483,8 @@ class Conditional(Engine):
                 fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
             coding = coding_of(layout, self.ordered)
             if fits and not coding.is_nominal and self.start is None:
-                # the coding may have fewer parameters than the layout, of which a start would have
-                # all
+                # # the coding may have fewer parameters than the layout, but a start would have all
+                # of them
                 limits_of_groups = [
                     Limit(coding.contrast_layout(layout).size, unbounded=(), notes=())
                 ] * K
@@ -492,11 +495,11 @@ class Conditional(Engine):
     def maximum(
         self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None
     ) -> ConditionalInfluence:
-        """Return the influence of rows on the maximum of the likelihood without a ridge, whatever
-        the engine's; with Firth's penalty if that is the engine's.
+        """Return the influence of rows on the maximum of the likelihood, without a ridge.
 
-        Its `maximum` is the estimate. The iteration begins at the coefficients `start` (K, 1 +
-        size) if given.
+        The engine's own ridge is ignored; Firth's penalty is applied if the engine has it. The
+        estimate is the `maximum` attribute of the result. The iteration begins at the coefficients
+        `start` (K, 1 + size) if given.
         """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(
@@ -509,8 +512,9 @@ class Conditional(Engine):
     def _fit_unpenalised(
         self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None
     ) -> JointFit:
-        """Return the fit without a penalty; parameters are those of each group less those of the
-        first with rows.
+        """Return the fit without a penalty.
+
+        Parameters are differences from the first group that has rows.
         """
         # coefficients (K, 1 + size): intercepts first
         optimum = self.maximum(sample, layout, K, start).maximum
@@ -528,9 +532,7 @@ class Conditional(Engine):
         )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return a function for out-of-fold class scores, or None if the folds cannot share one
-        basis of all rows.
-        """
+        """Return a function for out-of-fold class scores, or None if folds cannot share a basis."""
         if (
             self.firth
             or sample.n > ROWS
@@ -539,7 +541,8 @@ class Conditional(Engine):
             or sample.missing is not None
         ):
             return None
-        # a basis for each kernel, as folds keep those of all scales and codings that are tried
+        # # one basis for each kernel: the folds keep the bases of all scales and codings that are
+        # tried
         n_kernels = len(SCALES) * (len(CODINGS) if self.ordered == "cv" else 1)
         check_memory(
             n_kernels * self.memory(sample.n, layout),
@@ -556,8 +559,9 @@ class Conditional(Engine):
         oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> JointFit:
-        """Return the fit of all groups by minibatches, whatever the number of rows; arguments as of
-        `fit_groups`.
+        """Return the fit of all groups by minibatches, whatever the number of rows.
+
+        Arguments are as in `fit_groups`.
         """
         if oof_scores is None:
             return fit_minibatches(

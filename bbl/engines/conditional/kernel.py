@@ -1,16 +1,14 @@
-"""The kernel of fields and couplings, a basis of functions that span it, and the tables of such
-functions.
+"""The kernel of fields and couplings, a basis of its functions, and their parameter tables."""
 
-The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``. Here ``g = sum_i g_i``, where g_i is
-the inner product of the centred features of predictor i's levels in x and x' (indicators, or those
-of a `Coding` of levels in order); g2 is the sum of ``g_i g_j`` over interacting pairs; a and b are
-the means of g(x, x) and g2(x, x) over the rows; tau is the weight of couplings against fields.
-
-Letters: n rows, m predictors with F features in all (predictor i has L_i levels and d_i features),
-r basis functions, K groups. In the flat parameter vector of a `Layout`, the D fields come first:
-those of predictor i, for its levels but the reference level, begin at ``layout.start[i]``. The
-table of pair k, ``layout.pairs[k]``, begins at ``layout.pair_start[k]``.
-"""
+# The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)`` with ``g = sum_i g_i``. Here g_i is
+# the inner product of predictor i's centred level features in x and x' (indicators, or the features
+# of a `Coding` of ordered levels), g2 is the sum of ``g_i g_j`` over interacting pairs, a and b are
+# the means of g(x, x) and g2(x, x) over the rows, and tau weights couplings relative to fields.
+#
+# Letters: n rows, m predictors with F features in all (predictor i has L_i levels and d_i
+# features), r basis functions, K groups. A flat parameter vector starts with the D fields. The
+# fields of predictor i's non-reference levels begin at ``layout.start[i]``, and the table of pair
+# k, ``layout.pairs[k]``, begins at ``layout.pair_start[k]``.
 
 from __future__ import annotations
 
@@ -24,32 +22,32 @@ from bbl.model.regressors import pair_cells
 
 __all__ = ["Basis", "Kernel", "determined", "make_basis", "shares_and_factors", "to_tables"]
 
-NEGLIGIBLE_TRACE = 1e-10  # share of the kernel's trace that the basis may leave out
+NEGLIGIBLE_TRACE = 1e-10  # fraction of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
-# share of a parameter's squared norm that may lie outside the span of the rows, by rounding
+# # fraction of a parameter's squared norm that may lie outside the span of the rows, by rounding
 UNDETERMINED = 1e-6
-# a row of a block becomes a pivot if its residual is at least this share of the largest one's
+# # a row of a block becomes a pivot if its residual is at least this fraction of the largest
 PIVOT_SHARE = 0.25
-CHUNK = 4096  # rows whose kernel is computed at a time
+CHUNK = 4096  # rows whose kernel is computed at once
 PRODUCTS_AT_ONCE = 2**21  # weighted features of points that are multiplied at once
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel, with the means and factors that come from the training rows.
+    """The kernel, with means and factors computed from the training rows.
 
     Attributes
     ----------
     layout : Layout
-        Which pairs interact (`pairs` (P, 2); `complete` if all do), and where parameters are in a
-        flat vector.
+        Interacting pairs (`pairs` (P, 2); `complete` if all pairs interact), and the positions of
+        parameters in a flat vector.
     coding : Coding
-        The features of levels; ``columns[i]`` is the slice of predictor i's among all F, and
-        `is_nominal` says that all are indicators.
+        The features of levels. ``columns[i]`` is predictor i's slice of the F features;
+        `is_nominal` is True if all features are indicators.
     means : ndarray, shape (F,)
-        Means of all features: the shares of the levels of nominal predictors.
+        Means of all features; for nominal predictors, the proportions of the levels.
     scale : tuple of float
-        Factors of g and g2, see `_kernel_scale`.
+        Factors of g and g2; see `_kernel_scale`.
     """
 
     layout: Layout
@@ -58,8 +56,9 @@ class Kernel:
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return k(x, x_p) as an array (n, r), from the features (n, F) of x and the centred
-        features (r, F) of x_p.
+        """Return k(x, x_p), an array (n, r).
+
+        `rows` (n, F) are the features of x, `points` (r, F) the centred features of x_p.
         """
         layout = self.layout
         coding = self.coding
@@ -76,8 +75,7 @@ class Kernel:
             return self.scale[0] * g
         if layout.complete:  # all pairs interact
             if coding.is_nominal:
-                # g_i is the factor of the level that predictor i has, so its square may be summed
-                # by indicators
+                # # g_i is the factor of predictor i's level, so its square is a sum over indicators
                 g_i_squares = rows @ (factors * factors)
             else:
                 g_i_squares = sum(
@@ -99,19 +97,19 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Basis:
-    """Functions of a row that span those of the kernel, orthogonal over the training rows.
+    """Functions of a row that span the kernel, orthogonal over the training rows.
 
     Attributes
     ----------
     kernel : Kernel
     points : ndarray, shape (r, F)
-        Centred features of the training rows x_p that were chosen: as many as functions.
+        Centred features of the selected training rows x_p, one for each function.
     mix : ndarray, shape (r, r)
         The functions at x are ``k(x, x_p) @ mix``.
     spectrum : ndarray, shape (r,)
         Weighted mean square of each function.
     functions : ndarray, shape (n, r)
-        The functions at the training rows, Fortran-contiguous.
+        The functions at the training rows; Fortran-contiguous.
     """
 
     kernel: Kernel
@@ -132,10 +130,11 @@ class Basis:
 def diagonal(
     codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` (F,) are those of
-    all features.
+    """Return g(x, x) and g2(x, x), each (n,), at encoded rows x (n, m).
+
+    `means` (F,) are the means of all features.
     """
-    # of each predictor, (n, m): the squared distance of its features from the means
+    # # g_i (n, m): the squared distance of each predictor's features from the means
     g_i = np.empty(codes.shape)
     for i, columns in enumerate(coding.columns):
         g_i[:, i] = coding.squared_distances(i, means[columns])[codes[:, i]]
@@ -153,7 +152,8 @@ def _kernel_means(
 ) -> tuple[float, float]:
     """Return the means a and b of g(x, x) and g2(x, x) over encoded rows x (n, m).
 
-    `share` (n,) holds the rows' shares of the weight, `means` (F,) the means of all features.
+    `share` (n,) are the rows' fractions of the total weight, `means` (F,) the means of all
+    features.
     """
     a = b = 0.0
     for first in range(0, len(codes), CHUNK):
@@ -165,10 +165,10 @@ def _kernel_means(
 
 
 def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
-    """Return the factors of g and g2 in the kernel, from the means `a` and `b`, so that the mean of
-    k(x, x) is 1.
+    """Return the factors of g and g2 in the kernel that make the mean of k(x, x) equal to 1.
 
-    `tau` is the weight of g2 against g. Without interactions b is 0, and so is the factor of g2.
+    `a` and `b` are the means of g(x, x) and g2(x, x), and `tau` is the weight of g2 relative to g.
+    Without interactions, b and the factor of g2 are 0.
     """
     if not b:
         return 1.0 / (a or 1.0), 0.0  # a is 0 if no predictor varies
@@ -178,10 +178,10 @@ def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
 def shares_and_factors(
     codes: np.ndarray, row_shares: np.ndarray, layout: Layout, coding: Coding, tau: float
 ) -> tuple[list[np.ndarray], tuple[float, float]]:
-    """Return the shares (L_i,) of each predictor's levels in rows (n, m), and the kernel's factors
-    by `_kernel_scale`.
+    """Return the proportions (L_i,) of each predictor's levels, and the kernel's factors.
 
-    `row_shares` (n,) are the shares of the rows in the weight of all.
+    `row_shares` (n,) are the fractions of the total weight of the rows `codes` (n, m). The factors
+    are described in `_kernel_scale`.
     """
     level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
     means = _kernel_means(codes, row_shares, coding.feature_means(level_shares), layout, coding)
@@ -196,11 +196,11 @@ def make_basis(
     rank: int,
     ordered: str = "nominal",
 ) -> Basis:
-    """Return a basis of the kernel: functions of the rows that a pivoted Cholesky factorisation
-    chooses.
+    """Return a basis of the kernel, from a pivoted Cholesky factorisation over the rows.
 
-    The next row chosen, the pivot, is that with the largest weighted residual: what the factor
-    leaves of its k(x, x). Kernel columns are computed for blocks of rows with large residuals.
+    The next pivot is the row with the largest weighted residual: the part of its k(x, x) that the
+    factor does not explain yet. Kernel columns are computed for blocks of rows with large
+    residuals.
 
     Parameters
     ----------
@@ -209,12 +209,12 @@ def make_basis(
         Positive.
     layout : Layout
     tau : float
-        Weight of couplings against fields.
+        Weight of couplings relative to fields.
     rank : int
-        Largest number of functions. If levels and pairs of levels are fewer, the basis spans the
+        Maximum number of functions. If levels and pairs of levels are fewer, the basis spans the
         kernel exactly.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
-        Coding of predictors whose levels are in order.
+        Coding of ordered predictors.
     """
     from scipy.linalg import solve_triangular
 
@@ -225,23 +225,23 @@ def make_basis(
     centred = rows - means
     g, g2 = diagonal(codes, means, layout, coding)
     kernel = Kernel(layout, coding, means, _kernel_scale(float(share @ g), float(share @ g2), tau))
-    # (n,): k(x, x) less what the factor explains of it
+    # # (n,): k(x, x) minus the part that the factor explains
     residual = kernel.scale[0] * g + kernel.scale[1] * g2
     negligible = NEGLIGIBLE_TRACE * (residual @ share)
     max_rank = min(rank, len(rows))
-    # the matrix of k at all pairs of rows is about factor' factor
+    # # the matrix of k at all pairs of rows is approximately factor' factor
     factor = np.empty((max_rank, len(rows)))
-    pivots: list[int] = []  # rows that were chosen
+    pivots: list[int] = []  # selected rows
     while len(pivots) < max_rank and residual @ share > negligible:
-        # n_explained: rows of the factor that `columns` below takes into account
+        # # n_explained: number of rows of the factor that are already subtracted in `columns` below
         n_explained = len(pivots)
         weighted_residual = residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
-        # (block, n): kernel columns of the block, less what the factor explains of them
+        # # (block, n): kernel columns of the block, minus the part that the factor explains
         columns = (
             kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
         )
-        # with less, a new block is worth while
+        # # below this residual, a new block pays off
         least_residual = PIVOT_SHARE * weighted_residual[block[0]]
         while len(pivots) < max_rank:
             row_in_block = int((residual[block] * share[block]).argmax())
@@ -253,8 +253,8 @@ def make_basis(
             ):
                 break
             k = len(pivots)
-            # (n,): the pivot's kernel column, less what the rows of the factor since the block
-            # began explain, too
+            # # (n,): the pivot's kernel column; rows that the factor gained within this block are
+            # subtracted too
             column = columns[row_in_block] - factor[n_explained:k, p] @ factor[n_explained:k]
             if column[p] <= 0.0:  # the residual was a rounding error
                 residual[p] = 0.0
@@ -264,9 +264,9 @@ def make_basis(
             residual[p] = 0.0
             pivots.append(p)
     r = len(pivots)
-    # rotate the functions, rows of the factor, so that they are orthogonal over the rows
+    # # rotate the functions (rows of the factor) so that they are orthogonal over the rows
     weighted = factor[:r] * np.sqrt(share)
-    # a symmetric product takes half of the work
+    # # a symmetric product takes half the work
     spectrum, rotation = np.linalg.eigh(weighted @ weighted.T)
     # C = factor[:r, pivots]' is lower triangular, and k at the pivots is C C': the factor at x is
     # k(x, x_p) C'^-1, so that mix is C'^-1 rotation
@@ -276,11 +276,10 @@ def make_basis(
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return fields and couplings (K, layout.size), and constants (K,), of the K functions
-    ``basis(x) @ weights``.
+    """Return the fields, couplings and constants of the K functions ``basis(x) @ weights``.
 
-    `weights` has shape (r, K). Fields and couplings are in the reference gauge: zero at the
-    reference levels (the first of each predictor); the constants are the functions at the row of
+    `weights` has shape (r, K). Fields and couplings (K, layout.size) are in the reference gauge:
+    zero at the first level of each predictor. The constants (K,) are the functions at the row of
     reference levels.
     """
     layout = basis.kernel.layout
@@ -334,34 +333,37 @@ def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np
 
 
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return whether the training rows determine each parameter (layout.size,), rather than the
-    penalty does.
+    """Return whether the training rows, rather than the penalty, determine each parameter.
 
-    A parameter is the inner product of f with an element of the kernel's space, whose squared norm
-    is known. The basis functions are orthonormal in that space. The sum of squares of a column of
-    `tables` is therefore the squared norm of the element's projection on the span of the rows. A
+    A parameter is the inner product of f with an element of the kernel's space that has a known
+    squared norm. The basis functions are orthonormal in that space, so the sum of squares of a
+    column of `tables` is the squared norm of the element's projection onto the span of the rows. A
     parameter is determined if the element equals its projection. If a combination of the functions
-    is constant in all rows, the free offset can take its place, and parameters to which the
-    combination contributes are not determined.
+    is constant in all rows, it is confounded with the unpenalised offset, and parameters to which
+    it contributes are not determined.
 
-    With s_a the squared distance of the features of level a from those of the reference level, and
-    d_j that of the features of the reference level of predictor j from their means, the squared
-    norms are ``s_a (scale[0] + scale[1] sum_j d_j)`` for a field, over the predictors j that
-    interact with its own, and ``scale[1] s_a s_b`` for a coupling.
+    Let s_a be the squared distance between the features of level a and of the reference level, and
+    d_j the squared distance between predictor j's reference features and their means. The squared
+    norm of a field is ``s_a (scale[0] + scale[1] sum_j d_j)``, summed over the predictors j that
+    interact with its own, and the squared norm of a coupling is ``scale[1] s_a s_b``.
 
     Parameters
     ----------
     basis : Basis
     tables : ndarray, shape (r, layout.size)
-        Parameters of each function, by `to_tables`.
+        Parameters of each function, from `to_tables`.
     weights : ndarray, shape (n,)
-        Those of the training rows.
+        Weights of the training rows.
+
+    Returns
+    -------
+    ndarray of bool, shape (layout.size,)
     """
     layout = basis.kernel.layout
     coding = basis.kernel.coding
     scale = basis.kernel.scale
     means = basis.kernel.means
-    reference_distance = np.array(  # (m,): d_j, of the reference level's features from the means
+    reference_distance = np.array(  # (m,): d_j, from the reference level's features to the means
         [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
     )
     partner_distance = np.zeros(layout.m)  # sum of d_j over the predictors j that i interacts with
@@ -369,7 +371,7 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
     steps = coding.squared_steps()  # (D,): s_a of all non-reference levels
-    # of the element whose inner product with f is the parameter
+    # # squared norm of the element whose inner product with f is the parameter
     squared_norm = np.empty(layout.size)
     squared_norm[: layout.D] = steps * np.repeat(
         scale[0] + scale[1] * partner_distance, np.diff(layout.start)
@@ -380,10 +382,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
-    # functions that are not rounding errors
+    # # functions that are more than rounding errors
     has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
     mean = weights / weights.sum() @ basis.functions
-    # c (r,): the weights by which the functions come closest to the constant 1, in mean square
+    # # c (r,): the weights of the functions' best approximation to the constant 1, in mean square
     c = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
     if 1.0 - mean @ c < UNDETERMINED:  # the functions do combine to 1
         # determined if c is orthogonal to the column of tables: their squared cosine is at most

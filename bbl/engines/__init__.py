@@ -1,4 +1,4 @@
-"""The inference methods: ENGINES maps the name given as ``method=`` to its class of options."""
+"""The inference methods: `ENGINES` maps the names given as ``method=`` to engine classes."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ ENGINES: dict[str, type[Engine]] = {
         Boosting,
     )
 }
-DEFAULT: Final = "pseudo"  # of calls without method=
+DEFAULT: Final = "pseudo"  # the default of method=
 EXACT = MaximumLikelihood()  # fits graphical models
-# of method="auto": every member accepts the formulas and rows that this one accepts
+# for method="auto": every candidate accepts the formulas and rows that this engine accepts
 PREPARED_AS = MeanField()
-BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning
+BASELINE = NaiveBayes()  # predictions worse than naive Bayes give a warning
 
 
 def engine_class(method: str | Engine) -> type[Engine]:
-    """Return the class of `method` if it is an engine, else the engine class of this name."""
+    """Return the class of `method` if it is an engine, else the engine class with this name."""
     return (
         type(method)
         if isinstance(method, Engine)
@@ -86,13 +86,13 @@ def engine_class(method: str | Engine) -> type[Engine]:
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    Raises a BBLTypeError for an unknown option. The error suggests the nearest known name, among
-    the engine's options and the names `beside` of the caller's other arguments.
+    Raises a BBLTypeError for an unknown option. The error suggests the nearest known name among the
+    engine's options and `beside`, the names of the caller's other arguments.
     """
     kind = engine_class(method)
     option_names = [f.name for f in dataclasses.fields(kind)]
     for name in options:
-        if name not in option_names:  # `near_match` returns a question, or "" if no name is near
+        if name not in option_names:  # `near_match` returns a question, or "" without a near match
             raise BBLTypeError(
                 f"{name!r} is not an option of method={kind.name!r}.",
                 argument=name,

@@ -1,7 +1,4 @@
-"""Engine, the base class of inference methods: options, declared capabilities, and `path`, which
-fits a group. What several engines share: the option ``lambda_``, and `WarmStarts`, solutions at
-earlier settings.
-"""
+"""Engine, the base class of inference methods, the option ``lambda_``, and warm starts."""
 
 from __future__ import annotations
 
@@ -38,16 +35,14 @@ __all__ = [
 
 
 class WarmStarts(dict[float, np.ndarray]):
-    """Solutions by setting (the value of the tuned option), and results that do not depend on it,
-    computed once.
+    """Solutions by setting (the value of the tuned option), with a cache of other results.
 
     Parameters
     ----------
     solutions : mapping of float to ndarray
-        Solutions by setting: `EngineFit.site_theta`, of which a fit averages what two predictors
-        say of their coupling.
+        Solutions by setting, unsymmetrised as in `EngineFit.site_theta`.
     keeps : bool
-        Whether there is memory to keep the results that do not depend on the setting. They are not
+        Whether to cache results that do not depend on the setting, memory permitting. They are not
         pickled: another process computes them again.
     """
 
@@ -56,12 +51,12 @@ class WarmStarts(dict[float, np.ndarray]):
         self.keeps = keeps
         self._results: dict[str, Any] = {}
 
-    def __reduce__(self):  # pickles the solutions alone
+    def __reduce__(self):  # pickles only the solutions
         return WarmStarts, (dict(self), self.keeps)
 
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result of ``make()`` by its `name`; with `keeps`, `make` is called only
-        once.
+        """Return the result of ``make()``; with `keeps`, `make` is called only once for each
+        `name`.
         """
         if name in self._results:
             return self._results[name]
@@ -80,7 +75,7 @@ PENALTY = Tuned(
     simpler="larger",
     logarithmic=True,
 )
-# values that "cv" tries of a penalty of norms: beyond 0.3, hardly any coupling is left
+# values that "cv" tries for a penalty on norms; beyond 0.3 hardly any couplings remain
 SPARSE_GRID = tuple(10.0 ** np.arange(-2.5, -0.49, 0.25))
 
 
@@ -92,7 +87,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
     OptionError, BBLTypeError
         If a number is negative or not finite, or a sequence is empty.
     """
-    # a string is a sequence too: `real` refuses it
+    # a string is a sequence too; `real` rejects it
     if isinstance(lambda_, Sequence | np.ndarray) and not isinstance(lambda_, str):
         if not len(lambda_):
             raise OptionError(
@@ -105,13 +100,11 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
-    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of
-    `layout`.
+    """Raise an OptionError unless a sequence of penalties has one for each order of `layout`.
 
-    The message names `crossVal` for those who mean a grid of penalties to compare, of which one is
-    chosen.
+    The message points to `crossVal` in case a grid of penalties was meant.
     """
-    # orders 2, 3, ...; a model without terms has a penalty of pairs too
+    # orders 2, 3, ...; a model without terms has a penalty on pairs too
     n_orders = max(layout.order, 2) - 1
     if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(
@@ -129,7 +122,7 @@ NO_EQUATIONS = (
     "Standard errors are available for methods that solve likelihood equations (such as 'pseudo' "
     "and 'naive')"
 )
-# capabilities that a prediction method without standard errors lacks
+# capabilities that are missing in a prediction method without standard errors
 NEED_ERRORS = (
     "standard_errors",
     "covariances",
@@ -146,64 +139,63 @@ SHARED_ROWS = "The pooled fit and the groups share rows, so their posteriors are
 
 @dataclass(frozen=True)
 class Engine:
-    """Options of an inference method, and its method `path`, which fits a group at a grid of
-    settings.
+    """Options of an inference method, and `path`, which fits a group at a grid of settings.
 
-    An engine declares whatever callers need to know of it; no caller asks for the name of an engine
-    or for an option.
+    Callers use only these declarations; they never check an engine's name or options.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
     order : int
-        Highest order of a term that the engine fits: 1 for fields only (whatever the formula has),
-        2 for pairs.
+        Highest order of term that the engine fits: 1 for fields only (whatever the formula
+        contains), 2 for pairs.
     order_reason : str
-        Why the order is no higher, for the error.
+        Why higher orders are not available, for the error.
     tuned : Tuned or None
         The option that crossVal varies.
     log_z : str
-        How ln Z is computed by default where the exact one is too costly.
+        The default method for ln Z where the exact value is too costly.
     needs : {"each", "pairs", "neighbours"}
-        What must be known together in at least one row, if values are missing: each predictor by
-        itself, each pair of predictors, or each predictor with all predictors that it interacts
+        The values that must be observed together in at least one row if values are missing: each
+        predictor, each pair of predictors, or each predictor with all predictors that it interacts
         with.
     weights : {"counts", "real"}
-        Whether weights of rows have to be frequencies, or may be any positive numbers. With "real",
+        Whether row weights have to be frequencies, or may be any positive numbers. With "real",
         standard errors and tests still need frequencies.
     joint : JointTraits or None
-        How the engine fits all groups at once, to P(group | row), in place of `path`; None if it
+        How the engine fits P(group | row) for all groups at once, instead of by `path`; None if it
         fits group by group.
     collapses : bool
-        Whether equal rows are merged, in a fixed order, before `path` gets them. An engine that
-        only counts levels and pairs does not need that.
+        Whether equal rows are merged, in a fixed order, before they are passed to `path`. Engines
+        that only count levels and pairs do not need this.
     streams : bool
-        Whether `path` reads rows block by block, so that they may be a `StoredSample`, larger than
+        Whether `path` reads rows block by block, so that they may be a `StoredSample` larger than
         memory.
     solves : bool
-        Whether the engine solves likelihood equations, so that there are standard errors.
+        Whether the engine solves likelihood equations, and therefore has standard errors.
     zeros : bool
         Whether layouts may have structural zeros, `Layout.support`.
     has_likelihood : bool
-        Whether fits without a penalty have the largest likelihood, whose ratios test nested models.
+        Whether fits without a penalty maximise the likelihood, so that likelihood ratios test
+        nested models.
     errors : str
-        Where the standard errors come from, for notes under tables.
+        Source of the standard errors, for notes under tables.
     samples : bool
         Whether `path` draws random numbers; it then takes `rng` and `progress` too.
     takes_start : bool
-        Whether `path` takes ``start``, parameters (layout.size,) at which it begins, such as those
-        of a fit to the same rows with other weights; its solution agrees with that of a fit without
-        to the tolerance of the engine.
+        Whether `path` accepts ``start``, initial parameters (layout.size,), such as a fit to the
+        same rows with other weights. The solution agrees with a fit without `start` to the engine's
+        tolerance.
     chooses : bool
-        Whether the engine chooses the terms of each group; each fit then has a layout of its own.
+        Whether the engine selects the terms of each group; each fit then has its own layout.
     posterior : PosteriorTraits or None
-        The posterior that fits hold, and whether they hold draws from it (`has_draws`) and records
-        of their course (`keeps_history`); None without one.
+        The posterior stored in fits, whether they store draws from it (`has_draws`), and whether
+        they record the progress of the fit (`keeps_history`); None without a posterior.
     sized_by : tuple of str
-        Options with which the memory of a fit grows.
+        Options that increase the memory of a fit.
     classifier : dict
-        Defaults of `BBLClassifier` that differ from those of the engine, so that any table can be
+        Defaults of `BBLClassifier` that differ from the engine's own, so that any table can be
         fitted.
     """
 
@@ -235,7 +227,7 @@ class Engine:
 
     @property
     def numbers_advice(self) -> str:
-        """A sentence of advice where a column of numbers is no factor; usually none."""
+        """Advice for a numeric column that is not a factor; usually empty."""
         return ""
 
     @property
@@ -245,17 +237,17 @@ class Engine:
 
     @property
     def has_profiles(self) -> bool:
-        """Whether tests and limits come from the profile of a penalised likelihood too."""
+        """Whether tests and intervals can also be based on the profile of a penalised likelihood."""
         return False
 
     @property
     def has_design_errors(self) -> bool:
-        """Whether standard errors and tests know a sampling design."""
+        """Whether standard errors and tests account for a sampling design."""
         return self.has_tests
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of the tuned option that ``"cv"`` tries; empty without such an option."""
+        """Values of the tuned option that ``"cv"`` tries; empty if there is no such option."""
         return () if self.tuned is None else self.tuned.grid
 
     @property
@@ -265,30 +257,28 @@ class Engine:
 
     @property
     def two_sided(self) -> bool:
-        """Whether ``J_ij`` and ``J_ji`` are kept apart, not averaged."""
+        """Whether ``J_ij`` and ``J_ji`` are kept separate instead of averaged."""
         return False
 
     @property
     def stops_early(self) -> bool:
-        """Whether an option asks fits to end before their optimum."""
+        """Whether an option makes fits stop before their optimum."""
         return False
 
     @property
     def setting(self) -> float:
-        """The value of the tuned option; nan if it is no single number."""
+        """The value of the tuned option; nan if it is not a single number."""
         value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
         return float("nan") if isinstance(value, (tuple, str)) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return the generator of the fits of a call: the call's own, unless the engine has a
-        seed.
-        """
+        """Return the random generator for the fits of a call: `rng`, unless the engine has a seed."""
         return rng
 
     def check_missing(self, sample: Sample) -> None:
-        """Raise an OptionError if values are missing and the method cannot sum them out."""
+        """Raise an OptionError if values are missing and the method cannot marginalise them."""
         reason = self.refusals().get("missing_marginal")
-        # a mask (n, m) of missing values; None if none are
+        # a mask (n, m) of missing values; None if there are none
         if reason is not None and sample.missing is not None:
             raise OptionError(
                 f"{reason}.",
@@ -301,14 +291,14 @@ class Engine:
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason.
+        """Return the capabilities that the method lacks, with the reason for each.
 
-        Keys are those of `bbl.capabilities.CAPABILITIES`; errors quote the reasons, and the guide
+        Keys are those in `bbl.capabilities.CAPABILITIES`. Errors quote the reasons, and the guide
         lists them. An option that the method does not have is `ABSENT`.
         """
         method = f"method={cls.name!r}"
         reasons: dict[str, str] = {}
-        if cls.order == 2:  # engines of order 1 take any formula, and leave its interactions out
+        if cls.order == 2:  # engines of order 1 accept any formula and ignore its interactions
             reasons["third_order"] = cls.order_reason or "the model is pairwise"
         if not cls.streams:
             reasons["batches"] = reasons["missing_marginal_batches"] = (
@@ -333,7 +323,7 @@ class Engine:
                 f"{method} assumes that every combination of levels can occur"
             )
         if cls.joint:
-            only_conditional = f"{method} fits P(y|x) alone"
+            only_conditional = f"{method} fits only P(y|x)"
             need_density = (
                 "no_response",
                 "mlestimate",
@@ -411,50 +401,47 @@ class Engine:
 
     @classmethod
     def classifier_defaults(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the defaults of `BBLClassifier` for an engine with these `options`, by name."""
+        """Return the defaults of `BBLClassifier` for an engine with these `options`, as a dict."""
         return cls.classifier
 
     def stepwise(self, sample: Any, layout: Layout) -> bool:
-        """Return whether settings are compared a few at a time, the strongest penalty first, with
-        warm starts.
+        """Return whether to compare settings a few at a time, with warm starts.
 
-        `sample` holds the rows of all groups.
+        The strongest penalty comes first. `sample` contains the rows of all groups.
         """
         return False
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engines that are compared at each value of the tuned option."""
+        """Return the engines to compare at each value of the tuned option."""
         return (self,)
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
-        """Return the engine for rows of weight `total`, and for predictors that are in order, or
-        not, as `layout` says.
+        """Return the engine for rows with this `total` weight and for the ordered predictors of
+        `layout`.
 
-        Raises an OptionError if an option needs levels in order and no predictor has three or more.
+        Raises an OptionError if an option needs ordered levels and no predictor has three or more.
         """
         return self
 
     def held_out(
         self, sample: Sample, layout: Layout, K: int, folds: Folds
     ) -> Callable[..., np.ndarray] | None:
-        """Return a function that fits all folds together at a setting; None if each fold is fitted
-        by itself.
+        """Return a function that fits all folds together at a setting, or None to fit each
+        separately.
 
-        `K` is the number of groups.
-
-        The function takes one of the `variants`, a value of the tuned option, the positions of the
-        rows that each fold validates, ``exactly`` (whether the scores will be calibrated and not
-        only compared), and ``workers``. It returns the class scores (N, K) of the validated rows,
-        fold by fold.
+        `K` is the number of groups. The function takes one of the `variants`, a value of the tuned
+        option, the positions of each fold's validation rows, ``exactly`` (whether the scores will
+        be calibrated, not just compared), and ``workers``. It returns the class scores (N, K) of
+        the validation rows, fold by fold.
         """
         return None
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
         """Return the layout of predictors and, after them, hidden units, if the engine has any.
 
-        Raises a ValueError if it has more than `max_size` parameters, as with the options of a
-        forged model file. A fit with hidden units holds draws of all parameters, shape (chains,
-        draws, size), in ``state["hidden"]``.
+        Raises a ValueError if it has more than `max_size` parameters, as may happen with the
+        options in a forged model file. A fit with hidden units stores draws of all parameters,
+        shape (chains, draws, size), in ``state["hidden"]``.
         """
         return layout
 
@@ -463,7 +450,7 @@ class Engine:
         return layout
 
     def check_equations(self) -> None:
-        """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
+        """Raise an OptionError if the engine has no `equations` and therefore no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
             raise OptionError(
@@ -477,14 +464,14 @@ class Engine:
     ) -> Equations:
         """Return a group's likelihood equations, for standard errors; call `check_equations` first.
 
-        `site_theta` (layout.D, 1 + D) is their solution, if the fit has kept it; else the group is
-        fitted again.
+        `site_theta` (layout.D, 1 + D) is their solution if the fit has kept it; otherwise the group
+        is fitted again.
         """
         raise NotImplementedError
 
     def check_composite(self) -> None:
         """Raise an OptionError if the engine has no composite-likelihood criteria."""
-        if not self.joint:  # joint fits are refused for another reason, below
+        if not self.joint:  # joint fits are refused for a different reason, below
             self.check_equations()
         reason = self.refusals().get("composite_criteria")
         if reason is not None:
@@ -493,7 +480,7 @@ class Engine:
     def influence(
         self, sample: Any, layout: Layout, site_theta: np.ndarray | None = None
     ) -> tuple[RowInfluence, Any]:
-        """Return the influence of rows on the estimate of a group, and the rows that were fitted.
+        """Return the influence of rows on the estimate of a group, and the fitted rows.
 
         `site_theta` is as in `equations`.
         """
@@ -505,8 +492,7 @@ class Engine:
     def unpenalised(
         self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray
     ) -> Unpenalised:
-        """Fit the rows of a group without a penalty, as tests need it: by pseudo-likelihood,
-        whatever the method.
+        """Fit the rows of a group by unpenalised pseudo-likelihood, for tests with any method.
 
         Parameters
         ----------
@@ -515,28 +501,30 @@ class Engine:
         start : ndarray, shape (layout.size,)
             The fitted parameters.
         sites : ndarray of int
-            Predictors with enough rows to be regressed on the others; parameters of the other ones
-            have no meaning.
+            Predictors with enough rows to be regressed on the others; the parameters of all other
+            predictors are meaningless.
         """
-        # `to_sites` gives each site (predictor as the response) its parameters, as
-        # `EngineFit.site_theta` does; `determined` has that shape (layout.D, 1 + D): a row for each
-        # level, columns for the field and D regressors
+        # `to_sites` arranges the parameters by site (a predictor as the response), as in
+        # `EngineFit.site_theta`. `determined` has the same shape (layout.D, 1 + D): a row for each
+        # level, columns for the field and D regressors.
         site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
         influence = Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
-        # `from_sites` averages over the sites of a term: the mean is 1 if the parameter is
+        # `from_sites` averages over the sites of a term, so the mean is 1 if the parameter is
         # determined at all of them
         is_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the largest log-likelihood of rows and the number of free parameters, if it
-        `has_likelihood`.
+        """Return the maximum log-likelihood of `rows` and the number of free parameters.
+
+        Only for engines with `has_likelihood`.
         """
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:
-        """Return the rows that `path` fits: `sample`, unless the method adds a row or leaves
-        incomplete rows out.
+        """Return the rows that `path` fits.
+
+        These are the rows in `sample`, unless the method adds a row or drops incomplete rows.
         """
         return sample
 
@@ -545,9 +533,7 @@ class Engine:
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of working memory of a fit to `n` rows that are read block by block (see
-        `streams`).
-        """
+        """Return the working memory in bytes to fit `n` rows read block by block (see `streams`)."""
         return self.memory(n, layout, settings)
 
     def path(
@@ -557,12 +543,13 @@ class Engine:
         values: Sequence[float] | None = None,
         workers: int = 1,
     ):
-        """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
+        """Fit one group at each of `values` of the tuned option, or at the engine's own setting
+        (None).
 
         Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a
         Generator for this group, and ``progress``, None or a function that is called as
-        ``progress(share, note)`` whenever another share of the fit is done. Raises an OptionError
-        if the engine fits all groups at once.
+        ``progress(share, note)`` whenever another part of the fit is done. Raises an OptionError if
+        the engine fits all groups at once.
         """
         if not self.joint:
             raise NotImplementedError
@@ -579,14 +566,15 @@ class Engine:
         values: Sequence[float] | None,
         warm_starts: WarmStarts,
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, just precisely enough to compare their losses; here as
-        `path` does.
+        """Fit one group at each of `values`, just precisely enough to compare their losses.
+
+        By default this is the same as `path`.
 
         Parameters
         ----------
         warm_starts : WarmStarts
-            Solutions of earlier comparisons on the same rows; it may be added to. A value that is
-            among them is fitted again, more precisely.
+            Solutions of earlier comparisons on the same rows; new ones may be added. A value that
+            is already present is fitted again, more precisely.
         """
         return self.path(sample, layout, values)
 
@@ -600,8 +588,8 @@ class Engine:
     ) -> EngineFit:
         """Fit one group at the engine's own setting.
 
-        Only an engine that `samples` uses `rng`, and only one that `takes_start` uses `start`
-        (layout.size,).
+        `rng` is used only by engines that have `samples`, `start` (layout.size,) only by engines
+        with `takes_start`.
         """
         path: Callable[..., list[EngineFit]] = self.path
         options: dict[str, Any] = {"rng": rng, "progress": None} if self.samples else {}
@@ -612,16 +600,16 @@ class Engine:
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""
-        assert self.tuned is not None  # noqa: S101  # only engines with a tuned option have settings
+        assert self.tuned is not None  # noqa: S101  # settings require a tuned option
         return replace(self, **{self.tuned.option: value})
 
 
 def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
-    """Return a note for each level that never occurs, so that its field is not finite.
+    """Return a note for each level that never occurs and therefore has no finite field.
 
-    `counts` holds the weights or frequencies (L_i,) of each predictor's levels.
+    `counts` contains the weights or frequencies (L_i,) of each predictor's levels.
     """
-    if all(n.all() for n in counts):  # the usual case, and quick to see
+    if all(n.all() for n in counts):  # the usual case, and quick to check
         return ()
     text = f"never occurs, so its field has no finite value; {remedy}"
     return tuple(
@@ -632,7 +620,7 @@ def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
 
 
 def check_two_levels(layout: Layout) -> None:
-    """Raise an OptionError, for ``penalty="l1"``, if a predictor has three levels or more."""
+    """Raise an OptionError, for ``penalty="l1"``, if a predictor has more than two levels."""
     if (layout.n_levels > 2).any():
         raise OptionError(
             f"penalty='l1' is for predictors with two levels; some have "

@@ -1,4 +1,4 @@
-"""Results of engines: a fit, notes for warnings, and the likelihood equations that were solved."""
+"""Results of engines: fits, notes for warnings, and solved likelihood equations."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["EngineFit", "Equations", "JointFit", "Limit", "NoProgress", "Note", 
 
 
 class Note(NamedTuple):
-    """A problem of a fit, for the warning that tells of it.
+    """A problem of a fit, to be reported in a warning.
 
     Attributes
     ----------
     predictor : int
-        The predictor that has the problem; -1 for the fit as a whole.
+        The affected predictor; -1 for the fit as a whole.
     level : int
         Code of the level; -1 for none.
     what : str
-        The problem and its remedy: equal problems have equal texts, so that a warning says each
+        The problem and its remedy. Equal problems have equal texts, so that a warning reports each
         once.
     detail : str
         Figures of this problem.
@@ -37,11 +37,10 @@ class Note(NamedTuple):
 
 
 class NoProgress(Exception):
-    """The rounds of a fit to rows in a file make no progress, and there is no memory for a larger
-    sample of them.
+    """Raised when a fit to rows in a file makes no progress and memory is too small for more rows.
 
-    `norm` is the gradient norm of `predictor`, `rows` the size of the sample, `n` the number of
-    rows in the file.
+    `norm` is the gradient norm of `predictor`, `rows` the size of the sample in memory, `n` the
+    number of rows in the file.
     """
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):
@@ -59,46 +58,45 @@ class EngineFit:
     Attributes
     ----------
     theta : ndarray, shape (layout.size,)
-        Fields and couplings in the reference gauge: those of reference levels are zero and not
+        Fields and couplings in the reference gauge; parameters of reference levels are zero and not
         stored.
     lkh : float
-        The maximised objective per observation, summed over predictors.
+        The maximum of the objective per observation, summed over predictors.
     site_theta : ndarray, shape (layout.D, 1 + D), or None
-        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j,
-        b)``, with terms of three predictors and more also ``J_i(a; j, b, k, c)``, for the D columns
-        of the regressors of predictor i (see `bbl.model.regressors.Regressors`).
+        Unsymmetrised pseudo-likelihood solution. Row (i, a) contains ``h_i(a)`` and all ``J_i(a; j,
+        b)``, with higher-order terms also ``J_i(a; j, b, k, c)``, in the D columns for the
+        regressors of predictor i (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
-        ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows; with `half`, couplings of
-        k predictors have the factor 1/k. None if the kernel has not computed it.
+        ``normaliser(half)`` returns ln Z on the training rows by eq. (31); with `half`, couplings
+        of k predictors are multiplied by 1/k. None if not computed.
     mf_log_z : float, or None
-        The mean-field ln Z of eq. (32), from the frequencies that the engine uses.
+        The mean-field ln Z of eq. (32), from the frequencies used by the engine.
     grad_norm : ndarray, shape (m,)
-        Norm of the gradient left at each predictor; empty, as `n_iter`, if the engine does not
+        Norm of each predictor's final gradient. Like `n_iter`, empty if the engine does not
         iterate.
     n_iter : ndarray of int, shape (m,)
-        Iterations that each predictor took.
+        Number of iterations for each predictor.
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
         Problems of the fit, for warnings.
     unbounded : tuple of tuples of int
-        For each predictor without a finite optimum, one of its parameters that grow without end:
-        predictor, level code, then predictor and level code of each predictor that it is coupled to
+        For each predictor without a finite optimum, one of its parameters that diverge: predictor
+        and level code, followed by predictor and level code of each predictor that it is coupled to
         (none for a field).
     remedy : str
-        What gives the parameters in `unbounded` a finite optimum, for warnings.
+        An option that gives the parameters in `unbounded` a finite optimum, for warnings.
     sd : ndarray, shape (layout.size,), or None
-        Posterior standard deviations of `theta`, which then is the posterior mean.
+        Posterior standard deviations of `theta`, which is then the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
     rank : int, or None
-        Number of parameters that the rows determine; None for all.
+        Number of parameters that the data determine; None if all are determined.
     layout : Layout, or None
-        Layout of `theta`, if the engine chose the terms (`Engine.chooses`).
+        Layout of `theta`, if the engine selected the terms (`Engine.chooses`).
     state : dict of str to ndarray
-        Other arrays that the engine needs later to answer questions about this fit; stored in model
-        files.
+        Other arrays that later methods of this fit need; stored in model files.
     history : dict of str to ndarray
-        Course of the fit: columns of equal length, the first of them the iteration.
+        Progress of the fit: columns of equal length, the first of which is the iteration.
     """
 
     theta: np.ndarray
@@ -120,10 +118,10 @@ class EngineFit:
     history: dict[str, np.ndarray] = field(default_factory=dict)
 
     def log_z(self, kind: str) -> float | None:
-        """Return the ln Z of this `kind` if the engine has computed it, else None.
+        """Return ln Z of this `kind`, or None if the engine has not computed it.
 
-        ``"pseudo"`` is eq. (31), ``"half"`` the same with couplings of k predictors times 1/k,
-        ``"mf"`` is eq. (32).
+        ``"pseudo"`` is eq. (31), ``"half"`` the same with couplings of k predictors multiplied by
+        1/k, and ``"mf"`` is eq. (32).
         """
         if kind == "mf":
             return self.mf_log_z
@@ -131,23 +129,22 @@ class EngineFit:
 
 
 class Equations(NamedTuple):
-    """Solution of a group's likelihood equations, one set for each predictor, from which standard
-    errors follow.
+    """Solution of a group's likelihood equations, one set for each predictor, for standard errors.
 
     Attributes
     ----------
     site_theta : ndarray, shape (layout.D, 1 + D)
         Unsymmetrised solution, as in `EngineFit`.
     lambda_ : float or tuple of float
-        Penalty of the couplings in the equations, or one for each order.
+        Penalty on the couplings, or one penalty for each order.
     lambdah : float
-        Penalty of the fields.
+        Penalty on the fields.
     rows : Sample or StoredSample
         The rows that were fitted.
     prior_count : float
-        Pseudocount of the pseudo-likelihood, see `PseudoLikelihood`.
+        Pseudocount of the pseudo-likelihood; see `PseudoLikelihood`.
     zero_sum : bool
-        Whether the penalties are of fields and couplings in the zero-sum gauge.
+        Whether the penalties apply to fields and couplings in the zero-sum gauge.
     """
 
     site_theta: np.ndarray
@@ -165,7 +162,7 @@ class Unpenalised(NamedTuple):
     ----------
     theta : ndarray, shape (layout.size,)
     determined : ndarray of bool, shape (layout.size,)
-        Whether the rows determine each parameter, with a finite value.
+        Whether the data determine a finite value of each parameter.
     influence : RowInfluence
     """
 
@@ -175,14 +172,15 @@ class Unpenalised(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What the rows, or the coding of levels in order, determine of a group that is fitted together
-    with others.
+    """Identified coefficients of one group in a joint fit.
+
+    Coefficients may be unidentified because of the rows, or because ordered levels share
+    parameters.
 
     Attributes
     ----------
-    rank : int
-        Number of coefficients that are determined. The constant is one of them only if there is no
-        penalty.
+    Number of coefficients that are determined. The constant is included only if there is no
+    penalty.
     unbounded : tuple of tuples of int
         As in `EngineFit`.
     notes : tuple of Note
@@ -195,10 +193,10 @@ class Limit(NamedTuple):
 
 
 class JointFit(NamedTuple):
-    """A fit of all K groups together, to P(group | row).
+    """A joint fit of all K groups to P(group | row).
 
     The class scores of a row are its energies under `theta`, plus `constant`, plus `temperature`
-    times the scores by the generative fit that the joint fit started from.
+    times the scores of the generative fit that the joint fit started from.
 
     Attributes
     ----------
@@ -207,8 +205,8 @@ class JointFit(NamedTuple):
     constant : ndarray, shape (K,)
     temperature : float
     loss : float
-        Log-loss of the training rows without the penalty; with minibatches, at the time when each
-        row was used.
+        Log-loss of the training rows without the penalty; with minibatches, evaluated when each row
+        was used.
     gradient : float
         Largest component of the gradient with respect to scaled unknowns; nan if it was not
         computed.
@@ -217,8 +215,8 @@ class JointFit(NamedTuple):
     converged : bool
         Whether the gradient is below the tolerance.
     limits : sequence of K Limit, or None
-        What the rows leave open in each group; None for penalised fits, which have a finite
-        optimum, unless levels in order share parameters.
+        Identified coefficients of each group; None for penalised fits, which have a finite optimum,
+        unless ordered levels share parameters.
     """
 
     theta: np.ndarray

@@ -1,9 +1,7 @@
-"""Mean field: couplings from the inverse of the regularised covariance of the predictors (section
-2.3).
+"""Mean field: couplings from the inverse of the regularised predictor covariance (section 2.3)."""
 
-D counts the non-reference levels of all m predictors. The flat parameter vector `theta` (size,) of
-a layout holds their D fields first, then the couplings; as a matrix, couplings are (D, D).
-"""
+# D counts the non-reference levels of all m predictors. A flat parameter vector `theta` (size,)
+# starts with the D fields, followed by the couplings; as a matrix, couplings are (D, D).
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["MeanField"]
 
-# ratio of least to largest eigenvalue, or squared pivot, at which a covariance counts as singular
+# ratio of smallest to largest eigenvalue, or squared pivot, below which a covariance is singular
 SINGULAR = 1e-12
 
 
@@ -39,15 +37,15 @@ class MeanField(Engine):
     Parameters
     ----------
     eps : float, default 0.9
-        Weight of the sample covariance against ``tr(C)/D`` times the identity (eq. 21); 0 is naive
-        Bayes.
+        Weight of the sample covariance; ``tr(C)/D`` times the identity has weight 1 - eps (eq. 21).
+        0 is naive Bayes.
     prior_count : float, default 1.0
         Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
-        In which coordinates the covariance is shrunk towards a multiple of the identity: indicators
-        of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels. Then
-        probabilities do not depend on which levels are the references, and eq. (31) is taken in the
-        zero-sum gauge. Of predictors with two levels both are the same.
+        The coordinates in which the covariance is shrunk towards a multiple of the identity:
+        indicators of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels.
+        With "zero-sum", probabilities do not depend on the choice of reference levels, and eq. (31)
+        uses the zero-sum gauge. The two are equivalent if all predictors have two levels.
 
     Raises
     ------
@@ -95,22 +93,22 @@ class MeanField(Engine):
         return self.gauge != GAUGES[0]  # "reference"
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the matrices (D, D) that are held at a time."""
-        # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, none without
+        """Return the bytes of the matrices (D, D) that are in memory at once."""
+        # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, 0 without
         # couplings
         return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
 
     def path(
         self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1
     ):
-        """Fit one group at each `eps` of `values`; one eigendecomposition serves them all.
+        """Fit one group at each `eps` in `values`, with a single eigendecomposition.
 
-        With C the shrunk covariance (D, D), f the shares (D,) of the non-reference levels and f_0
-        that of the reference level of each predictor, couplings are ``J = -C^-1`` between
-        predictors and 0 within one, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0
-        - f' J f / 2`` (eq. 32), with the sum over predictors.
+        Let C be the shrunk covariance (D, D), f the frequencies (D,) of the non-reference levels
+        and f_0 each predictor's reference frequency. Couplings are ``J = -C^-1`` between predictors
+        and 0 within, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f' J f / 2``
+        (eq. 32), where the sum is over predictors.
 
-        `workers` is in the signature of all engines, and unused here.
+        `workers` is part of the signature of all engines and is not used here.
         """
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
@@ -132,7 +130,7 @@ class MeanField(Engine):
         with serial_blas():
             fits = []
             pairs = pair_counts(sample, layout)
-            # complete: no value is missing
+            # complete: no values are missing
             counts = parameter_counts(pairs, layout) if sample.complete else None
             C = covariance(pairs, sample, layout, level_shares, self.prior_count)
             # a matrix (L - 1, L - 1) for each predictor
@@ -140,24 +138,25 @@ class MeanField(Engine):
             if bases:
                 change_coordinates(layout, C, bases)
             for J, singular in _inverses(C, grid, clip=not sample.complete):
-                # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
+                # J is still the inverse here; negate in place, as another matrix (D, D) may not fit
+                # into memory
                 np.negative(J, out=J)
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
-                # reads the couplings of interacting pairs alone
+                # reads only the couplings of interacting pairs
                 theta = from_matrix(layout, effective_fields, J)
-                # J f; this J (D, D) is that of `theta`: symmetric, and 0 where two levels'
-                # predictors do not interact
+                # J f, with the couplings J (D, D) in `theta`: symmetric, and 0 for pairs that do
+                # not interact
                 mean_fields = to_matrix(layout, theta)[1] @ level_shares
                 theta[: layout.D] -= mean_fields
                 log_z = -log_reference_shares - 0.5 * float(level_shares @ mean_fields)
                 singular_note = (
                     Note(
-                        predictor=-1,  # the covariance is of all predictors
+                        predictor=-1,  # the covariance involves all predictors
                         level=-1,
                         what="covariance is singular; use a smaller eps or a larger prior_count",
                     ),
-                ) * singular  # an empty tuple if it is not
+                ) * singular  # an empty tuple unless singular
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note, counts)
                 fits.append(
                     replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta))
@@ -170,17 +169,16 @@ class MeanField(Engine):
 def _zero_sum_normaliser(
     sample: Rows, layout: Layout, theta: np.ndarray
 ) -> Callable[[bool], float]:
-    """Return the function of eq. (31) in the zero-sum gauge, with or without the factor 1/2."""
+    """Return the function that computes eq. (31) in the zero-sum gauge."""
     return lambda half: zero_sum_log_z(sample, layout, theta, to_sites(layout, theta), half)
 
 
 def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
-    """Return the fit of `theta` (size,); its `lkh` is the mean log-likelihood of complete rows with
-    ln Z `log_z`.
+    """Return the fit with parameters `theta` (size,).
 
-    The fit has not converged if one of its `notes`, a tuple of `Note`, is on no level (-1): the
-    covariance is singular. `counts` (size,) are those of `parameter_counts`, if all rows are
-    complete and the counts are known.
+    Its `lkh` is the mean log-likelihood of complete rows, given ln Z as `log_z`. A note without a
+    level (-1) means that the covariance is singular, so that the fit has not converged. `counts`
+    (size,) are the result of `parameter_counts` if all rows are complete.
     """
     # weight of the complete rows, and sum of their energies
     total, energy = (
@@ -198,12 +196,12 @@ def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
 def covariance(
     counts: np.ndarray, sample: Rows, layout: Layout, level_shares: np.ndarray, prior_count: float
 ) -> np.ndarray:
-    """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
+    """Return the covariance (D, D) of the non-reference levels, including the prior count (eq. 20).
 
-    `counts` (D, D) holds the weights of the rows that have both of two levels; the covariance takes
-    its memory. `level_shares` (D,) holds the frequencies of these levels. With missing values the
-    covariance of two predictors and the means in it are those of the rows in which both are known;
-    means over other rows would add noise.
+    `counts` (D, D) are the weights of the rows that have both levels of a pair; the array is
+    overwritten by the covariance. `level_shares` (D,) are the frequencies of these levels. With
+    missing values, the covariance of two predictors and its means are computed from the rows in
+    which both are observed; means over other rows would add noise.
     """
     C = counts
     even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
@@ -213,20 +211,20 @@ def covariance(
         C /= sample.total + prior_count
         C -= np.multiply.outer(level_shares, level_shares)
     else:
-        # weight of the rows in which two predictors are known (m, m), and counts of levels in these
+        # weight of the rows in which two predictors are observed (m, m), and level counts in these
         # rows (D, m)
         known_weight, level_weights = known_counts(sample, layout)
         n_columns = layout.n_levels - 1
-        # (D, m): weight of the rows in which a level's predictor and another one are known
+        # (D, m): weight of the rows in which both the level's predictor and another one are
+        # observed
         pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
-        # (D, D): the share of the row's level among rows in which the column's predictor is known
-        # too
+        # (D, D): the frequency of the row's level where the column's predictor is observed too
         means = np.repeat(
             (level_weights + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1
         )
         C /= np.repeat(pair_weight, n_columns, axis=1)
         C -= means * means.T
-    # levels of one predictor exclude each other: multinomial covariance of one observation
+    # levels of one predictor exclude each other: the multinomial covariance of one observation
     for i in range(layout.m):
         block = slice(layout.start[i], layout.start[i + 1])
         C[block, block] = np.diag(level_shares[block]) - np.multiply.outer(
@@ -236,16 +234,15 @@ def covariance(
 
 
 def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np.ndarray, bool]]:
-    """Yield, for each eps, the inverse of ``eps C + (1 - eps) tr(C)/D I`` (eq. 21), and whether it
-    was near-singular.
+    """Yield ``(eps C + (1 - eps) tr(C)/D I)^-1`` (eq. 21) for each eps, and whether it is singular.
 
-    With missing values the elements of C (D, D) come from different rows, so that C may have
-    negative eigenvalues. With `clip` these are set to zero, which gives the nearest matrix without
-    negative eigenvalues: in the Frobenius norm it is no farther from the true covariance, which has
-    none either.
+    With missing values the elements of C (D, D) are based on different rows, so that C may have
+    negative eigenvalues. `clip` sets these to zero, which gives the nearest positive semidefinite
+    matrix in the Frobenius norm; it is at least as close to the true covariance as C.
 
-    A single eps without `clip` takes a Cholesky factor. An eigendecomposition serves several eps,
-    and is also the way out if the Cholesky factorisation fails or finds the matrix near-singular.
+    A single eps without `clip` uses a Cholesky factorisation. Several eps share an
+    eigendecomposition, which is also the fallback if the Cholesky factorisation fails or the matrix
+    is nearly singular.
     """
     from scipy.linalg import LinAlgError, eigh, lapack
 
@@ -253,7 +250,7 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     if len(grid) == 1 and not clip:
         M = grid[0] * C
         M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean_variance
-        # M.T is M, but in LAPACK's order
+        # M is symmetric, and M.T has LAPACK's memory order
         factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
         pivots = np.abs(factor.diagonal())
         if failed == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
@@ -264,14 +261,14 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
             return
     try:
         eigenvalues, eigenvectors = eigh(C, driver="evd", check_finite=False)
-    except LinAlgError:  # divide and conquer did not converge: QR iteration may
+    except LinAlgError:  # divide and conquer did not converge, but QR iteration may
         eigenvalues, eigenvectors = eigh(C, driver="ev", check_finite=False)
     if clip:
         eigenvalues = np.maximum(eigenvalues, 0.0)
     for eps in grid:
         # eigenvalues of the shrunk covariance
         shrunk = (1.0 - eps) * mean_variance + eps * eigenvalues
-        floor = SINGULAR * shrunk.max() or 1.0  # 1 if no predictor varies, so that none is coupled
+        floor = SINGULAR * shrunk.max() or 1.0  # 1 if no predictor varies and none is coupled
         yield (
             (eigenvectors / np.maximum(shrunk, floor)) @ eigenvectors.T,
             bool((shrunk < floor).any()),

@@ -1,8 +1,7 @@
-"""Naive Bayes: independent predictors, solved in closed form (section 2.4).
+"""Naive Bayes: independent predictors, solved in closed form (section 2.4)."""
 
-D counts the non-reference levels of all predictors. A *site solution* (layout.D, 1 + D) has a row
-for each of them: its field, then its couplings with all D levels.
-"""
+# D counts the non-reference levels of all predictors. A *site solution* (layout.D, 1 + D) has a row
+# for each of them, which contains its field and its couplings with all D levels.
 
 from __future__ import annotations
 
@@ -71,31 +70,26 @@ class NaiveBayes(Engine):
     def equations(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> Equations:
-        """Return the closed form as a site solution of likelihood equations, from which standard
-        errors follow.
-
-        Its couplings are 0.
-        """
+        """Return the closed form as a site solution with zero couplings, for standard errors."""
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = self.fit(sample, layout).theta
         return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)
 
     def path(self, sample, layout, values=None, workers=1):
-        """Fit one group at each prior count of `values`; `workers` is in the signature of all
-        engines, and unused.
+        """Fit one group at each prior count in `values`.
+
+        `workers` is part of the signature of all engines and is not used here.
         """
         grid = [self.prior_count] if values is None else values
         counts = level_counts(sample, layout.n_levels)
         return [self._fit_one(counts, sample.total, float(prior_count)) for prior_count in grid]
 
     def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
-        """Return the fit from the weights (L_i,) of each predictor's levels, of rows of weight
-        `total`.
-        """
+        """Return the fit from each predictor's level weights; `total` is the total row weight."""
         f = smoothed(counts, prior_count)  # frequencies (L_i,) of each predictor's levels
         theta = np.concatenate([log_ratio(fi) for fi in f])
-        # eq. (26) per observation: the mean over the rows of the logs of the smoothed frequencies,
-        # TINY in place of 0
+        # eq. (26) per observation: the mean over rows of the log smoothed frequencies, with 0
+        # replaced by TINY
         lkh = (
             sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True))
             / total

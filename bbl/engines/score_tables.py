@@ -1,4 +1,4 @@
-"""Tables of class scores over the levels of one or two predictors, as fields and couplings."""
+"""Add tables of class scores over the levels of at most two predictors to fields and couplings."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ def add_table(
     table: np.ndarray,
     used: np.ndarray,
 ) -> None:
-    """Add a table of class scores to constants (K,) and parameters `theta` (K, size), and mark
-    these in `used` (size,).
+    """Add a table of class scores to the constants (K,) and parameters `theta` (K, size).
 
-    `table` T (K, L_i, ...) is over the levels of no, one or two `predictors`. For each group ``T[a,
-    b] = constant + h[a] + h'[b] + J[a, b]``, where parameters of a reference level, 0, are zero:
-    the constant is ``T[0, 0]``, ``h[a] = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] -
-    T[0, b] + T[0, 0]``.
+    The parameters concerned are marked in `used` (size,). The `table` T (K, L_i, ...) is over the
+    levels of at most two `predictors`. For each group, ``T[a, b] = constant + h[a] + h'[b] + J[a,
+    b]``, where the parameters of reference level 0 are zero: the constant is ``T[0, 0]``, ``h[a] =
+    T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
     """
     constant += table.reshape(len(constant), -1)[:, 0]
     for axis, i in enumerate(predictors, 1):
-        # at level 0 of the other one
+        # with two predictors, at level 0 of the other one
         fields = table if len(predictors) == 1 else table.take(0, axis=3 - axis)
         layout.table(theta, i)[...] += fields[:, 1:] - fields[:, :1]
         layout.table(used, i)[...] = True

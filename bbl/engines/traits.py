@@ -1,5 +1,4 @@
-"""What only some engines have, as records: a tuned option, joint fits to P(group | row), a
-posterior.
+"""Optional traits of engines: a tuned option, joint fits to P(group | row), a posterior.
 
 Functions in these records take the engine as their first argument.
 """
@@ -22,7 +21,7 @@ __all__ = ["JointTraits", "OutOfFoldScores", "PosteriorTraits", "Tuned"]
 
 @dataclass(frozen=True)
 class Tuned:
-    """The option of an engine that cross-validation varies.
+    """The option of an engine that cross-validation selects.
 
     Attributes
     ----------
@@ -35,14 +34,13 @@ class Tuned:
     title : str
         Its name on the axes of figures.
     grid : tuple of float
-        Values that ``"cv"`` tries, rising.
+        Values that ``"cv"`` tries, in increasing order.
     simpler : {"larger", "smaller"}
-        Which values make simpler models, which ``"cv-1se"`` prefers.
+        Which values give simpler models; ``"cv-1se"`` prefers these.
     logarithmic : bool
-        Whether figures show it on a logarithmic scale.
+        Whether figures use a logarithmic scale.
     rules : tuple of str
-        Words that may stand in place of a value: rules by which the engine chooses the value by
-        itself.
+        Strings accepted instead of a value, which name rules for choosing the value.
     """
 
     option: str
@@ -56,12 +54,12 @@ class Tuned:
 
 
 class OutOfFoldScores(NamedTuple):
-    """Class scores of rows by models that were not fitted to them.
+    """Class scores of rows from models that were not fitted to them.
 
     Attributes
     ----------
     rows : ndarray of intp, shape (N,)
-        Positions in the sample; copies of a weighted row may stand in several folds.
+        Positions in the sample; copies of a weighted row may be in several folds.
     weights : ndarray, shape (N,)
     scores : ndarray, shape (N, K)
     """
@@ -72,40 +70,37 @@ class OutOfFoldScores(NamedTuple):
 
 
 def without_start(engine: Any) -> None:
-    """Return None: the fits of `engine` start from equal scores."""
+    """Return None: the engine's fits start from equal scores."""
 
 
 def refuse_errors(engine: Any, *arguments: object, **keywords: object) -> Any:
-    """Raise an OptionError that says why fits of `engine` have no standard errors, whatever they
-    are asked of.
-    """
+    """Raise the OptionError that explains why fits of `engine` have no standard errors."""
     engine.check_equations()
 
 
 @dataclass(frozen=True)
 class JointTraits:
-    """How an engine fits all K groups at once, to P(group | row), so that P(row | group) is not
-    modelled.
+    """How an engine fits P(group | row) for all K groups at once, without modelling P(row | group).
 
-    An engine whose fits have no standard errors leaves all functions out but `fit_groups` and
-    `start`.
+    An engine without standard errors defines only `fit_groups` and `start`.
 
-    Distinct rows are `codes` (n, m) with the numbers of observations `weights` (n,) and the fitted
-    probabilities of the groups `p` (n, K); `pair` holds the numbers of two groups.
+    In the signatures below, `codes` (n, m) are the distinct rows, `weights` (n,) the numbers of
+    observations and `p` (n, K) the fitted probabilities of the groups; `pair` contains the numbers
+    of two groups.
 
     Attributes
     ----------
     fit_groups : callable
         ``fit_groups(engine, sample, layout, K, values, oof_scores, rng, start)`` returns a
-        `JointFit` of all K groups for each of `values` of the tuned option; the fit is added to
-        `oof_scores`, out-of-fold scores of the generative start, if not None. Without a penalty it
-        begins at the coefficients `start` (K, 1 + size), if not None.
+        `JointFit` of all K groups for each of `values` of the tuned option. The fit is added to
+        `oof_scores`, out-of-fold scores of the generative start, unless None. Without a penalty it
+        begins at the coefficients `start` (K, 1 + size), unless None.
     start : callable
-        ``start(engine)`` returns the generative engine that the fit starts from and the settings
-        that are tried for it; None where the fit starts from equal scores.
+        ``start(engine)`` returns the generative engine that the fit starts from and the settings to
+        try for it, or None if the fit starts from equal scores.
     check_differences : callable
         ``check_differences(engine, n)`` raises an OptionError if a fit to `n` distinct rows has no
-        standard errors of differences between groups.
+        standard errors for differences between groups.
     difference : callable
         ``difference(engine, codes, weights, p, layout, pair)`` returns covariances of the
         difference between two groups; see `Conditional.difference`.
@@ -113,9 +108,9 @@ class JointTraits:
         ``coefficients(engine, codes, weights, p, layout)`` returns the covariance of the intercepts
         and parameters of all groups of a penalised fit; see `Conditional.coefficients`.
     maximum : callable
-        ``maximum(engine, sample, layout, K, start)`` returns the maximum of the likelihood P(group
-        | row) without a penalty, as a `JointInfluence` with the Fisher information; `start` is as
-        of `fit_groups`.
+        ``maximum(engine, sample, layout, K, start)`` returns the maximum of the unpenalised
+        likelihood P(group | row), as a `JointInfluence` with the Fisher information; `start` is as
+        in `fit_groups`.
     """
 
     fit_groups: Callable[..., list[JointFit]]
@@ -129,10 +124,10 @@ class JointTraits:
 def strengths_of_draws(
     engine: object, layout: Layout, fit: EngineFit, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """Return the strength of each pair in each posterior draw, shape (n_draws, n_pairs); None
-    without draws.
+    """Return the strength of each pair in each posterior draw, shape (n_draws, n_pairs).
 
-    `engine` and `rng` are not used: the arguments are those of `PosteriorTraits.strengths`.
+    Returns None without draws. `engine` and `rng` are not used; they are part of the signature of
+    `PosteriorTraits.strengths`.
     """
     if fit.draws is None:
         return None
@@ -144,19 +139,19 @@ def strengths_of_draws(
 
 @dataclass(frozen=True)
 class PosteriorTraits:
-    """What an engine says of the posterior that its fits hold: a mean and an `sd` of each
-    parameter.
+    """Description of the posterior in an engine's fits: a mean and an `sd` for each parameter.
 
     Attributes
     ----------
     name : callable
-        ``name(engine)`` returns the posterior in words, for tables.
+        ``name(engine)`` returns the name of the posterior, for tables.
     describe : callable
-        ``describe(engine, layout)`` returns the posterior of a model and the sampler in words.
+        ``describe(engine, layout)`` returns a description of a model's posterior and of the
+        sampler.
     has_draws : bool
         Whether fits have draws.
     keeps_history : bool
-        Whether fits record how they went.
+        Whether fits record their progress.
     strengths : callable
         ``strengths(engine, layout, fit, rng)`` returns draws of the strength of each pair, shape
         (n_draws, n_pairs).
@@ -171,18 +166,18 @@ class PosteriorTraits:
     def strength(
         self, engine: object, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return each pair's posterior sd of its strength, and the probability that its couplings
-        exceed `tau`.
+        """Return the posterior sd of each pair's strength, and the probability of strengths above
+        `tau`.
 
         `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge,
-        reference levels included, so that pairs with different numbers of levels are held to one
-        standard. With two levels it is the Ising coupling. Both arrays have shape (n_pairs,), and
-        are nan without draws.
+        reference levels included, so that pairs with different numbers of levels are comparable.
+        With two levels this is the Ising coupling. Both arrays have shape (n_pairs,), and are nan
+        without draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:
             return (np.full(len(layout.pairs), np.nan),) * 2
-        # a strength is the root of a sum of squares over the cells of the pair's table, tau the
+        # a strength is the root of a sum of squares over the cells of the pair's table, tau is the
         # root of their mean
         root_cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
         return strengths.std(axis=0, ddof=1), (strengths > tau * root_cells).mean(axis=0)

@@ -49,7 +49,7 @@ def fit_by_basis(
     list of JointFit
         In the order of `ridges`.
     """
-    # # weights (n, K): weight of each group at each row. Equal rows are merged and sorted, so that
+    # weights (n, K): weight of each group at each row. Equal rows are merged and sorted, so that
     # neither repetition nor order makes a difference.
     if oof_scores is None:
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
@@ -68,7 +68,7 @@ def fit_by_basis(
     panels = Panels(basis.functions)
     if tolerance is None:
         solutions: list[Solution] = []
-        # # path of the previous fit, from which the next fit continues if its path extends it
+        # path of the previous fit, from which the next fit continues if its path extends it
         fitted_path: list[float] = []
         for k in order:
             path = falling_ridges(ridges[k])
@@ -82,14 +82,14 @@ def fit_by_basis(
         solutions = solve(
             panels, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance
         )
-    # # parameters of the functions of all groups and fits; the weights (r, K) are stacked side by
+    # parameters of the functions of all groups and fits; the weights (r, K) are stacked side by
     # side
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
     theta = theta.reshape(len(ridges), K, -1)
     constant = constant.reshape(len(ridges), K)
     fits: dict[int, JointFit] = {}  # by position in `ridges`
     for k, solution, tables, constants in zip(order, solutions, theta, constant, strict=True):
-        # # with early stopping, `solution.converged` refers to the coarse tolerance EARLY
+        # with early stopping, `solution.converged` refers to the coarse tolerance EARLY
         converged = solution.gradient <= HARMLESS if tolerance is None else solution.converged
         summary = solution.temperature, solution.loss, solution.gradient, solution.evaluations
         fits[k] = JointFit(tables, constants + solution.offset, *summary, converged)

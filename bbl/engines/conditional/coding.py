@@ -127,8 +127,7 @@ class Coding:
         return ((features - point) ** 2).sum(axis=1)
 
     def squared_steps(self) -> np.ndarray:
-        """Return the squared distances (D,) between non-reference levels and their reference level.
-        """
+        """Return the squared distances (D,) of non-reference levels from their reference level."""
         steps = [  # 2: the squared distance of two indicators
             np.full(int(L) - 1, 2.0)
             if features is None
@@ -155,7 +154,7 @@ class Coding:
             left, singular_values, _ = np.linalg.svd(
                 features - features.mean(axis=0), full_matrices=False
             )
-            # # (L_i, d_i), as centred features are linearly independent; the right factor is only a
+            # (L_i, d_i), as centred features are linearly independent; the right factor is only a
             # rotation
             spanning = left * singular_values
         mean = shares @ spanning
@@ -194,7 +193,7 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
     >>> (2.0 * _features(3, 4, "cumulative")).round(3).tolist()
     [[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.449]]
     """
-    # # in_order (k, d) is scaled so that its first and last rows are sqrt(2) apart, like two
+    # in_order (k, d) is scaled so that its first and last rows are sqrt(2) apart, like two
     # indicators
     position = np.arange(k)
     if ordered == "linear":
@@ -203,7 +202,7 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
         in_order = np.where(position[:, None] > np.arange(k - 1), 0.5, -0.5) * np.sqrt(
             2.0 / (k - 1.0)
         )
-    # # each unordered level has an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first
+    # each unordered level has an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first
     # and the last ordered level
     features = np.zeros((L, in_order.shape[1] + L - k))
     features[:k, : in_order.shape[1]] = in_order

@@ -42,16 +42,16 @@ def coefficient_covariance(
     n, r = basis.functions.shape
     K = p.shape[1]
     total = weights.sum()
-    # # per observation: I and H divided by `total`, the number of observations
+    # per observation: I and H divided by `total`, the number of observations
     fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)
     H = fisher.copy()
     H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
     # (r, size) and (r,): parameters and intercept of each function
     tables, constants = to_tables(basis, np.eye(r))
-    # # intercept and parameters of each basis function; the last row is the constant function
+    # intercept and parameters of each basis function; the last row is the constant function
     coefficients = np.zeros((r + 1, 1 + tables.shape[1]))
     coefficients[:r, 0], coefficients[:r, 1:], coefficients[r, 0] = constants, tables, 1.0
-    # # maps function weights in contrasts of groups to coefficients of groups; shape (K (1 + size),
+    # maps function weights in contrasts of groups to coefficients of groups; shape (K (1 + size),
     # (K - 1) (r + 1))
     to_groups = np.kron(contrasts(K), coefficients.T)
     solved = cho_solve(cho_factor(H), to_groups.T)

@@ -42,7 +42,7 @@ OFFSET_PENALTY = 1e-8  # keeps the offsets of groups without rows finite
 SCORE_RANGE = 50.0  # scores are raised to at most this distance below the highest of their row
 BATCH = 500  # rows of a minibatch
 PROBE = 500  # rows from which the largest eigenvalue of the kernel is estimated
-# # steps over which Nesterov's velocity decays if fixed scores explain nothing
+# steps over which Nesterov's velocity decays if fixed scores explain nothing
 MIN_DECAY_STEPS = 10.0
 MAX_DECAY_STEPS = 40.0  # the same if fixed scores explain nearly everything
 RATE = 1.0  # step in units of the inverse of the kernel's largest eigenvalue
@@ -68,9 +68,9 @@ class Tolerance(NamedTuple):
 
 
 FINAL = Tolerance(gradient=1e-8, gain=1e-15, rounds=2000)  # for estimates
-# # for out-of-fold scores used for calibration
+# for out-of-fold scores used for calibration
 CALIBRATION = Tolerance(gradient=1e-4, gain=1e-7, rounds=200)
-# # for out-of-fold scores used to compare settings
+# for out-of-fold scores used to compare settings
 COMPARISON = Tolerance(gradient=1e-3, gain=1e-5, rounds=100)
 
 
@@ -154,7 +154,7 @@ def solve(
     if scores is not None:
         fixed_scores = np.ascontiguousarray(bound_scores(scores))
         offset_penalty = 1.0 / total
-        # # curvature along ln T at T = 1 and equal class probabilities; 1 is added so that it is
+        # curvature along ln T at T = 1 and equal class probabilities; 1 is added so that it is
         # positive
         centred = fixed_scores - fixed_scores.mean(axis=1, keepdims=True)
         temperature_curvature += float(shares.sum(axis=1) @ (centred**2).sum(axis=1)) / K
@@ -163,22 +163,22 @@ def solve(
     fits = []
     for ridge in ridges:
         fits_f = bool(np.isfinite(ridge))
-        # # near the solution, the Hessian in the weights is about ridge + spectrum p (1 - p), here
+        # near the solution, the Hessian in the weights is about ridge + spectrum p (1 - p), here
         # with p = 1 / K
         curvature = (ridge if fits_f else 1.0) + spectrum * (K - 1.0) / K**2
         weight_scale = np.tile(1.0 / np.sqrt(curvature), K)
-        # # inverse roots of the curvatures (1 for offsets): in these units the curvature of the
+        # inverse roots of the curvatures (1 for offsets): in these units the curvature of the
         # objective is about the same in all directions
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
         regression = Regression(panels, shares, fixed_scores, float(ridge), offset_penalty)
-        # # overwrites x; returns the objective, the largest gradient component in scaled unknowns,
+        # overwrites x; returns the objective, the largest gradient component in scaled unknowns,
         # and the number of evaluations
         value, largest_gradient, evaluations = regression.minimise(
             x, scale, *tolerance, stop_flag()
         )
         weights = x[: r * K].reshape(K, r).T.copy()
         offset = x[r * K : -1].copy()
-        # # the loss is the objective without its penalties; x[r * K :] are the offsets and ln T (0
+        # the loss is the objective without its penalties; x[r * K :] are the offsets and ln T (0
         # without scores)
         loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
         loss -= 0.5 * ridge * float((weights * weights).sum()) if fits_f else 0.0
@@ -252,7 +252,7 @@ def fit_minibatches(
     """
     n = len(codes)
     row_shares = weights / weights.sum()
-    # # kernel_factors: the factors of fields and of couplings in the kernel
+    # kernel_factors: the factors of fields and of couplings in the kernel
     level_shares, kernel_factors = shares_and_factors(
         codes, row_shares, layout, coding_of(layout, "nominal"), tau
     )
@@ -261,11 +261,11 @@ def fit_minibatches(
         codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)
     ).spectrum.max()
     rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)
-    # # means (D,) of the indicators of non-reference levels
+    # means (D,) of the indicators of non-reference levels
     means = np.concatenate([shares[1:] for shares in level_shares])
     # (2, pairs): the two predictors of each
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
-    # # State of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,). b is the
+    # State of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,). b is the
     # score with all indicators at their means, and b + shift the score of the row of reference
     # levels.
     climber = Climber(layout.start.astype(np.intp), pairs, means, K, kernel_factors)
@@ -273,7 +273,7 @@ def fit_minibatches(
     momentum = 1.0 - 1.0 / _velocity_decay_steps(fixed_scores, y, row_shares, K)
     loss = np.nan
     for epoch in range(epochs if np.isfinite(ridge) else 0):
-        # # step lengths at the beginning and the end of the epoch; the weights are scaled to mean 1
+        # step lengths at the beginning and the end of the epoch; the weights are scaled to mean 1
         first_step = rate * (1.0 - epoch / epochs)
         last_step = rate * (1.0 - (epoch + 1) / epochs)
         order = rng.permutation(n)

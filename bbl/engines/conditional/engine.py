@@ -255,7 +255,7 @@ class Conditional(Engine):
         OptionError.
         """
         engine = self if self.firth else replace(self, ridge=self.ridge_of(total))
-        # # n_ordered (m,): the number of ordered levels
+        # n_ordered (m,): the number of ordered levels
         if self.ordered == "nominal" or (layout.n_ordered > 2).any():
             return engine
         if self.ordered == "cv":
@@ -285,10 +285,10 @@ class Conditional(Engine):
         For more than `ROWS` rows, this is the memory for a single group.
         """
         rank = min(n, RANK)  # of the basis
-        # # 8 bytes each: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
+        # 8 bytes each: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
         if n <= ROWS:
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
-        # # three tables (D, D) of 4 bytes for minibatches; six of 8 bytes for L-BFGS; about ten
+        # three tables (D, D) of 4 bytes for minibatches; six of 8 bytes for L-BFGS; about ten
         # parameter vectors
         return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
@@ -297,7 +297,7 @@ class Conditional(Engine):
         """Return the capabilities that the method lacks, with the reason for each."""
         reasons = super().refusals()
         errors = ("standard_errors", "covariances", "tests")
-        # # refused because there are no likelihood equations, but available: see `difference`
+        # refused because there are no likelihood equations, but available: see `difference`
         del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]
@@ -333,8 +333,7 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if group differences have no standard errors for `n` distinct rows.
-        """
+        """Raise an OptionError if group differences have no standard errors for `n` distinct rows."""
         cause = (
             "It refines a generative fit, whose uncertainty is not available here"
             if self.start is not None
@@ -382,7 +381,7 @@ class Conditional(Engine):
         """
         rank = min(len(codes), RANK)
         K = p.shape[1]
-        # # a fit, four matrices of the size of the information of (rank + 1) (K - 1) weights, and
+        # a fit, four matrices of the size of the information of (rank + 1) (K - 1) weights, and
         # two of the size of `tables`
         check_memory(
             self.memory(len(codes), layout)
@@ -463,7 +462,7 @@ class Conditional(Engine):
         fits: list[JointFit] = []
         with serial_blas():
             if len(penalised) < len(grid):  # `replace` rejects options that need a penalty
-                # # without values, the engine may have Firth's penalty
+                # without values, the engine may have Firth's penalty
                 engine = self if self.firth and values is None else replace(self, ridge=0.0)
                 unpenalised = engine._fit_unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
@@ -483,7 +482,7 @@ class Conditional(Engine):
                 fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
             coding = coding_of(layout, self.ordered)
             if fits and not coding.is_nominal and self.start is None:
-                # # the coding may have fewer parameters than the layout, but a start would have all
+                # the coding may have fewer parameters than the layout, but a start would have all
                 # of them
                 limits_of_groups = [
                     Limit(coding.contrast_layout(layout).size, unbounded=(), notes=())
@@ -541,7 +540,7 @@ class Conditional(Engine):
             or sample.missing is not None
         ):
             return None
-        # # one basis for each kernel: the folds keep the bases of all scales and codings that are
+        # one basis for each kernel: the folds keep the bases of all scales and codings that are
         # tried
         n_kernels = len(SCALES) * (len(CODINGS) if self.ordered == "cv" else 1)
         check_memory(

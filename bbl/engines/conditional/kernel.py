@@ -24,9 +24,9 @@ __all__ = ["Basis", "Kernel", "determined", "make_basis", "shares_and_factors", 
 
 NEGLIGIBLE_TRACE = 1e-10  # fraction of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
-# # fraction of a parameter's squared norm that may lie outside the span of the rows, by rounding
+# fraction of a parameter's squared norm that may lie outside the span of the rows, by rounding
 UNDETERMINED = 1e-6
-# # a row of a block becomes a pivot if its residual is at least this fraction of the largest
+# a row of a block becomes a pivot if its residual is at least this fraction of the largest
 PIVOT_SHARE = 0.25
 CHUNK = 4096  # rows whose kernel is computed at once
 PRODUCTS_AT_ONCE = 2**21  # weighted features of points that are multiplied at once
@@ -75,7 +75,7 @@ class Kernel:
             return self.scale[0] * g
         if layout.complete:  # all pairs interact
             if coding.is_nominal:
-                # # g_i is the factor of predictor i's level, so its square is a sum over indicators
+                # g_i is the factor of predictor i's level, so its square is a sum over indicators
                 g_i_squares = rows @ (factors * factors)
             else:
                 g_i_squares = sum(
@@ -134,7 +134,7 @@ def diagonal(
 
     `means` (F,) are the means of all features.
     """
-    # # g_i (n, m): the squared distance of each predictor's features from the means
+    # g_i (n, m): the squared distance of each predictor's features from the means
     g_i = np.empty(codes.shape)
     for i, columns in enumerate(coding.columns):
         g_i[:, i] = coding.squared_distances(i, means[columns])[codes[:, i]]
@@ -225,23 +225,23 @@ def make_basis(
     centred = rows - means
     g, g2 = diagonal(codes, means, layout, coding)
     kernel = Kernel(layout, coding, means, _kernel_scale(float(share @ g), float(share @ g2), tau))
-    # # (n,): k(x, x) minus the part that the factor explains
+    # (n,): k(x, x) minus the part that the factor explains
     residual = kernel.scale[0] * g + kernel.scale[1] * g2
     negligible = NEGLIGIBLE_TRACE * (residual @ share)
     max_rank = min(rank, len(rows))
-    # # the matrix of k at all pairs of rows is approximately factor' factor
+    # the matrix of k at all pairs of rows is approximately factor' factor
     factor = np.empty((max_rank, len(rows)))
     pivots: list[int] = []  # selected rows
     while len(pivots) < max_rank and residual @ share > negligible:
-        # # n_explained: number of rows of the factor that are already subtracted in `columns` below
+        # n_explained: number of rows of the factor that are already subtracted in `columns` below
         n_explained = len(pivots)
         weighted_residual = residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
-        # # (block, n): kernel columns of the block, minus the part that the factor explains
+        # (block, n): kernel columns of the block, minus the part that the factor explains
         columns = (
             kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
         )
-        # # below this residual, a new block pays off
+        # below this residual, a new block pays off
         least_residual = PIVOT_SHARE * weighted_residual[block[0]]
         while len(pivots) < max_rank:
             row_in_block = int((residual[block] * share[block]).argmax())
@@ -253,7 +253,7 @@ def make_basis(
             ):
                 break
             k = len(pivots)
-            # # (n,): the pivot's kernel column; rows that the factor gained within this block are
+            # (n,): the pivot's kernel column; rows that the factor gained within this block are
             # subtracted too
             column = columns[row_in_block] - factor[n_explained:k, p] @ factor[n_explained:k]
             if column[p] <= 0.0:  # the residual was a rounding error
@@ -264,9 +264,9 @@ def make_basis(
             residual[p] = 0.0
             pivots.append(p)
     r = len(pivots)
-    # # rotate the functions (rows of the factor) so that they are orthogonal over the rows
+    # rotate the functions (rows of the factor) so that they are orthogonal over the rows
     weighted = factor[:r] * np.sqrt(share)
-    # # a symmetric product takes half the work
+    # a symmetric product takes half the work
     spectrum, rotation = np.linalg.eigh(weighted @ weighted.T)
     # C = factor[:r, pivots]' is lower triangular, and k at the pivots is C C': the factor at x is
     # k(x, x_p) C'^-1, so that mix is C'^-1 rotation
@@ -371,7 +371,7 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
     steps = coding.squared_steps()  # (D,): s_a of all non-reference levels
-    # # squared norm of the element whose inner product with f is the parameter
+    # squared norm of the element whose inner product with f is the parameter
     squared_norm = np.empty(layout.size)
     squared_norm[: layout.D] = steps * np.repeat(
         scale[0] + scale[1] * partner_distance, np.diff(layout.start)
@@ -382,10 +382,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
-    # # functions that are more than rounding errors
+    # functions that are more than rounding errors
     has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
     mean = weights / weights.sum() @ basis.functions
-    # # c (r,): the weights of the functions' best approximation to the constant 1, in mean square
+    # c (r,): the weights of the functions' best approximation to the constant 1, in mean square
     c = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
     if 1.0 - mean @ c < UNDETERMINED:  # the functions do combine to 1
         # determined if c is orthogonal to the column of tables: their squared cosine is at most

@@ -237,7 +237,7 @@ class Engine:
 
     @property
     def has_profiles(self) -> bool:
-        """Whether tests and intervals can also be based on the profile of a penalised likelihood."""
+        """Whether tests and intervals can also use the profile of a penalised likelihood."""
         return False
 
     @property
@@ -272,7 +272,7 @@ class Engine:
         return float("nan") if isinstance(value, (tuple, str)) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return the random generator for the fits of a call: `rng`, unless the engine has a seed."""
+        """Return the random generator for fits: `rng`, unless the engine has a seed."""
         return rng
 
     def check_missing(self, sample: Sample) -> None:
@@ -450,7 +450,7 @@ class Engine:
         return layout
 
     def check_equations(self) -> None:
-        """Raise an OptionError if the engine has no `equations` and therefore no standard errors."""
+        """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
             raise OptionError(
@@ -533,7 +533,7 @@ class Engine:
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the working memory in bytes to fit `n` rows read block by block (see `streams`)."""
+        """Return the working memory in bytes for `n` rows read block by block (see `streams`)."""
         return self.memory(n, layout, settings)
 
     def path(

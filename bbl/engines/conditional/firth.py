@@ -1,11 +1,10 @@
-"""Firth's penalised likelihood of P(group | row): the log-likelihood plus half the log determinant
-of the Fisher information, which is Jeffreys' prior.
+"""Firth's penalised likelihood of P(group | row), the likelihood times Jeffreys' prior."""
 
-Its maximum is finite where groups are separated, and its bias is of a smaller order than that of
-the maximum of the likelihood (Firth 1993, Biometrika 80; Heinze & Schemper 2002, Statistics in
-Medicine 21; for several groups Kosmidis & Firth 2011, Biometrika 98). Letters are those of
-`bbl.engines.conditional.likelihood`.
-"""
+# The penalised log-likelihood is the log-likelihood plus half the log determinant of the Fisher
+# information. Its maximum is finite even if groups are separated, and its bias is of smaller order
+# than that of the maximum likelihood estimate (Firth 1993, Biometrika 80; Heinze & Schemper 2002,
+# Statistics in Medicine 21; for several groups Kosmidis & Firth 2011, Biometrika 98). Letters are
+# as in `bbl.engines.conditional.likelihood`.
 
 from __future__ import annotations
 
@@ -21,25 +20,27 @@ __all__ = ["FirthLikelihood", "FirthProfile", "ProfileInterval", "maximise_firth
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean objective; one more step follows
 ITMAX = 200  # Newton steps
-WIDENINGS = 40  # of the step towards a limit, by a factor of 1.5 each; above, there is no limit
-LIMIT_TOLERANCE = 1e-9  # relative error of a limit of a profile interval
+# number of times a step towards a profile limit is widened by 1.5; beyond, the limit is infinite
+WIDENINGS = 40
+LIMIT_TOLERANCE = 1e-9  # relative error of a profile limit
 
 
 class FirthLikelihood(Likelihood):
     """The mean of ln P(group | row) plus ``ln det I / (2 W)``, an `Objective` of Newton's method.
 
-    I is the Fisher information of all rows, of weight W, about the coefficients of all `columns`.
+    I is the Fisher information of all rows, with total weight W, about the coefficients of all
+    `columns`.
 
     Parameters
     ----------
     Z, shares : ndarrays
-        As of `Likelihood`.
+        As in `Likelihood`.
     total : float
-        Weight W of the rows.
+        Total weight W of the rows.
     columns : ndarray of bool, shape (p,)
-        Linearly independent columns of the design, whose coefficients enter the information.
+        Linearly independent columns of the design; their coefficients are those in the information.
     fixed : ndarray, shape (k - 1, p), optional
-        Values of coefficients that are held fixed; nan for those that are estimated.
+        Values of coefficients that are held fixed; nan for coefficients to be estimated.
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class FirthLikelihood(Likelihood):
         self.columns = columns
         self._held = np.where(is_free, 0.0, fixed)
         self._informed = informed
-        self._is_moved = self.free[informed]  # of the coefficients in the information
+        self._is_moved = self.free[informed]  # for the coefficients in the information
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p), from the vector of those that are estimated."""
+        """Return the coefficients (k - 1, p), given the vector of estimated coefficients."""
         return super().spread(theta) + self._held
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at `theta`; minus infinity where the information is singular."""
+        """Return the objective at `theta`; minus infinity if the information is singular."""
         log_likelihood = super().value(theta)
         self._fisher = information(self.Z, self.p, self.row_shares * self.total, self._informed)
         sign, log_determinant = np.linalg.slogdet(self._fisher)
@@ -86,7 +87,7 @@ class FirthLikelihood(Likelihood):
         return out
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient by the estimated coefficients, at the point of the last `value`."""
+        """Return the gradient in the estimated coefficients, at the point of the last `value`."""
         p = self.p[:, 1:]
         self._H = self._leverages()
         diagonal = np.diagonal(self._H, axis1=1, axis2=2)
@@ -96,17 +97,17 @@ class FirthLikelihood(Likelihood):
         skewness = p * (diagonal - 2.0 * Hp - (p * diagonal).sum(axis=1, keepdims=True) + 2.0 * pHp)
         residual = (self.shares - self.row_shares[:, None] * self.p)[:, 1:]
         residual = residual + 0.5 * self.row_shares[:, None] * skewness
-        # leverage of each row: what its cells would weigh more as data, see `curvatures`
+        # leverage of each row: the weight that the penalty adds to its cells, see `curvatures`
         self._leverage = (
             self.total * self.row_shares * ((p * diagonal).sum(axis=1, keepdims=True) - pHp)[:, 0]
         )
         return (residual.T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the information of the rows with the weight that the penalty adds.
+        """Return the information of the rows, with the weights that the penalty adds.
 
-        In a saturated model the penalty is half an observation more in each cell, and this is minus
-        the Hessian.
+        In a saturated model the penalty adds half an observation to each cell, and the result is
+        minus the Hessian.
         """
         k = self.shares.shape[1]
         added = self._leverage * k / (2.0 * max(k - 1, 1)) / self.total
@@ -115,14 +116,15 @@ class FirthLikelihood(Likelihood):
 
 
 def maximise_firth(likelihood: FirthLikelihood, start: np.ndarray) -> Maximum:
-    """Return the maximum, from the coefficients `start` (k - 1, p) on, or from 0 if the information
-    is singular there.
+    """Return the maximum, starting at the coefficients `start` (k - 1, p).
+
+    If the information is singular there, the iteration starts at 0.
     """
     theta = start[likelihood.free]
     if not np.isfinite(likelihood.value(theta)):
         theta = np.zeros(len(theta))
     maximum = maximise(likelihood, theta, TOLERANCE, ITMAX)
-    likelihood.value(maximum.theta)  # so that `gradient` is that at the maximum
+    likelihood.value(maximum.theta)  # so that `gradient` is evaluated at the maximum
     return maximum._replace(norm=float(np.linalg.norm(likelihood.gradient())))
 
 
@@ -133,9 +135,9 @@ class ProfileInterval:
     Attributes
     ----------
     statistic : float
-        Twice the loss of the penalised log-likelihood where the coefficient is 0.
+        Twice the decrease of the penalised log-likelihood when the coefficient is set to 0.
     lower, upper : float
-        Values at which that loss is the quantile that was asked for.
+        Values at which that decrease reaches the requested quantile.
     """
 
     statistic: float
@@ -144,8 +146,9 @@ class ProfileInterval:
 
 
 class FirthProfile:
-    """Profiles and ratios of the penalised likelihood; the information is that of all coefficients,
-    fixed ones included.
+    """Profiles and ratios of the penalised likelihood.
+
+    The information is about all coefficients, including fixed ones.
 
     Parameters
     ----------
@@ -173,8 +176,10 @@ class FirthProfile:
         self.errors[informed] = np.sqrt(np.linalg.inv(fisher).diagonal())
 
     def ratio(self, fixed: np.ndarray, start: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-        """Return twice the loss of the penalised log-likelihood with coefficients `fixed`, and all
-        coefficients there; both are (k - 1, p), and `fixed` is nan where they are free.
+        """Return twice the decrease of the penalised log-likelihood, and all coefficients.
+
+        The coefficients `fixed` are held at their values; both arrays are (k - 1, p), and `fixed`
+        is nan for free coefficients.
         """
         likelihood = FirthLikelihood(self.Z, self.shares, self.total, self.columns, fixed)
         maximum = maximise_firth(likelihood, self.coefficients if start is None else start)
@@ -182,14 +187,17 @@ class FirthProfile:
         return max(loss, 0.0), likelihood.spread(maximum.theta)
 
     def interval(self, group: int, column: int, quantile: float) -> ProfileInterval:
-        """Return the test and interval of the coefficient of a column in a group after the first,
-        numbered from 0.
+        """Return the test and profile interval of one coefficient.
+
+        `group` is counted from 0 without the reference group, `column` is a column of the design.
         """
         estimate = float(self.coefficients[group, column])
         error = float(self.errors[group, column])
 
         def loss_from(start: np.ndarray) -> Callable[[float], float]:
-            """Return the function that gives the loss at a value, each from the last solution."""
+            """Return a function of a value that gives the loss, each started from the last
+            solution.
+            """
             last = start
 
             def loss(value: float) -> float:
@@ -209,8 +217,9 @@ class FirthProfile:
 
 
 def _cross(loss: Callable[[float], float], estimate: float, step: float, quantile: float) -> float:
-    """Return where a loss that increases from `estimate` on, in the direction of `step`, reaches
-    `quantile`; infinite if it does not.
+    """Return the point where a loss that increases from `estimate` reaches `quantile`.
+
+    The search goes in the direction of `step`; the result is infinite if there is no such point.
     """
     from scipy.optimize import brentq
 

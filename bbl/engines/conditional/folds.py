@@ -25,11 +25,11 @@ from bbl.rows.sample import Sample
 
 __all__ = ["EARLY", "RANK", "HeldOut", "falling_ridges", "group_weights"]
 
-RANK = 600  # largest number of basis functions
-# of the fit at each ridge of a path with early stopping
+RANK = 600  # maximum number of basis functions
+# for the fit at each ridge of a path with early stopping
 EARLY = Tolerance(gradient=3e-4, gain=1e-6, rounds=200)
-FIRST_RIDGE = 0.1  # bound of the ridges above the last one in a path with early stopping
-RIDGE_RATIO = 10.0  # each ridge of the path divided by the next one
+FIRST_RIDGE = 0.1  # upper bound of the ridges before the last one in a path with early stopping
+RIDGE_RATIO = 10.0  # ratio of successive ridges of the path
 
 
 def group_weights(
@@ -37,7 +37,7 @@ def group_weights(
 ) -> np.ndarray:
     """Return the weight of each group at each of n distinct rows, shape (n, K).
 
-    `distinct_row`, `y` and `weights`, each (N,), hold the number of the distinct row, the group and
+    `distinct_row`, `y` and `weights`, each (N,), are the number of the distinct row, the group and
     the weight of each of N rows.
     """
     out = np.zeros((n, K))
@@ -46,7 +46,7 @@ def group_weights(
 
 
 def falling_ridges(ridge: float) -> list[float]:
-    """Return the path of ridges down to `ridge` for early stopping.
+    """Return the decreasing path of ridges that ends at `ridge`, for early stopping.
 
     Examples
     --------
@@ -54,7 +54,8 @@ def falling_ridges(ridge: float) -> list[float]:
     ([0.1, 0.01, 0.001], [1.0])
     """
     is_below = 0.0 < ridge < FIRST_RIDGE
-    # 1e-6, and the twelve digits below: rounding changes neither the number of steps nor the ridges
+    # with 1e-6 here and twelve digits below, rounding changes neither the number of steps nor the
+    # ridges
     steps = (
         int(np.floor(np.log(FIRST_RIDGE / ridge) / np.log(RIDGE_RATIO) + 1e-6)) if is_below else 0
     )
@@ -62,11 +63,11 @@ def falling_ridges(ridge: float) -> list[float]:
 
 
 class HeldOut:
-    """Out-of-fold class scores by conditional fits to the training rows of each fold.
+    """Out-of-fold class scores from conditional fits to the training rows of each fold.
 
-    All fits use the kernel basis of all rows, which depends on predictors only. A fit starts from
-    the same fold's fit of the nearest ridge so far; with early stopping, from that of the next
-    larger ridge of the path.
+    All fits share the kernel basis of all rows, which depends only on the predictors. A fit starts
+    from the same fold's fit with the nearest ridge so far; with early stopping, from the fit with
+    the next larger ridge of the path.
 
     Parameters
     ----------
@@ -76,28 +77,28 @@ class HeldOut:
     K : int
         Number of groups.
     folds : Folds
-        Their `train` (folds, rows) holds the weights of all rows for the training of each fold.
+        `train` (folds, rows) are the weights of all rows in the training set of each fold.
 
     Attributes
     ----------
     codes : ndarray, shape (n, m)
-        The distinct rows, one fold after the other, so that whole panels of rows are not in the
-        training of a fold.
+        The distinct rows, one fold after the other, so that a fold's training set leaves out entire
+        panels of rows.
     distinct_row : ndarray of intp
-        The number of the distinct row that each row of the sample is.
+        The distinct row to which each row of the sample belongs.
     fold_weights : list of ndarrays, shape (n, K)
-        Training weights of the groups at the distinct rows, in each fold.
+        Training weights of the groups at the distinct rows, for each fold.
     weights : ndarray, shape (n,)
         Weights of the distinct rows in all folds together.
     bases : dict of tuple to Basis
-        By the kernel's options: the scale, and the coding of predictors in order.
+        Keyed by the kernel's options: the scale and the coding of ordered predictors.
     panels : dict of tuple to Panels
-        The functions of the last basis that was fitted, for all folds; in single precision with
-        early stopping.
+        The functions of the most recent basis, for all folds; in single precision with early
+        stopping.
     fits : dict of tuple to list of Solution
-        Those of all folds, by the kernel's options and the ridge. With early stopping, which all
-        engines that are compared share, they are used again; without, they are starts of later
-        fits.
+        Fits of all folds, keyed by the kernel's options and the ridge. With early stopping, which
+        is an option shared by all engines compared, they are reused; otherwise they are starts of
+        later fits.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
@@ -126,21 +127,20 @@ class HeldOut:
         exactly: bool = False,
         workers: int = 1,
     ) -> np.ndarray:
-        """Return the class scores (N, K) of the N validated rows, one fold after the other.
+        """Return the class scores (N, K) of the N validation rows, one fold after the other.
 
         Parameters
         ----------
         engine : Conditional
-            Its `scale`, `ordered` (the coding of predictors in order) and `early_stopping` are
-            used.
+            Its `scale`, `ordered` and `early_stopping` are used.
         ridge : float
-            Penalty; 0 takes the maximum of the likelihood.
+            Penalty; 0 maximises the likelihood.
         rows : sequence of ndarrays of int
-            Positions in the sample of the rows that each fold validates.
+            Positions of each fold's validation rows in the sample.
         exactly : bool, default False
-            Whether fits are close enough for scores that are calibrated, rather than compared.
+            Whether the fits must be precise enough for calibration, not only for comparison.
         workers : int, default 1
-            Number of folds that are fitted at once.
+            Number of folds to fit in parallel.
         """
         if not ridge:
             return self._score_unpenalised(rows, workers)
@@ -173,8 +173,8 @@ class HeldOut:
                     options, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers
                 )
                 self.fits[options, ridge] = fits
-        # functions (n, r), weights (r, K) and offset (K,) give the scores of all distinct rows; of
-        # all folds at once
+        # the scores of all distinct rows, for all folds at once, from functions (n, r), weights (r,
+        # K) and offsets (K,)
         all_scores = (basis.functions @ np.hstack([fit.weights for fit in fits])).reshape(
             len(self.codes), -1, self.K
         )
@@ -188,11 +188,9 @@ class HeldOut:
         return np.concatenate(fold_scores)
 
     def _score_unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
-        """Return the class scores (N, K) of the validated rows, fold by fold, by fits without a
-        penalty.
+        """Return the class scores (N, K) of the validation rows, fold by fold, without a penalty.
 
-        `rows` and `workers` are as in `__call__`. A `maximum` has coefficients (K, 1 + size) for
-        the columns of the design, and `groups`, the numbers of those with training rows.
+        `rows` and `workers` are as in `__call__`.
         """
         tasks = [(self.codes, weights, self.layout) for weights in self.fold_weights]
         fold_scores = []
@@ -200,11 +198,12 @@ class HeldOut:
             for maximum, validated_rows in zip(
                 run_tasks(_maximise_fold, tasks, workers), rows, strict=True
             ):
+                # `maximum` has coefficients (K, 1 + size) for the columns of the design
                 scores = (
                     design(self.codes[self.distinct_row[validated_rows]], self.layout)
                     @ maximum.coefficients.T
                 )
-                # groups without training rows
+                # `maximum.groups` are the groups with training rows
                 scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf
                 fold_scores.append(scores)
         return np.concatenate(fold_scores)
@@ -217,8 +216,9 @@ class HeldOut:
         warm_starts: list[Solution],
         workers: int,
     ) -> list[Solution]:
-        """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from,
-        or is empty.
+        """Return the fits of all folds.
+
+        `warm_starts` are earlier fits of all folds to start from, or empty.
         """
         basis = self.bases[options]
         if options not in self.panels:
@@ -238,10 +238,9 @@ class HeldOut:
 
 
 def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
-    """Return an order of n rows by the first fold without them in its training, and those in all
-    folds last.
+    """Return an order of n rows by the first fold that holds them out; rows in all folds come last.
 
-    `fold_weights` holds for each fold the training weights (n, K) of the groups at the rows.
+    `fold_weights` are the training weights (n, K) of the groups at the rows, for each fold.
     """
     is_left_out = np.array([~weights.any(axis=1) for weights in fold_weights])  # (folds, n)
     first_fold = np.where(is_left_out.any(axis=0), is_left_out.argmax(axis=0), len(is_left_out))
@@ -249,9 +248,7 @@ def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
 
 
 def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> ConditionalMaximum:
-    """Return the maximum of the likelihood of a fold's training rows; `weights` as of
-    `_fit_fold`.
-    """
+    """Return the maximum of the likelihood of a fold's training rows; see `_fit_fold`."""
     rows = np.flatnonzero(weights.any(axis=1))
     return find_maximum(codes[rows], weights[rows], layout)
 
@@ -266,8 +263,8 @@ def _fit_fold(
 ) -> Solution:
     """Return the fit to a fold's training rows.
 
-    `weights` (n, K) are those of the groups at the distinct rows, zero at rows that are held out,
-    `start` the unknowns of a fit to start from, or None.
+    `weights` (n, K) are the weights of the groups at the distinct rows, zero for held-out rows.
+    `start` are the unknowns of a fit to start from, or None.
     """
-    # of the only ridge
+    # there is only one ridge
     return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]

@@ -1,11 +1,10 @@
-"""Conditional likelihood over all rows at once: objective, gradient, and its minimum by L-BFGS.
+"""Conditional likelihood on all rows at once: objective, gradient and L-BFGS."""
 
-Letters: n rows, m predictors with D levels beside the reference levels, C couplings, K groups. In
-the reference gauge the parameters of reference levels (the first of each predictor) are zero. R
-counts the contrasts of all predictors: those of the levels of nominal predictors (R = D without
-others), or of the features of levels in order. Class scores s of another model, to which the fit is
-added, have a factor T, the temperature.
-"""
+# Letters: n rows, m predictors with D non-reference levels, C couplings, K groups. In the reference
+# gauge the parameters of each predictor's first level are zero. R counts the contrasts of all
+# predictors: of the levels of nominal predictors (R = D without others), or of the features of
+# ordered levels. Another model's class scores s, to which the fit is added, are multiplied by the
+# temperature T.
 
 from __future__ import annotations
 
@@ -26,25 +25,24 @@ if TYPE_CHECKING:
 __all__ = ["FullBatch"]
 
 BATCH = 4096  # rows whose residuals are summed in single precision
-MAX_CURVATURE_PAIRS = 6  # most recent steps, with their changes of the gradient, that L-BFGS uses
-MAX_TRIALS = 30  # lengths that a line search tries
-# a slope that falls is accepted up to this share of the initial one (sigma of Hager & Zhang)
+MAX_CURVATURE_PAIRS = 6  # number of recent steps and gradient changes that L-BFGS uses
+MAX_TRIALS = 30  # step lengths that a line search tries
+# a negative slope is accepted up to this fraction of the initial slope (sigma of Hager & Zhang)
 MAX_SLOPE_SHARE = 0.9
-# a slope that rises, up to this share of the initial one's size (1 - 2 delta, delta = 0.1)
+# a positive slope is accepted up to this fraction of the initial size (1 - 2 delta, delta = 0.1)
 MAX_UPHILL_SHARE = 0.8
-# share by which the objective may rise in a step, as single precision may change it so much
+# relative increase of the objective that a step may have, because of single precision
 ROUNDING = 1e-6
 
 
 class FullBatch:
-    """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` of all rows, and its
-    gradient.
+    """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` on all rows, with gradient.
 
-    The unknowns are, with K numbers each, the fields of R contrasts of the predictors' levels, the
-    couplings of pairs of contrasts, and the offsets b; then ln T. A predictor's contrasts are
-    orthonormal in the kernel and uncorrelated over the rows. The norm of f is that of the vector of
-    fields and couplings. Scaled unknowns are unknowns divided by the attribute `scale`, about the
-    inverse root of their curvature.
+    The unknowns are, with K numbers each, the fields of the R contrasts of predictor levels, the
+    couplings of pairs of contrasts, and the offsets b, followed by ln T. A predictor's contrasts
+    are orthonormal in the kernel and uncorrelated over the rows. The norm of f is the norm of the
+    vector of fields and couplings. Scaled unknowns are unknowns divided by the attribute `scale`,
+    which is about the inverse root of their curvature.
 
     Parameters
     ----------
@@ -55,42 +53,42 @@ class FullBatch:
     layout : Layout
     K : int
     tau : float
-        Weight of couplings against fields.
+        Weight of couplings relative to fields.
     ridge : float
-        Penalty of f; inf leaves f at 0.
+        Penalty of f; ``inf`` keeps f at 0.
     offset_penalty : float
-        Penalty of the offsets b and of ln T.
+        Penalty on the offsets b and on ln T.
     scores : ndarray, shape (n, K), optional
         Fixed class scores s; T is 1 without them.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
-        Coding of predictors whose levels are in order.
+        Coding of ordered predictors.
 
     Attributes
     ----------
     fits_f, ridge : bool, float
-        Whether the ridge is finite, and the ridge, 0 if it is not: f then stays at 0 without a
-        penalty.
+        Whether the ridge is finite, and the ridge, or 0 if it is infinite; f then stays at 0
+        without a penalty.
     means : ndarray, shape (D,)
-        Shares of the non-reference levels.
+        Proportions of the non-reference levels.
     kernel_factors : (float, float)
         Factors of fields and couplings in the kernel.
     basis : sparse array, shape (D, R)
-        Contrasts at the non-reference levels: maps parameters of contrasts to the reference gauge.
+        Contrasts at the non-reference levels; maps parameters of contrasts to the reference gauge.
     inverse : sparse array, shape (R, D)
-        Maps them back, by least squares.
+        Inverse map, by least squares.
     level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
-        The two levels (of D), or the two contrasts (of R), of each coupling; C may differ between
-        the two.
+        The two levels (of D), or the two contrasts (of R), of each coupling. The two values of C
+        may differ.
     climber : Climber
-        The kernel. It holds the point to evaluate in the reference gauge: fields `h` (D, K),
+        The kernel. It holds the evaluation point in the reference gauge: fields `h` (D, K),
         couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is the score of
         the row of reference levels.
     residual_sums : tuple of ndarrays, shapes (D, D, K), (D, K) and (K,)
-        At the last evaluation, sums of residuals at pairs of levels, at levels and over all rows. A
-        residual is the fitted probability less the indicator of the group, times the row's share of
-        the weight.
+        Sums of residuals over pairs of levels, over levels and over all rows, at the last
+        evaluation. A residual is the fitted probability minus the group indicator, multiplied by
+        the row's fraction of the total weight.
     residuals : ndarray, shape (n, K)
-        Of each row, for the gradient by ln T; no rows without scores.
+        Residual of each row, for the gradient in ln T; empty without scores.
     scale : ndarray
         Units of the unknowns.
     evaluations : int
@@ -128,7 +126,7 @@ class FullBatch:
             codes, self.weights, layout, coding, tau
         )
         self.means = np.concatenate([predictor_shares[1:] for predictor_shares in level_shares])
-        # of each predictor: values (L - 1, r) of r contrasts at the non-reference levels, and
+        # for each predictor, values (L - 1, r) of r contrasts at the non-reference levels and
         # variances (r,)
         contrasts = [
             coding.uncorrelated_contrasts(i, predictor_shares)
@@ -152,11 +150,10 @@ class FullBatch:
         self.loss = np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns, about the inverse roots of the objective's curvatures
-        by them.
+        """Return the units of the unknowns, about the inverse roots of the objective's curvatures.
 
-        `variance` (R,) is that of each contrast over the rows. Probabilities P are taken as 1 / K,
-        in P (1 - P).
+        `variance` (R,) is the variance of each contrast over the rows. The probabilities P in P (1
+        - P) are approximated by 1 / K.
         """
         K = self.K
         (row, column) = self.contrast_cells
@@ -164,7 +161,7 @@ class FullBatch:
         f_variance = np.concatenate(
             [field_factor * variance, coupling_factor * variance[row] * variance[column]]
         )
-        # in place of 0 where f is not fitted, and of the offsets' curvatures: 1, roughly
+        # 1 is a rough value for the ridge if f is not fitted, and for the curvatures of the offsets
         f_curvature = (self.ridge if self.fits_f else 1.0) + f_variance * (K - 1.0) / K**2
         centred = self.scores - self.scores.mean(axis=1, keepdims=True)
         t_curvature = 1.0 + (
@@ -176,7 +173,7 @@ class FullBatch:
 
     def _change_basis(self, tables: np.ndarray, basis: csr_array) -> np.ndarray:
         """Return ``basis @ table @ basis.T`` for each of K tables (D, D, K) or (R, R, K)."""
-        # the second turn multiplies the other axis, and restores the order of axes
+        # the second iteration multiplies the other axis and restores the order of axes
         for _ in range(2):
             product = (basis @ tables.reshape(len(tables), -1)).reshape(basis.shape[0], -1, self.K)
             tables = product.swapaxes(0, 1)
@@ -185,8 +182,9 @@ class FullBatch:
     def _scatter(
         self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int
     ) -> np.ndarray:
-        """Return tables (side, side, K) with `couplings` (C, K) at `positions`, two arrays (C,),
-        and zero elsewhere.
+        """Return tables (side, side, K) with `couplings` (C, K) at `positions`, zero elsewhere.
+
+        `positions` is a pair of arrays (C,).
         """
         out = np.zeros((side, side, self.K))
         out[positions] = couplings
@@ -195,10 +193,9 @@ class FullBatch:
     def to_vector(
         self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0
     ) -> np.ndarray:
-        """Return the scaled unknowns, a vector, of fields and couplings (K, layout.size), constants
-        (K,) and T.
+        """Return the scaled unknowns as a vector; the inverse of `tables`.
 
-        The inverse of `tables`.
+        `theta` (K, layout.size) are fields and couplings, `constant` is (K,), `temperature` is T.
         """
         D = self.layout.D
         m = self.means
@@ -210,19 +207,19 @@ class FullBatch:
         if len(self.level_cells[0]):
             # (D, D, K): J, zero below the diagonal
             tables = self._scatter(theta[:, D:].T, self.level_cells, D)
-            # what couplings add to the fields of first and of second levels if the other is at its
-            # mean, (D, K)
+            # contributions (D, K) of couplings to the fields of first and second levels, with the
+            # other level's indicator at its mean
             first_means = np.einsum("cdk,d->ck", tables, m)
             second_means = np.einsum("cdk,c->dk", tables, m)
             centred_h = h + first_means + second_means
             J_at_means = m @ first_means
-            # or 1.0: a factor of 0 leaves couplings out of f, whatever J is
+            # with a factor of 0, couplings do not contribute to f, so J is arbitrary: use 1.0
             J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(
                 self.kernel_factors[1] or 1.0
             )
         fields = self.inverse @ centred_h / np.sqrt(self.kernel_factors[0])
-        # the score where all indicators are at their means: constant + m'h + m'Jm; m'centred_h has
-        # m'Jm twice
+        # the score with all indicators at their means is constant + m'h + m'Jm; m'centred_h
+        # contains m'Jm twice
         b = constant + m @ centred_h - J_at_means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
         return x / self.scale
@@ -245,7 +242,8 @@ class FullBatch:
                 np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R
             )
             tables = self._change_basis(contrast_tables, self.basis)
-            # as in `to_vector`: what couplings add to fields if the other level is at its mean
+            # as in `to_vector`: contributions of couplings to fields, the other indicator at its
+            # mean
             first_means = np.einsum("cdk,d->ck", tables, m)
             second_means = np.einsum("cdk,c->dk", tables, m)
             h = h - first_means - second_means
@@ -254,8 +252,9 @@ class FullBatch:
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at scaled unknowns, and its gradient by them; sets `loss`, and
-        counts `evaluations`.
+        """Return the objective at scaled unknowns and its gradient.
+
+        Also sets `loss` and increments `evaluations`.
         """
         K = self.K
         m = self.means
@@ -268,7 +267,7 @@ class FullBatch:
         if len(row):
             climber.J[row, column] = theta[:, D:].T
         scores = temperature * self.scores
-        # writes residual_sums and residuals, and returns the log-loss
+        # overwrites residual_sums and residuals, and returns the log-loss
         value = climber.residual_sums(
             self.codes, self.y, self.weights, scores, BATCH, *self.residual_sums, self.residuals
         )
@@ -276,7 +275,7 @@ class FullBatch:
         self.evaluations = self.evaluations + 1
         pair_sums, level_sums, total = self.residual_sums
         gradient = np.zeros(len(x))
-        # the latter with ln T
+        # offset_part includes ln T
         f_part = slice(0, len(x) - K - 1)
         offset_part = slice(len(x) - K - 1, None)
         if self.fits_f:
@@ -294,8 +293,8 @@ class FullBatch:
                 couplings = np.sqrt(self.kernel_factors[1]) * tables[self.contrast_cells]
             gradient[f_part] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f_part]
         gradient[offset_part] = self.offset_penalty * x[offset_part]
-        gradient[-K - 1 : -1] += total  # by the offsets; the last is that by ln T
-        if len(self.scores):  # by ln T: T times the sum of residuals times scores
+        gradient[-K - 1 : -1] += total  # in the offsets; the last component is in ln T
+        if len(self.scores):  # in ln T: T times the sum of residuals times scores
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
         squared_norms = (float(x[part] @ x[part]) for part in (f_part, offset_part))
         value += sum(
@@ -305,12 +304,12 @@ class FullBatch:
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
-        """Return scaled unknowns by L-BFGS from `x`, until no component of the gradient exceeds
-        `tolerance`.
+        """Return scaled unknowns by L-BFGS, starting from `x`.
 
-        It also ends after `rounds` steps, or if the line search finds no step. Near the minimum a
-        step changes the objective by less than single precision resolves. Steps are therefore
-        judged by slopes, as in the approximate Wolfe conditions of Hager & Zhang (2005).
+        It ends when no component of the gradient exceeds `tolerance`, after `rounds` steps, or if
+        the line search finds no step. Near the minimum the objective changes by less than single
+        precision resolves, so steps are assessed by slopes, as in the approximate Wolfe conditions
+        of Hager & Zhang (2005).
         """
         curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)
@@ -331,12 +330,11 @@ class FullBatch:
     def _line_search(
         self, x: np.ndarray, value: float, gradient: np.ndarray, direction: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return objective, gradient and displacement of a step along `direction` that ends where
-        it is flat enough.
+        """Return objective, gradient and displacement of a step along `direction`, or None.
 
-        None if no step was found. `value` and `gradient` are those at `x`. The step's length is
-        bisected between `low`, which is too short, and `high`, which is too long; it is doubled
-        while no length was too long.
+        The step ends where the slope is small enough; None means that no step was found. `value`
+        and `gradient` belong to `x`. The step length is doubled until it is too long, then bisected
+        between `low`, which is too short, and `high`, which is too long.
         """
         slope = float(gradient @ direction)
         step = 1.0
@@ -362,8 +360,7 @@ def _direction(
 ) -> np.ndarray:
     """Return the L-BFGS direction by the two-loop recursion.
 
-    `curvature_pairs` holds steps, each as its displacement and the change of the gradient, the
-    oldest first.
+    `curvature_pairs` contains the displacement and the gradient change of each step, oldest first.
     """
     out = -gradient
     projections = []
@@ -387,7 +384,5 @@ def _direction(
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:
-    """Return the inverse (r, L - 1) of contrasts at levels (L - 1, r); the pseudo-inverse of fewer
-    than L - 1.
-    """
+    """Return the inverse (r, L - 1) of contrasts (L - 1, r), or a pseudo-inverse if r < L - 1."""
     return np.linalg.inv(values) if values.shape[0] == values.shape[1] else np.linalg.pinv(values)

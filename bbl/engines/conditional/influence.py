@@ -1,4 +1,4 @@
-"""Fisher information of the maximum of P(group | row), and the influence of rows on it."""
+"""Fisher information at the maximum of P(group | row), and influence of rows on the maximum."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ __all__ = ["ConditionalInfluence"]
 class ConditionalInfluence(JointInfluence):
     """Influence of rows on the maximum of the likelihood P(group | row).
 
-    There are K groups. Each has 1 + size coefficients: an intercept, then the parameters of the
-    layout; those of the reference group are zero. A row moves the estimate by ``I^-1 u / W``: u is
-    its score, I the Fisher information of one observation, W the weight of the rows. The covariance
-    of the estimate is ``I^-1 / W``. The *basis* marks the coefficients that were estimated. The
-    others are held at a value, as the rows determine no more coefficients.
+    Each of K groups has 1 + size coefficients, an intercept and the parameters of the layout; in
+    the reference group all are zero. A row with score u changes the estimate by ``I^-1 u / W``,
+    where I is the Fisher information of one observation and W the total weight of the rows. The
+    covariance of the estimate is ``I^-1 / W``. The *basis* consists of the estimated coefficients.
+    The others are held fixed because the data do not determine more coefficients.
 
     Parameters
     ----------
     layout : Layout
     maximum : ConditionalMaximum
-        `groups` (k,) are the numbers of the groups with rows, the reference group first; `basis`
-        (K, 1 + size) marks the coefficients of the basis; `aliased` (1 + size,) marks columns of
-        the design that depend on others; `flat` (K, 1 + size, d) holds directions that change no
-        probability, and `value` is the mean log-likelihood.
+        `groups` (k,) are the numbers of the groups with rows, reference group first; `basis` (K, 1
+        + size) marks the coefficients in the basis; `aliased` (1 + size,) marks columns of the
+        design that depend on others; `flat` (K, 1 + size, d) are directions that change no
+        probabilities; `value` is the mean log-likelihood.
     codes : ndarray, shape (n, m)
-        The distinct rows that were fitted.
+        The distinct training rows.
     counts : ndarray, shape (n, K)
-        The weight of each in each group.
+        The weight of each row in each group.
     firth : bool, default False
-        Whether the maximum is that of Firth's penalised likelihood.
+        Whether the maximum is of Firth's penalised likelihood.
 
     Attributes
     ----------
     total : float
-        Weight W of the rows.
+        Total weight W of the rows.
     coefficients : ndarray, shape (K, 1 + size)
         The estimate.
     reference : int
@@ -80,12 +80,13 @@ class ConditionalInfluence(JointInfluence):
 
     @property
     def log_likelihood(self) -> float:
-        """Log-likelihood of the rows that were fitted."""
+        """Log-likelihood of the training rows."""
         return self.total * self.maximum.value
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
-        """Return P(group | row), shape (n, K), of a design (n, 1 + size); zero for groups without
-        rows.
+        """Return P(group | row), shape (n, K), for a design (n, 1 + size).
+
+        Groups without rows have probability zero.
         """
         groups = self.maximum.groups
         out = np.zeros((len(Z), len(self.coefficients)))
@@ -94,22 +95,20 @@ class ConditionalInfluence(JointInfluence):
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """Inverse (r, r) of the information of one observation about the r coefficients of the
-        basis.
-        """
+        """Inverse (r, r) of the information of one observation about the basis."""
         groups = self.maximum.groups
         with serial_blas():
             Z = design(self._codes, self.layout)
-            # without the reference group, which has no coefficient in the basis
+            # the reference group has no coefficients in the basis
             p = self.probabilities(Z)[:, groups]
             basis = self.maximum.basis[groups[1:]]
             fisher = information(Z, p, self._weights / self.total, basis)
-            # of all its coefficients
+            # all coefficients in the basis are kept
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero of those
-        outside the basis.
+        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero outside the
+        basis.
         """
         shape = self.coefficients.shape
         basis = self.maximum.basis.ravel()
@@ -121,24 +120,20 @@ class ConditionalInfluence(JointInfluence):
         return out.reshape(*shape, *shape)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of
-        `b`.
-        """
-        # group and column of each coefficient of the basis; it adds to the difference if the group
-        # is a, and is subtracted if the group is b
+        """Return the covariance (1 + size, 1 + size) of coefficients of group `a` minus group `b`."""
+        # group and column of each coefficient in the basis; it enters the difference with a plus
+        # sign in group a and a minus sign in group b
         group, column = np.nonzero(self.maximum.basis)
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
         return to_difference.T @ self._inverse @ to_difference / self.total
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of
-        `b`.
-        """
+        """Return whether each coefficient (1 + size,) of group `a` minus group `b` is identified."""
         return self.maximum.determined(a, b)
 
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` less those of group `b` have no finite
+        """Return which coefficients (1 + size,) of group `a` minus group `b` have no finite
         maximum.
         """
         maximum = self.maximum
@@ -147,11 +142,10 @@ class ConditionalInfluence(JointInfluence):
         return ~maximum.aliased & ~maximum.determined(a, b)
 
     def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
-        """Return the influence on one Newton step from other `coefficients` (K, 1 + size), as those
-        of a smaller model.
+        """Return the influence on one Newton step from `coefficients` (K, 1 + size).
 
-        Of linearly independent columns of the design those are in the basis that have information
-        at these coefficients.
+        The coefficients may be the estimate of a smaller model. The basis consists of those
+        linearly independent columns of the design that have information at these coefficients.
         """
         groups = self.maximum.groups
         columns = self.maximum.columns
@@ -168,11 +162,11 @@ class ConditionalInfluence(JointInfluence):
         return ConditionalInfluence(self.layout, moved, self._codes, self._counts)
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
-        """Return the statistic, the lower and the upper limit (3, size) of each parameter of group
-        `a` less that of `b`, from the profile of Firth's penalised likelihood.
+        """Return statistics, lower and upper limits (3, size) by Firth's profile likelihood.
 
-        Limits are where twice the loss is `quantile`. They are nan for parameters that the rows do
-        not determine.
+        The parameters are those of group `a` minus those of group `b`. At the limits, twice the
+        decrease of the penalised log-likelihood is `quantile`. Parameters that are not identified
+        are nan.
         """
         out = np.full((3, self.layout.size), np.nan)
         groups = [b, *(g for g in self.maximum.groups.tolist() if g != b)]
@@ -187,17 +181,17 @@ class ConditionalInfluence(JointInfluence):
         return out
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
-        """Return twice the loss of Firth's penalised log-likelihood where the parameters `dropped`
-        (size,) are 0 in all groups.
+        """Return twice the decrease of Firth's penalised log-likelihood without some parameters.
 
-        The information stays that of all parameters, so that the loss is not negative and does not
-        depend on which levels are the reference.
+        The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information
+        remains that of all parameters, so that the decrease is not negative and does not depend on
+        the reference levels.
         """
         groups = self.maximum.groups
         with serial_blas():
             Z = design(self._codes, self.layout)
             is_dropped = np.append(False, dropped)
-            # columns of the smaller model first, then those that add to them
+            # columns of the smaller model first
             order = np.argsort(is_dropped, kind="stable")
             columns = leading_columns(Z, order)
             start = np.zeros((len(groups) - 1, Z.shape[1]))
@@ -207,8 +201,9 @@ class ConditionalInfluence(JointInfluence):
 
     @property
     def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) without loss of fit, from separated rows, aliased columns and
-        absent groups.
+        """Directions (K, 1 + size, d) that do not change the fit.
+
+        They come from separated rows, aliased columns and absent groups.
         """
         is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
         # groups without rows
@@ -218,30 +213,28 @@ class ConditionalInfluence(JointInfluence):
 
     @property
     def unbounded(self) -> set[tuple[int, int]]:
-        """Levels, as (predictor, code), of parameters that move without end, as rows are
-        separated.
-        """
+        """Levels, as (predictor, code), of parameters that diverge because rows are separated."""
         return self.layout.levels_of(
             (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
         )
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by
-        all coefficients.
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) with respect to all
+        coefficients.
 
         `rows` has level codes (n, m) and a `response` (n,), the groups.
         """
         Z = design(rows.codes, self.layout)
         residual = -self.probabilities(Z)
         residual[np.arange(rows.n), rows.response] += 1.0
-        residual[:, self.reference] = 0.0  # its coefficients do not vary
+        residual[:, self.reference] = 0.0  # its coefficients are fixed at zero
         return residual[:, :, None] * Z[:, None, :]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times
+        """Return the influences (n, K, 1 + size) of rows on all coefficients, multiplied by
         `total`.
 
-        Coefficients outside the basis have no influences.
+        The rows have a response. Coefficients outside the basis have zero influence.
         """
         scores = self.scores(rows)
         basis = self.maximum.basis

@@ -1,9 +1,8 @@
-"""The likelihood P(group | row) of distinct rows, and its Fisher information.
+"""The likelihood P(group | row) of distinct rows, and its Fisher information."""
 
-The *design* of a row is a one, for the intercept, and the indicators of its fields and couplings. A
-*cell* is a distinct row with a group. Letters: n distinct rows, k groups with rows, p columns of
-the design.
-"""
+# The *design* of a row consists of a one, for the intercept, and the indicators of its fields and
+# couplings. A *cell* is a combination of a distinct row and a group. Letters: n distinct rows, k
+# groups with rows, p columns of the design.
 
 from __future__ import annotations
 
@@ -22,12 +21,11 @@ def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients of
-    groups after the first.
+    """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients.
 
-    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k
-    - 1, c) which coefficients are meant. The result is square, with a row for each of them, group
-    by group.
+    These are coefficients of groups after the first. `Z` (n, c) contains z_n, `p` (n, k) the
+    probabilities of the groups, `weights` (n,) w_n, and `free` (k - 1, c) marks the coefficients to
+    include. The result is square, with a row for each of them, group by group.
     """
     # positions of each group's free coefficients in the result: starts[a] .. stops[a]
     stops = np.cumsum(free.sum(axis=1))
@@ -36,7 +34,7 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
     for a in range(len(free)):
         root_weights = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
         scaled = Z[:, free[a]] * root_weights[:, None]
-        # half the work of a general product
+        # a symmetric product takes half the work
         out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled
         for b in range(a):
             cross_weights = -weights * p[:, 1 + a] * p[:, 1 + b]
@@ -55,21 +53,21 @@ class Likelihood(Objective):
     Z : ndarray, shape (n, p)
         Design.
     shares : ndarray, shape (n, k)
-        Share of each cell in the weight of all rows; groups are those with rows, the reference
-        group first.
+        Fraction of the total weight in each cell. The groups are those with rows, reference group
+        first.
     support : ndarray of bool, shape (n, k)
-        Cells that keep a probability.
+        Cells with positive probability.
     free : ndarray of bool, shape (k - 1, p)
-        Coefficients that are estimated; the others are zero.
+        Coefficients to estimate; the others are zero.
 
     Attributes
     ----------
     row_shares : ndarray, shape (n,)
-        Share of each row in the weight of all rows.
+        Fraction of the total weight in each row.
     observed : ndarray of bool, shape (n, k)
         Cells with a weight.
     p : ndarray, shape (n, k)
-        Probabilities of the groups at the last point that `value` was called with.
+        Group probabilities at the last argument of `value`.
     log_likelihood : float
         Mean log-likelihood at that point.
     """
@@ -83,9 +81,7 @@ class Likelihood(Objective):
         self.observed = shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p) of groups after the first, from the vector of those
-        that are free.
-        """
+        """Return the coefficients (k - 1, p) of groups after the first, given the free ones."""
         out = np.zeros(self.free.shape)
         out[self.free] = theta
         return out
@@ -105,12 +101,10 @@ class Likelihood(Objective):
         return self.log_likelihood
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient by the free coefficients, at the point of the last `value`."""
+        """Return the gradient in the free coefficients, at the point of the last `value`."""
         residual = self.shares - self.row_shares[:, None] * self.p
         return (residual[:, 1:].T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information of one observation about the free coefficients, as the only
-        one of a list.
-        """
+        """Return a list with the Fisher information of one observation about the free coefficients."""
         return [information(self.Z, self.p, self.row_shares, self.free)]

@@ -1,6 +1,4 @@
-"""Conditional fits of more rows than a basis of the kernel serves: minibatches, then L-BFGS over
-all rows.
-"""
+"""Conditional fits to too many rows for a kernel basis: minibatches, then L-BFGS on all rows."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["fit_many_rows"]
 
-# of L-BFGS over all rows, at half of the gradient that counts as converged
+# for L-BFGS on all rows, at half the gradient that counts as converged
 FINISHED = Tolerance(gradient=0.5 * HARMLESS, gain=0.0, rounds=1000)
 
 
@@ -34,24 +32,24 @@ def fit_many_rows(
     oof_scores: OutOfFoldScores | None,
     rng: np.random.Generator,
 ) -> list[JointFit]:
-    """Fit all K groups at each of `ridges` of an engine `Conditional`, from the largest on.
+    """Fit all K groups at each of `ridges`, from the largest to the smallest.
 
-    The first fit starts with minibatches, each later one from the fit before; L-BFGS follows. With
-    ``early_stopping`` each fit starts with minibatches and ends there. Minibatches have a parameter
-    for each level. If predictors in order have another coding, a short L-BFGS follows the
+    The first fit starts with minibatches, each later fit from the previous one; L-BFGS follows.
+    With ``early_stopping`` every fit starts with minibatches and ends there. Minibatches have one
+    parameter per level. If ordered predictors have a different coding, a short L-BFGS follows the
     minibatches even with ``early_stopping``.
 
     Parameters
     ----------
     engine : Conditional
-        Its options are used, except the ridge.
+        All its options are used, except the ridge.
     sample : Sample
     layout : Layout
     K : int
     ridges : sequence of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose
-        positions are `rows` (N,) and whose weights are `weights` (N,).
+        Fixed class scores to which the fit is added: `scores` (N, K) of N rows of the sample, at
+        positions `rows` (N,) and with weights `weights` (N,).
     rng : Generator
 
     Returns
@@ -67,11 +65,11 @@ def fit_many_rows(
     scores = None
     offset_penalty = OFFSET_PENALTY
     if oof_scores is not None:
-        # the penalty of offsets and of the temperature has the weight of one observation
+        # the penalties on the offsets and the temperature have the weight of one observation
         scores = bound_scores(oof_scores.scores)
         offset_penalty = 1.0 / rows.total
     ends_with_minibatches = engine.early_stopping and coding_of(layout, engine.ordered).is_nominal
-    fit, fits = None, {}  # the fit before, a `JointFit`; all fits, by position in `ridges`
+    fit, fits = None, {}  # the previous `JointFit`; all fits, by position in `ridges`
     for k in sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True):
         objective = FullBatch(
             rows.codes,
@@ -87,15 +85,15 @@ def fit_many_rows(
         )
         if fit is None or engine.early_stopping:
             fit = replace(engine, ridge=ridges[k]).by_batches(sample, layout, K, oof_scores, rng)
-        # the flat vector of scaled unknowns of fields and couplings (K, size), constants (K,) and
-        # temperature
+        # the scaled unknowns: fields and couplings (K, size), constants (K,) and temperature in one
+        # vector
         unknowns = objective.to_vector(fit.theta, fit.constant, fit.temperature)
         if not ends_with_minibatches:
             tolerance = EARLY if engine.early_stopping else FINISHED
             unknowns = objective.minimise(unknowns, tolerance.gradient, tolerance.rounds)
             theta, constant, temperature = objective.tables(unknowns)
             fit = fit._replace(theta=theta, constant=constant, temperature=temperature)
-        # [0] is the objective; its call sets `loss`
+        # [0] is the objective; the call also sets `loss`
         gradient = float(np.abs(objective(unknowns)[1]).max())
         fit = fit._replace(
             loss=objective.loss, gradient=gradient, evaluations=objective.evaluations

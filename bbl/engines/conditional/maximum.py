@@ -1,18 +1,17 @@
-"""The maximum of the likelihood P(group | row) without a penalty: multinomial logistic regression
-by Newton's method.
+"""Maximum likelihood for P(group | row): multinomial regression by Newton's method."""
 
-The *design* of a row is a one, for the intercept, and the indicators of its fields and couplings.
-Each group but the *reference group*, the first with rows, has a coefficient for each column of the
-design; those of the reference group are zero. A *cell* is a distinct row with a group.
-
-The likelihood may have no finite maximum, but rise without end along a direction of the
-coefficients, in which some cells lose their probability. The limit is the maximum of the likelihood
-of the other cells, which are said to be *on the face*; the *support* is an array that marks them.
-*Flat* directions of the coefficients do not change probabilities on the face.
-
-Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design, d flat
-directions.
-"""
+# The *design* of a row consists of a one, for the intercept, and the indicators of its fields and
+# couplings. The *reference group* is the first group with rows. The other groups have a coefficient
+# for each column of the design; those of the reference group are zero. A *cell* is a combination of
+# a distinct row and a group.
+#
+# The likelihood may have no finite maximum: it may increase indefinitely along a direction in which
+# the probability of some cells tends to zero. The limit is the maximum of the likelihood of the
+# remaining cells, which are said to be *on the face*; the *support* is an array that marks them.
+# *Flat* directions of the coefficients do not change probabilities on the face.
+#
+# Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design, d flat
+# directions.
 
 from __future__ import annotations
 
@@ -33,14 +32,14 @@ from bbl.model.site_hessians import informed
 __all__ = ["ConditionalMaximum", "find_maximum", "leading_columns"]
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean log-likelihood; one more step follows
-HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most
+HARMLESS = 1e-6  # gradient norm that changes coefficients in the fourth decimal at most
 ITMAX = 200  # Newton steps
-OFF_FACE_LOG = 40.0  # cells that lose their probability in the limit are given at most exp(-40)
-MIN_PIVOT = 1e-6  # least pivot of linearly independent columns of the design, scaled to unit norm
-MAX_COEFFICIENTS = 5000  # of all groups together; their information matrix is factored
-# least component of a flat direction that is not rounding: its coefficient changes along it
+OFF_FACE_LOG = 40.0  # cells off the face are given a probability of at most exp(-40)
+MIN_PIVOT = 1e-6  # smallest pivot of linearly independent design columns, scaled to unit norm
+MAX_COEFFICIENTS = 5000  # in all groups together; their information matrix is factored
+# smaller components of a flat direction are rounding errors: their coefficients do not change
 ZERO_LOADING = 1e-6
-# least in a scaled direction that counts, where no linear programme tells what is determined
+# smallest information in a scaled direction that counts, if no linear programme could be solved
 MIN_INFORMATION = 1e-6
 
 
@@ -51,34 +50,34 @@ class ConditionalMaximum:
     Attributes
     ----------
     groups : ndarray of intp, shape (k,)
-        Those with rows; the first is the reference group.
+        Groups with rows; the first is the reference group.
     coefficients : ndarray, shape (K, 1 + size)
-        Intercept, fields and couplings of each group less those of the reference group; zero for
-        groups without rows. Where the maximum is reached in a limit, a point at which cells off the
-        face have a probability of at most exp(-40).
+        Intercept, fields and couplings of each group minus those of the reference group; zero for
+        groups without rows. If the maximum is only reached in a limit, a point at which cells off
+        the face have a probability of at most exp(-40).
     value : float
-        Mean log-likelihood of an observation, without Firth's penalty.
+        Mean log-likelihood per observation, without Firth's penalty.
     norm : float
         Norm of the gradient.
     n_iter : int
         Newton steps.
     basis : ndarray of bool, shape (K, 1 + size)
-        Coefficients that are estimated, as many as the cells on the face determine; the others are
-        held fixed.
+        Estimated coefficients, as many as the cells on the face determine; the others are held
+        fixed.
     flat : ndarray, shape (K, 1 + size, d)
-        Directions that do not change probabilities on the face, in linearly independent columns of
-        the design. The likelihood may rise along them without end.
+        Directions in linearly independent columns of the design that do not change probabilities on
+        the face. The likelihood may increase along them indefinitely.
     columns : ndarray of bool, shape (1 + size,)
-        Linearly independent columns of the design that span it: their number is its rank.
+        Linearly independent columns that span the design; their number is its rank.
     aliased : ndarray of bool, shape (1 + size,)
-        Columns of the design that depend linearly on others: of levels that never occur together,
-        or of terms that say the same.
+        Columns of the design that are linearly dependent on others: for levels that never occur
+        together, or for redundant terms.
     occurs : ndarray of bool, shape (1 + size,)
         Whether the levels of each coefficient occur together in some row.
     n_rows : int
         Number of distinct rows.
     is_separated : bool
-        Whether each row keeps one group alone.
+        Whether only one group has positive probability in each row.
     """
 
     groups: np.ndarray
@@ -100,11 +99,11 @@ class ConditionalMaximum:
         return int(self.groups[0])
 
     def rank(self, g: int) -> int:
-        """Return the number of parameters of group `g` in degrees of freedom: the rank of the
-        design, 0 for the reference group and groups without rows.
+        """Return the degrees of freedom of the parameters of group `g`.
 
-        Coefficients without a finite maximum count, as the likelihood has gained by them; levels
-        that never occur and terms that say the same as others do not.
+        This is the rank of the design, or 0 for the reference group and groups without rows.
+        Coefficients without a finite maximum count, as they increase the likelihood; levels that
+        never occur and redundant terms do not.
         """
         return int(self.columns.sum()) if g in self.groups[1:] else 0
 
@@ -114,9 +113,7 @@ class ConditionalMaximum:
         return self.norm <= HARMLESS
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether the rows determine the coefficients (1 + size,) of group `a` less those of
-        group `b`.
-        """
+        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
         if a not in self.groups or b not in self.groups:
             return np.zeros(self.coefficients.shape[1], dtype=bool)
         return ~self.aliased & (
@@ -125,27 +122,26 @@ class ConditionalMaximum:
 
 
 class _Table:
-    """The distinct rows: their design and their weights in the k groups that have rows; p = 1 +
-    size columns.
+    """Distinct rows: their design with p = 1 + size columns, and their weights in the k groups.
 
     Attributes
     ----------
     Z : ndarray, shape (n, p)
         The design.
     shares : ndarray, shape (n, k)
-        Share of each cell in the weight of all rows.
+        Fraction of the total weight in each cell.
     columns, aliased : ndarrays of bool, shape (p,)
-        Linearly independent columns of the design that span it; columns that depend linearly on
+        Linearly independent columns that span the design; columns that are linearly dependent on
         others.
 
     Parameters
     ----------
     codes : ndarray, shape (n, m)
     counts : ndarray, shape (n, k)
-        Weight of each cell.
+        Weight of each cell. All groups have rows.
     layout : Layout
     start : ndarray, shape (k, p)
-        Coefficients at which the iteration begins.
+        Initial coefficients of the iteration.
     """
 
     def __init__(self, codes: np.ndarray, counts: np.ndarray, layout: Layout, start: np.ndarray):
@@ -166,10 +162,11 @@ class _Table:
             )
 
     def find_separation(self) -> Separation | None:
-        """Return the separation that a linear programme finds; None if the programme is too large,
-        or fails.
+        """Return the separation found by a linear programme.
+
+        Returns None if the programme is too large or fails.
         """
-        # of the programme: cells times columns
+        # size of the programme: cells times columns
         n_entries = self.counts.size * int(self.columns.sum())
         separation = (
             separated_cells(self.Z[:, self.columns], self.counts)
@@ -184,31 +181,31 @@ class _Table:
         return separation._replace(direction=direction)
 
     def maximise_on_face(self, support: np.ndarray) -> _Face:
-        """Maximise the likelihood of the cells on the face, which `support` (n, k) marks."""
+        """Maximise the likelihood of the cells on the face, marked by `support` (n, k)."""
         free, flat = self._free_and_flat(support)
         likelihood = Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
-        # the same probabilities on the face, with coefficients of zero where they are not free:
-        # flat direction l has a one at the l-th of the d coefficients of independent columns that
-        # are not free, and zeros at the others
+        # Change `start` along the flat directions so that coefficients that are not free are zero;
+        # probabilities on the face stay the same. Flat direction l has a one at the l-th of the d
+        # coefficients of independent columns that are not free, and zeros at the others.
         start = start - flat @ start[self.columns & ~free]
         maximum = maximise(likelihood, start[free], TOLERANCE, ITMAX)
-        # so that `gradient` and `curvatures` are those at the maximum
+        # so that `gradient` and `curvatures` are evaluated at the maximum
         likelihood.value(maximum.theta)
         return _Face(likelihood, maximum, flat)
 
     def maximise_penalised(self) -> _Face:
-        """Maximise Firth's penalised likelihood of all cells, which has a finite maximum."""
+        """Maximise Firth's penalised likelihood of all cells, whose maximum is always finite."""
         likelihood = FirthLikelihood(self.Z, self.shares, float(self.counts.sum()), self.columns)
         maximum = maximise_firth(likelihood, self.start[1:] - self.start[0])
         return _Face(likelihood, maximum, np.zeros((*likelihood.free.shape, 0)))
 
     def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which coefficients (k - 1, p) to estimate on a support (n, k), and the flat
-        directions (k - 1, p, d).
+        """Return the free coefficients (k - 1, p) and flat directions (k - 1, p, d) for a support
+        (n, k).
 
-        Both come from the null space of an information matrix on the support. That space is the
-        same at all positive probabilities; here the cells of a row have equal ones.
+        Both come from the null space of an information matrix on the support. This space is the
+        same for all positive probabilities, so the cells of a row are given equal ones.
         """
         k = self.counts.shape[1]
         p = self.Z.shape[1]
@@ -220,7 +217,7 @@ class _Table:
         weights = np.full(len(support), 1.0 / len(support))
         all_free = np.ones((k - 1, r), dtype=bool)
         fisher = information(self.Z[:, self.columns], equal_probabilities, weights, all_free)
-        basis = rank(fisher)[0]  # of the (k - 1) r coefficients, those that are estimated
+        basis = rank(fisher)[0]  # which of the (k - 1) r coefficients to estimate
         # null vectors of the information: each has a one at a coefficient outside the basis
         directions = np.zeros((len(fisher), int((~basis).sum())))
         directions[~basis] = np.eye(directions.shape[1])
@@ -236,15 +233,15 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Face:
-    """The maximum of the likelihood of the cells on the face: those that keep a probability.
+    """The maximum of the likelihood of the cells on the face, those with positive probability.
 
     Attributes
     ----------
     likelihood : Likelihood
-        Evaluated at the maximum: ``curvatures()[0]`` is the information about its `free`
+        Evaluated at the maximum; ``curvatures()[0]`` is the information about its `free`
         coefficients.
     maximum : Maximum
-        The point `theta`, a vector of the free coefficients; the objective, the norm of its
+        The point `theta`, a vector of the free coefficients, the objective, the norm of its
         gradient, and the number of steps.
     flat : ndarray, shape (k - 1, p, d)
         Directions that do not change probabilities on the face.
@@ -255,20 +252,21 @@ class _Face:
     flat: np.ndarray
 
     def is_certain(self, layout: Layout) -> bool:
-        """Return whether the point proves that this likelihood has a finite maximum; see
-        `existence.is_certain`.
+        """Return whether the point proves that this likelihood has a finite maximum.
+
+        See `existence.is_certain`.
         """
-        # that holds if 2 R |gradient| is below the least eigenvalue of the information. R bounds
-        # the norm of the difference of two groups' statistics, which have a one each for the
-        # intercept and each table (`scopes`)
+        # This holds if 2 R |gradient| is below the smallest eigenvalue of the information. R bounds
+        # the norm of the difference between two groups' statistics, which have a one for the
+        # intercept and for each table (`scopes`).
         squared_R = 2 * (1 + len(layout.scopes))
         return is_certain(
             self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms=squared_R
         )
 
     def flat_and_uninformed(self) -> np.ndarray:
-        """Return the flat directions (k - 1, p, d), with one for each coefficient that has next to
-        no information.
+        """Return the flat directions (k - 1, p, d), plus one for each coefficient without
+        information.
         """
         free = self.likelihood.free
         is_uninformed = np.zeros(free.shape, dtype=bool)
@@ -280,11 +278,11 @@ class _Face:
         return np.concatenate([self.flat, unit_vectors], axis=2)
 
     def to_limit(self, separation: Separation) -> np.ndarray:
-        """Return the coefficients (k, p) of a point close to the limit, less those of the first
+        """Return the coefficients (k, p) of a point close to the limit, relative to the first
         group.
 
-        From the maximum on the face it goes along the separation's direction, until cells off the
-        face have a probability of at most exp(-40).
+        The point is reached from the maximum on the face along the separation's direction, where
+        cells off the face have a probability of at most exp(-40).
         """
         coefficients = np.zeros(separation.direction.shape)
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
@@ -295,13 +293,13 @@ class _Face:
             scores = Z @ coefficients.T
             score_rates = Z @ separation.direction.T
             observed = shares.argmax(axis=1)[:, None]  # an observed group of each row
-            # of each cell off the face: how fast its score falls behind, and how much it has to
-            # fall
+            # for each cell off the face, the rate at which its relative score decreases, and the
+            # decrease needed
             drop_rate = (np.take_along_axis(score_rates, observed, axis=1) - score_rates)[
                 is_off_face
             ]
             scores_on_face = np.where(separation.support, scores, -np.inf)
-            # to the cells on the face
+            # relative to the cells on the face
             log_ratio = scores - np.logaddexp.reduce(scores_on_face, axis=1, keepdims=True)
             needed_drop = log_ratio[is_off_face] + OFF_FACE_LOG
             coefficients += max(float((needed_drop / drop_rate).max()), 0.0) * separation.direction
@@ -310,12 +308,11 @@ class _Face:
 
 
 def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which columns (p,) of a design (n, p) are a basis of its column space, and which
-    depend on others.
+    """Return masks (p,) of a basis of the columns of a design (n, p), and of dependent columns.
 
-    Columns that do not depend on others are all in the basis. With as many rows as columns, a
-    Cholesky factor of Z'Z shows quickly if all are independent; else a QR factorisation with
-    pivoting finds the rank.
+    All columns that are independent of the others are in the basis. If there are at least as many
+    rows as columns, a Cholesky factor of Z'Z quickly shows whether all columns are independent;
+    otherwise a QR factorisation with pivoting finds the rank.
     """
     from scipy.linalg import lapack, qr, solve_triangular
 
@@ -327,7 +324,7 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         factor, failed = lapack.dpotrf(scaled.T @ scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
-        scaled = qr(scaled, mode="r")[0][:p]  # (p, p), whose columns have the same dependences
+        scaled = qr(scaled, mode="r")[0][:p]  # (p, p), with the same linear dependences
     R, pivots = qr(scaled, mode="r", pivoting=True)
     diagonal = np.abs(R.diagonal())
     r = int((diagonal > MIN_PIVOT * diagonal.max(initial=0.0)).sum())
@@ -335,7 +332,7 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     aliased = np.zeros(p, dtype=bool)
     columns[pivots[:r]] = True
     aliased[pivots[r:]] = True
-    # columns of the basis that others are combinations of
+    # columns of the basis on which others depend
     aliased[pivots[:r]] = (
         np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
     )
@@ -343,15 +340,16 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def leading_columns(Z: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return which columns (p,) of a design (n, p) are a basis of its column space, where a column
-    that comes first in `order` is preferred.
+    """Return a mask (p,) of a basis of the columns of a design (n, p).
+
+    Columns that come first in `order` are preferred.
     """
     columns = np.zeros(Z.shape[1], dtype=bool)
     basis = np.zeros((len(Z), 0))  # orthonormal
     for j in order:
         scale = np.linalg.norm(Z[:, j])
         rest = Z[:, j]
-        for _ in range(2):  # twice is enough against rounding
+        for _ in range(2):  # two passes make rounding errors negligible
             rest = rest - basis @ (basis.T @ rest)
         norm = np.linalg.norm(rest)
         if scale > 0.0 and norm > MIN_PIVOT * scale:
@@ -367,11 +365,11 @@ def find_maximum(
     start: np.ndarray | None = None,
     firth: bool = False,
 ) -> ConditionalMaximum:
-    """Return the maximum of the likelihood of distinct rows (n, m) with `weights` (n, K) in each
-    group, or with `firth` that of Firth's penalised likelihood.
+    """Return the maximum of the likelihood, or with `firth` of Firth's penalised likelihood.
 
-    The iteration begins at the coefficients `start` (K, 1 + size), such as those of a fit to other
-    weights; else at 0.
+    `codes` (n, m) are distinct rows, `weights` (n, K) their weights in each group. The iteration
+    begins at the coefficients `start` (K, 1 + size), such as a fit with other weights; by default
+    at 0.
     """
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
     n = len(codes)
@@ -395,9 +393,9 @@ def find_maximum(
     flat = face.flat
     if not firth and not face.is_certain(
         layout
-    ):  # there may be more separation than by zero margins
+    ):  # there may be more separation than the zero margins show
         complete_separation = table.find_separation()
-        if complete_separation is None:  # judge by the information alone
+        if complete_separation is None:  # use the information alone
             flat = face.flat_and_uninformed()
         elif (complete_separation.support != separation.support).any():
             separation = complete_separation
@@ -411,7 +409,7 @@ def find_maximum(
     all_flat[groups[1:]] = flat
     is_separated = bool((separation.support.sum(axis=1) == 1).all()) and k > 1
     value, norm, n_iter = face.maximum[1:]  # without the point itself
-    if firth:  # without the penalty
+    if firth:  # report the value without the penalty
         value = face.likelihood.log_likelihood
     occurs = np.asarray(table.Z.any(axis=0))
     return ConditionalMaximum(

@@ -1,6 +1,4 @@
-"""Information of multinomial logistic regression with a ridge penalty, and covariances of class
-differences.
-"""
+"""Information of ridge-penalised multinomial regression, and covariances of class differences."""
 
 from __future__ import annotations
 
@@ -11,18 +9,17 @@ __all__ = ["contrasts", "difference_covariance", "information"]
 
 def contrasts(K: int) -> np.ndarray:
     """Return orthonormal contrasts (K, K - 1) of classes: columns of unit norm that sum to zero."""
-    centring = np.eye(K) - 1.0 / K  # projects on vectors that sum to zero
-    # left singular vectors; the last has the singular value 0
+    centring = np.eye(K) - 1.0 / K  # projects onto vectors that sum to zero
+    # left singular vectors; the last has singular value 0
     return np.linalg.svd(centring)[0][:, : K - 1]
 
 
 def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, ((K - 1) r, (K
-    - 1) r).
+    """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``.
 
-    It is the information about a coefficient for each contrast of classes and each function, in the
-    order of contrasts. `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes,
-    `weights` (n,) w_n. C (K, K - 1) is `contrasts(K)`.
+    It is square, with (K - 1) r coefficients: one for each contrast of classes and each function,
+    contrast by contrast. `functions` (n, r) contains z_n, `p` (n, K) the class probabilities,
+    `weights` (n,) w_n, and C (K, K - 1) is `contrasts(K)`.
     """
     r = functions.shape[1]
     C = contrasts(p.shape[1])
@@ -30,7 +27,7 @@ def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np
     out = np.empty((C.shape[1], r, C.shape[1], r))
     for k in range(C.shape[1]):
         for j in range(k + 1):
-            # weights of the rows times the covariances of two contrasts of the class indicators
+            # row weights times the covariances of two contrasts of the class indicators
             block_weights = weights * (
                 p @ (C[:, k] * C[:, j]) - contrast_means[:, k] * contrast_means[:, j]
             )
@@ -47,10 +44,9 @@ def difference_covariance(
     intercept_penalty: float,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance (r, r) of the coefficients of class ``pair[0]`` less those of class
-    ``pair[1]``.
+    """Return the covariance (r, r) of coefficients of class ``pair[0]`` minus class ``pair[1]``.
 
-    It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score of fixed rows
+    It is ``H^-1 I H^-1``. I is the Fisher information, the covariance of the score for fixed rows
     with classes drawn from `p`. H is I plus the number of observations times the diagonal matrix of
     penalties. Coefficients sum to zero over classes at the optimum, so they are computed in
     contrasts of classes.
@@ -58,13 +54,13 @@ def difference_covariance(
     Parameters
     ----------
     functions : ndarray, shape (n, r)
-        Regressors, without the constant, which is added as the last one.
+        Regressors; the constant is added as the last column.
     p : ndarray, shape (n, K)
-        Probabilities of the classes at the optimum of the penalised likelihood.
+        Class probabilities at the optimum of the penalised likelihood.
     weights : ndarray, shape (n,)
         Number of observations of each row.
     ridge, intercept_penalty : float
-        Penalties of coefficients and of intercepts, per observation.
+        Penalties on coefficients and on intercepts, per observation.
     pair : (int, int)
         The two classes.
     """
@@ -73,15 +69,15 @@ def difference_covariance(
     r = functions.shape[1]
     K = p.shape[1]
     total = weights.sum()
-    # fisher and H are those of one observation: I and H divided by `total`
+    # fisher and H are per observation: I and H divided by `total`
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
     H = fisher.copy()
     penalty = np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
-    # contrast by contrast: of r coefficients, then of the intercept
+    # for each contrast, r coefficients followed by the intercept
     H[np.diag_indices_from(H)] += penalty
     C = contrasts(K)
-    # the differences of the two classes' coefficients, without the intercept, as columns ((K - 1)
-    # (r + 1), r)
+    # columns ((K - 1) (r + 1), r) for the difference of the two classes' coefficients, without
+    # intercept
     contrast_columns = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])
     solved = cho_solve(cho_factor(H, overwrite_a=True), contrast_columns)
     return (solved.T @ fisher @ solved) / total

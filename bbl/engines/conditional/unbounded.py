@@ -1,4 +1,4 @@
-"""What the rows leave open of a fit to P(group | row) without a penalty, for warnings."""
+"""Unidentified coefficients of a fit to P(group | row) without a penalty, for warnings."""
 
 from __future__ import annotations
 
@@ -24,22 +24,17 @@ ABSENT = "give ridge > 0"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
-    """Return, for each group, its number of coefficients, its unbounded parameters, and notes for
-    warnings.
+    """Return each group's number of coefficients, unbounded parameters and notes for warnings.
 
-    Notes about all groups together go with the first group. There is no note on couplings of levels
-    that never occur together: the tables of parameters say so.
+    Notes about all groups are returned with the first group. Couplings of levels that never occur
+    together get no note, because the parameter tables report them.
 
     Parameters
     ----------
     maximum : ConditionalMaximum
-        Of coefficients (K, 1 + size). ``rank(g)`` is the number of those of a group, `aliased` (1 +
-        size,) marks those whose columns of the design depend on others, `occurs` (1 + size,) those
-        whose levels occur together; ``determined(a, b)`` marks those whose difference between two
-        groups the rows determine. `groups` are the groups with rows, `reference` the first of them,
-        and `is_separated` says whether each row keeps one group alone.
+        The fit, with coefficients (K, 1 + size).
     sample : Sample
-        Its `pooled` rows are those of all groups.
+        Its `pooled` rows are the rows of all groups.
     layout : Layout
     """
     # weights (L_i,) of the levels of each predictor
@@ -49,18 +44,18 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     aliased = maximum.aliased[1:]
     notes = absent_levels(counts, ABSENT)  # one for each level without rows
     if maximum.is_separated:
-        notes += (Note(predictor=-1, level=-1, what=SEPARATED),)  # -1: of no predictor and no level
+        notes += (Note(predictor=-1, level=-1, what=SEPARATED),)  # no specific predictor
     elif maximum.n_rows < len(maximum.aliased):  # fewer distinct rows than columns of the design
         notes += (Note(predictor=-1, level=-1, what=TOO_FEW_ROWS),)
     else:
-        # for each predictor with such parameters the first, a tuple (predictor, level, ...)
+        # the first such parameter of each predictor, a tuple (predictor, level, ...)
         aliased_parameters = first_parameters(
             layout, aliased & maximum.occurs[1:] & ~has_absent_level
         )
         notes += tuple(Note(i, level=-1, what=ALIASED) for i, *_ in aliased_parameters)
     out = []
     for g in range(len(maximum.coefficients)):
-        # a group without rows has no such parameters
+        # for a group without rows, no parameter counts as unbounded
         is_unbounded = (
             ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
         )

@@ -333,7 +333,7 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if `n` distinct rows give no standard errors of group differences."""
+        """Raise an OptionError if group differences have no standard errors for `n` rows."""
         cause = (
             "It refines a generative fit, whose uncertainty is not available here"
             if self.start is not None

@@ -120,7 +120,7 @@ class ConditionalInfluence(JointInfluence):
         return out.reshape(*shape, *shape)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of coefficients of group `a` minus group `b`."""
+        """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
         # group and column of each coefficient in the basis; it enters the difference with a plus
         # sign in group a and a minus sign in group b
         group, column = np.nonzero(self.maximum.basis)
@@ -129,7 +129,7 @@ class ConditionalInfluence(JointInfluence):
         return to_difference.T @ self._inverse @ to_difference / self.total
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether each coefficient (1 + size,) of group `a` minus group `b` is identified."""
+        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
         return self.maximum.determined(a, b)
 
     def separated(self, a: int, b: int) -> np.ndarray:

@@ -106,5 +106,5 @@ class Likelihood(Objective):
         return (residual[:, 1:].T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return a list with the Fisher information of one observation about the free coefficients."""
+        """Return the Fisher information of one observation, in a list of length one."""
         return [information(self.Z, self.p, self.row_shares, self.free)]

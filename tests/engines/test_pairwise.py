@@ -214,7 +214,7 @@ def test_fields_of_absent_levels_are_named_and_bounded_by_their_penalty():
     with pytest.warns(ConvergenceWarning, match="lambdah > 0"):
         bbl.mlestimate(codes[codes[:, 0] == 0, :2], method="pcd", L=[2, 3], n_iter=500)
     short = {"method": "mpf", "penalty": "group", "lambda_": 1e-3, "itmax": 1, "verbose": 0}
-    with pytest.warns(ConvergenceWarning, match="raise itmax"):
+    with pytest.warns(ConvergenceWarning, match="increase itmax"):
         bbl.bbl("~ a * b", table, lambdah=1e-3, **short)
     fit = bbl.bbl("~ a * b", table, lambdah=1e-3, **short | {"itmax": 5000})
     assert fit.converged

@@ -1,3 +1,1 @@
-"""Exact maximum likelihood of log-linear models: sums over all states, or over the cliques of a
-junction tree.
-"""
+"""Exact maximum likelihood for log-linear models, on all states or on a junction tree."""

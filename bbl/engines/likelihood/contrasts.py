@@ -1,4 +1,4 @@
-"""From the energies of the cells of some predictors to the parameters of their terms."""
+"""Convert the energies of a table of cells to the parameters of its terms."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def add_parameters(
     Returns
     -------
     bool
-        Whether the model has all terms that this takes; if not, `theta` has only some of them
-        added.
+        Whether the model contains all terms needed; if False, `theta` has been changed only in
+        part.
     """
-    for axis in range(len(scope)):  # level 0 stays, other levels become differences from it
+    for axis in range(len(scope)):  # keep level 0, replace other levels by differences from it
         reference = energy.take([0], axis)
         energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
     for order in range(1, len(scope) + 1):
@@ -43,8 +43,8 @@ def add_parameters(
                 tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))
             ]
             members = [scope[axis] for axis in axes]
-            if order == 1 or layout.index(*members) >= 0:  # -1: the model lacks the term
-                # a view of them in theta, its axes in the order of members
+            if order == 1 or layout.index(*members) >= 0:  # -1: the term is not in the model
+                # a view of the table in theta, with axes in the order of members
                 layout.table(theta, *members)[...] += table
             elif table.any():
                 return False

@@ -33,33 +33,33 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["MaximumLikelihood"]
 
-MAX_ORDER = 99  # largest order of terms that are read
-# gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+MAX_ORDER = 99  # maximum order of terms
+# gradient norm that changes coefficients in the fourth decimal at most, so no warning is needed
 HARMLESS = 1e-6
-NOT_CONVERGED = "the likelihood was not maximised; raise itmax"
+NOT_CONVERGED = "the likelihood was not maximised; increase itmax"
 
 
 @dataclass(frozen=True)
 class MaximumLikelihood(Engine):
     """Exact maximum likelihood of log-linear models, with terms of any order.
 
-    A closed form where the model is decomposable; Newton's method on a table of all states (up to
-    65,536); beyond, L-BFGS with exact gradients from a junction tree.
+    The method uses a closed form if the model is decomposable, Newton's method on a table of all
+    states for up to 65,536 states, and otherwise L-BFGS with exact gradients from a junction tree.
 
     Parameters
     ----------
     lambda_ : float or sequence of float, default 0.0
-        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms
-        of three predictors, and so on.
+        L2 penalty on couplings, per observation. A sequence contains one penalty for each order:
+        pairs, terms of three predictors, and so on.
     lambdah : float, default 0.0
         L2 penalty on fields.
     prior_count : float, default 0.0
-        Number of rows that are spread evenly over all states that can occur. Without couplings, and
-        without structural zeros, this is naive Bayes with that `prior_count`.
+        Number of additional rows, spread evenly over all states that can occur. Without couplings
+        and structural zeros, this is naive Bayes with the same `prior_count`.
     tolerance : float, default 1e-10
-        Norm of the gradient of the log-likelihood of one observation at which a fit ends.
+        Norm of the gradient of the mean log-likelihood at which the iteration ends.
     itmax : int, default 200
-        Largest number of Newton steps; ten times as many steps of L-BFGS.
+        Maximum number of Newton steps. L-BFGS may take ten times as many.
 
     Raises
     ------
@@ -68,13 +68,13 @@ class MaximumLikelihood(Engine):
 
     Notes
     -----
-    Where cells are empty the likelihood may rise without end along some combinations of parameters,
-    even if no margin is zero. These parameters are found by a linear programme (up to 2 million
-    states times parameters; beyond, where a margin of a term is zero) and reported as not
-    estimable; the fit is the limit, in which some states have no probability, and degrees of
-    freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals of
-    Statistics 40). Missing values are summed out, as in the EM algorithm, on a table of all states:
-    right if they are missing at random.
+    If cells are empty, the likelihood may increase indefinitely along some combinations of
+    parameters, even if no margin is zero. These parameters are found by a linear programme (up to 2
+    million states times parameters; beyond, by zero margins of terms) and reported as not
+    estimable. The fit is then the limit, in which some states have probability zero, and degrees of
+    freedom count the remaining states and parameters (Fienberg & Rinaldo 2012, Annals of Statistics
+    40). Missing values are marginalised on a table of all states, as in the EM algorithm; this is
+    valid if they are missing at random.
 
     Examples
     --------
@@ -116,20 +116,18 @@ class MaximumLikelihood(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether a penalty is in force."""
+        """Whether a penalty is applied."""
         return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason."""
+        """Return the capabilities that the method lacks, with the reason for each."""
         return super().refusals() | {
             "composite_criteria": "method='ml' computes the full likelihood: see aic and bic"
         }
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an error if its sums are too large, before any is
-        allocated.
-        """
+        """Return the layout unchanged, or raise an error if its sums are too large to compute."""
         check_orders(self.lambda_, layout)
         if layout.support is not None:
             check_zeros(layout)
@@ -155,17 +153,14 @@ class MaximumLikelihood(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the tables, and of the Fisher information where Newton's method needs
-        it.
+        """Return the bytes of the tables, plus the Fisher information if Newton's method needs it.
 
-        Rows `n` and `settings`, the number of penalties, take no more memory: the arguments are
-        those of all engines.
+        The number of rows `n` and the number of penalties `settings` have no effect.
         """
         needed = 0.0
         for component in components(layout):
             if n_states(component.layout) <= MAX_STATES:
-                # in bytes: four matrices (size, size), and eight tables of all states, of numbers
-                # of 8 bytes
+                # four matrices (size, size) and eight tables of all states, with 8 bytes per number
                 information = 32.0 * float(min(component.layout.size, MAX_NEWTON_SIZE)) ** 2
                 needed = max(needed, 64.0 * n_states(component.layout) + information)
             else:
@@ -173,15 +168,13 @@ class MaximumLikelihood(Engine):
         return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
-        """Return the penalty of each parameter, and the prior count, at the penalty `lambda_` of
-        couplings.
-        """
+        """Return each parameter's penalty and the prior count, given `lambda_`."""
         ridge = np.full(layout.size, self.lambdah)
         n_orders = len(layout.terms)  # one array of terms for each order from 2 on
-        # strict=False, below: a penalty for pairs may be given although the model has no terms
+        # strict=False, below: a penalty for pairs may be given even if the model has no terms
         by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * n_orders
-        # positions at which the tables of an order begin in the parameter vector, and at which the
-        # last one ends
+        # positions at which an order's tables begin in the parameter vector, followed by the end of
+        # the last one
         for table_starts, order_lambda in zip(layout.term_start, by_order, strict=False):
             ridge[table_starts[0] : table_starts[-1]] = order_lambda
         return Penalty(ridge, self.prior_count)
@@ -194,11 +187,10 @@ class MaximumLikelihood(Engine):
         workers: int = 1,
         start: np.ndarray | None = None,
     ):
-        """Return a list of fits of one group, one at each penalty of `values`, or at `lambda_` if
-        None.
+        """Return a list of fits of one group, at each penalty in `values`, or at `lambda_` if None.
 
-        Iterations begin at the parameters `start` (layout.size,) if they are given. `workers` is
-        not used: the argument is that of all engines.
+        The iteration begins at the parameters `start` (layout.size,) if given. `workers` is part of
+        the signature of all engines and is not used here.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
@@ -210,14 +202,15 @@ class MaximumLikelihood(Engine):
     def _finish(
         self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray
     ) -> EngineFit:
-        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) holds the
+        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) are
         penalties.
 
-        ``solution.determined`` and ``solution.basis`` are masks (size,): the parameters with a
-        finite and unique maximum, and as many parameters as the fit has degrees of freedom.
+        ``solution.determined`` marks the parameters with a finite and unique maximum,
+        ``solution.basis`` as many parameters as the fit has degrees of freedom; both are masks
+        (size,).
         """
         notes: tuple[Note, ...] = ()
-        # parameters of levels without rows, which notes report
+        # parameters of levels without rows, which are reported in notes
         absent = np.zeros(layout.size, dtype=bool)
         if not self.prior_count and not self.lambdah:
             counts = level_counts(sample, layout.n_levels)
@@ -229,22 +222,22 @@ class MaximumLikelihood(Engine):
             remedy = (
                 "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
             )
-            # -1: the fit as a whole, no level
+            # -1: the fit as a whole
             notes += (Note(predictor=-1, level=-1, what=NOT_CONVERGED + remedy, detail=detail),)
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
             could_be_determined = determined_by_states(layout)
-            # parameters that the structural zeros alone leave open are not reported. The exception:
-            # if no other parameter lacks an optimum, but the fit has a lower rank than the states
-            # that can occur, then it is a limit in which some of these states have no probability,
-            # and only those parameters show it
+            # Parameters that are undetermined because of structural zeros alone are not reported,
+            # with one exception: if no other parameter lacks an optimum, but the rank of the fit is
+            # lower than the possible states allow, the fit is a limit in which some of these states
+            # have probability zero, and only those parameters show it.
             if (
                 without_optimum & could_be_determined
             ).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
                 without_optimum &= could_be_determined
         unbounded = first_parameters(layout, without_optimum)
         converged = np.full(layout.m, is_converged)
-        # each tuple of `unbounded` begins with the predictor
+        # each tuple in `unbounded` begins with the predictor
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
             solution.theta,
@@ -260,9 +253,7 @@ class MaximumLikelihood(Engine):
     def influence(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> tuple[LikelihoodInfluence, Sample]:
-        """Fit a group again; return the influence of rows on the estimate, and the fitted rows:
-        those given.
-        """
+        """Fit a group again; return the influence of rows on the estimate, and the rows."""
         return self._influence(sample, layout, None), sample
 
     def _influence(
@@ -278,8 +269,8 @@ class MaximumLikelihood(Engine):
     ) -> Unpenalised:
         """Fit the rows of a group without a penalty, all predictors together.
 
-        Iterations begin at `start` (layout.size,). The influence holds the estimate `theta`, and
-        `determined`, a mask of the parameters that the rows determine. `sites`, the predictors that
+        The iteration begins at `start` (layout.size,). The influence has attributes `theta`, the
+        estimate, and `determined`, a mask of identified parameters. `sites`, the predictors that
         other engines regress on the others, is not used.
         """
         influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(
@@ -288,11 +279,8 @@ class MaximumLikelihood(Engine):
         return Unpenalised(influence.theta, influence.determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the largest log-likelihood of rows, without a penalty, and the number of
-        parameters that it takes.
-        """
+        """Return the unpenalised maximum log-likelihood and the number of free parameters."""
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
-        # value: per observation; basis: a mask of as many parameters as the fit has degrees of
-        # freedom
+        # value is per observation; basis marks as many parameters as the fit has degrees of freedom
         return rows.total * solution.value, int(solution.basis.sum())

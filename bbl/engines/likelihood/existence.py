@@ -1,16 +1,16 @@
-"""Where the likelihood has its maximum: the states that keep a probability, and the parameters that
-stay finite.
+"""Existence of the maximum likelihood estimate: the facial set and the finite parameters."""
 
-A log-linear model has a finite maximum of the likelihood if and only if the observed moments lie
-inside the polytope of all moments. If not, they lie on a face of it: the maximum is reached in the
-limit along a *direction of recession*, a vector d for which the energy ``T(x) d`` is largest, and
-the same, in all observed states, so that the states below it lose their probability (Fienberg &
-Rinaldo 2012, Annals of Statistics 40, section 3). The states that keep it are the *facial set*.
-``T(x)`` (size,) holds the indicators of the parameters in state x: whether it has all levels that
-the parameter belongs to. A *scope* is the predictors of a term, or of fields; n is the number of
-states. A `StateTable` holds the number `n`, the numbers of levels `shape`, and `possible`, a mask
-(n,) of the states that can occur, None if all can.
-"""
+# The likelihood of a log-linear model has a finite maximum if and only if the observed moments are
+# in the interior of the polytope of all moments. Otherwise they are on a face of it, and the
+# maximum is only approached in the limit along a *direction of recession*: a vector d such that the
+# energy ``T(x) d`` has its maximum in all observed states. The probability of states with lower
+# energy tends to zero (Fienberg & Rinaldo 2012, Annals of Statistics 40, section 3). The remaining
+# states are the *facial set*.
+#
+# ``T(x)`` (size,) are the parameters' indicators in state x: whether x has all levels of the
+# parameter. A *scope* consists of the predictors of a term, or of a single predictor with its
+# fields; n is the number of states. A `StateTable` has their number `n`, the numbers of levels
+# `shape`, and `possible`, a mask (n,) of states that can occur, or None if all can.
 
 from __future__ import annotations
 
@@ -36,23 +36,22 @@ __all__ = [
     "zero_margins",
 ]
 
-MAX_PROGRAMME_CELLS = 2**21  # up to so many states times parameters the linear programme is solved
-ROUNDING = 1e-13  # least eigenvalue of an information that is not rounding
-# between the two values that the programme ends at: 1 for states that lose their probability, else
-# 0
+MAX_PROGRAMME_CELLS = 2**21  # maximum states times parameters to solve the linear programme
+ROUNDING = 1e-13  # eigenvalues of an information up to this value are rounding errors
+# the programme's solution is 1 for states that lose their probability, and 0 for all others
 OFF_FACE = 0.5
 
 
 class Face(NamedTuple):
-    """The states that keep a probability at the maximum.
+    """The states that have positive probability at the maximum.
 
     Attributes
     ----------
     support : ndarray of bool, shape (n,), or None
-        The facial set; None for all states that can occur.
+        The facial set; None if it contains all states that can occur.
     direction : ndarray, shape (size,)
-        A direction of recession: the energy of states off the face falls along it by 1 at least;
-        zero if all states are on the face.
+        A direction of recession, along which the energy of states off the face decreases by at
+        least 1; zero if all states are on the face.
     """
 
     support: np.ndarray | None
@@ -60,27 +59,27 @@ class Face(NamedTuple):
 
 
 def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
-    """Return the facial set of the observed counts (n,) of all states.
+    """Return the facial set for the observed counts (n,) of all states.
 
-    One linear programme finds it: the largest sum of ``z(x)`` over the empty states with ``0 <= z
-    <= 1`` and ``c + T(x) d + z(x) <= 0``, where ``c + T(x) d = 0`` in the observed states; c is a
-    constant. The sum of two directions of recession is one too, so that one of them lowers all
-    states that any lowers; a multiple of it lowers each by 1 at least, where z is capped. At the
-    optimum each z is therefore 0 or 1.
+    It is found by one linear programme, which maximises the sum of ``z(x)`` over the empty states
+    subject to ``0 <= z <= 1`` and ``c + T(x) d + z(x) <= 0``, with ``c + T(x) d = 0`` in the
+    observed states and a constant c. Sums of directions of recession are again directions of
+    recession, so that a single one lowers all states that can be lowered, and a multiple of it
+    lowers each by at least 1, the upper bound of z. At the optimum each z is therefore 0 or 1.
 
     Parameters
     ----------
     table : StateTable
     counts : ndarray, shape (n,)
     free : ndarray of bool, shape (size,)
-        Parameters that may grow without end: those without a penalty.
+        Parameters that may be infinite: those without a penalty.
     """
     size = table.layout.size
     empty = np.flatnonzero(
         counts == 0.0 if table.possible is None else table.possible & (counts == 0.0)
     )
     whole_face = Face(None, np.zeros(size))
-    if not len(empty) or not free.any():  # no state can lose its probability
+    if not len(empty) or not free.any():  # all states keep their probability
         return whole_face
     if table.n * size > MAX_PROGRAMME_CELLS:
         return zero_margins(table, counts, free)
@@ -99,19 +98,18 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
 
 
 def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the empty cells that lose their probability along a direction d, and d; None if the
-    solver fails.
+    """Return which empty cells lose their probability along a direction d, and d.
 
-    The programme of `facial_set`: the largest sum of z over the empty cells with ``0 <= z <= 1``,
-    ``on_empty d + z <= 0`` and ``on_observed d = 0``. `width` counts the columns of indicators, a
-    constant among them.
+    Maximises the sum of z over the empty cells subject to ``0 <= z <= 1``, ``on_empty d + z <= 0``
+    and ``on_observed d = 0``, as described in `facial_set`. `width` is the number of columns of the
+    indicators, including a constant. Returns None if the solver fails.
 
     Parameters
     ----------
     on_observed : sparse array, shape (n_observed, width)
-        Indicators of observed cells, by which the energy along d must not change.
+        Indicators of observed cells, where the energy along d must not change.
     on_empty : sparse array, shape (n_empty, width)
-        Indicators of empty cells, whose energy along d may fall.
+        Indicators of empty cells, where the energy along d may decrease.
 
     Returns
     -------
@@ -123,7 +121,7 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
     from scipy.optimize import linprog
 
     n_empty, width = on_empty.shape
-    result = linprog(  # its variables are d, then z; it minimises
+    result = linprog(  # minimises over the variables d and z
         np.concatenate([np.zeros(width), -np.ones(n_empty)]),
         A_ub=sparse.hstack([on_empty, sparse.identity(n_empty, format="csr")], format="csr"),
         b_ub=np.zeros(n_empty),
@@ -140,20 +138,17 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _indicators(table: StateTable, free: np.ndarray):
-    """Return a sparse matrix (n, 1 + f): a constant, then the indicators of the f `free` parameters
-    in all states.
-    """
+    """Return a sparse matrix (n, 1 + f): a constant and the `free` parameters' indicators."""
     from scipy import sparse
 
     return sparse.csr_matrix(np.column_stack([np.ones(table.n), table.indicators()[:, free]]))
 
 
 def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
-    """Return the face without the states that hold a combination of levels of a term that never
-    occurs.
+    """Return the face without states that have a combination of a term's levels that never occurs.
 
-    `counts` (n,) are those of all states. A zero margin counts only if its parameters are all
-    `free`, and if the combination can occur.
+    `counts` (n,) are the counts of all states. A zero margin is used only if all its parameters are
+    `free` and the combination can occur.
     """
     layout = table.layout
     possible = (
@@ -171,7 +166,8 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
             axis=other_axes, keepdims=True
         )
         margin_direction = step_down(layout, scope, is_empty.squeeze(other_axes))
-        # None: no empty cell, or the model lacks a sub-term, and the margin stays on the face
+        # None: there is no empty cell, or a sub-term is not in the model; the margin stays on the
+        # face
         if margin_direction is not None and free[margin_direction != 0.0].all():
             support &= ~is_empty
             direction += margin_direction
@@ -179,11 +175,10 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
 
 
 def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.ndarray | None:
-    """Return a direction (size,) of the parameters along which the energy of empty cells of a
-    margin falls by 1.
+    """Return a direction (size,) along which the energy of a margin's empty cells decreases by 1.
 
-    That of the other cells stays, up to a constant. None if no cell is empty, or if the model lacks
-    a sub-term that the direction would take.
+    The energy of the other cells does not change, up to a constant. Returns None if no cell is
+    empty, or if a sub-term that the direction needs is not in the model.
 
     Parameters
     ----------
@@ -200,98 +195,97 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
 
 
 def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> bool:
-    """Return whether a point near a maximum proves that there is one, without a search for a face.
+    """Return whether a point near a maximum proves that a finite maximum exists.
 
-    There is one if ``2 R |gradient|`` is less than the least eigenvalue of the information. R is
-    the largest norm of the indicators of a state, at most the root of the number of terms and
-    predictors (Bach 2010, Electronic Journal of Statistics 4, proposition 2). If the maximum is at
-    infinity, gradient and least eigenvalue fall alike on the way, so that no point passes the test.
+    A sufficient condition is that ``2 R |gradient|`` is less than the smallest eigenvalue of the
+    information, where R is the largest norm of the indicators of a state, at most the square root
+    of the number of terms and predictors (Bach 2010, Electronic Journal of Statistics 4,
+    proposition 2). If the maximum is at infinity, gradient and smallest eigenvalue decrease
+    together on the way, so that no point passes the test. No search for a face is needed.
 
     Parameters
     ----------
     information : ndarray, shape (size, size)
-        Fisher information of a basis of the parameters, see `rank`.
+        Fisher information of a basis of the parameters; see `rank`.
     gradient : ndarray, shape (size,)
-        Gradient by these parameters.
+        Gradient with respect to these parameters.
     n_terms : int
         Number of predictors and terms.
     """
     from scipy.linalg import lapack
 
     needed_eigenvalue = 2.0 * np.sqrt(n_terms) * float(np.linalg.norm(gradient)) + ROUNDING
-    # a Cholesky factor exists if all eigenvalues are positive; dpotrf returns it, then 0 if it
-    # exists
+    # a Cholesky factor exists if all eigenvalues are positive; dpotrf then returns 0 as its second
+    # value
     return bool(
         lapack.dpotrf(information - needed_eigenvalue * np.eye(len(information)), lower=1)[1] == 0
     )
 
 
 def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a basis of the parameters that a Fisher information (size, size) determines, and the
-    determined ones.
+    """Return a basis of the parameters identified by a Fisher information (size, size).
 
     Returns
     -------
     basis : ndarray of bool, shape (size,)
-        As many parameters as the rank, whose indicators are linearly independent; the determined
-        ones are in it.
+        As many parameters as the rank, with linearly independent indicators, including all
+        determined parameters.
     determined : ndarray of bool, shape (size,)
-        Parameters that are in no combination of parameters without information.
+        Parameters that do not occur in any combination of parameters without information.
     """
     diagonal = information.diagonal()
     is_informed = diagonal > ZERO_EIGENVALUE
     scale = np.sqrt(np.where(is_informed, diagonal, 1.0))
     scaled = np.where(np.outer(is_informed, is_informed), information / np.outer(scale, scale), 0.0)
     eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
-    # rounding grows with their number; 100: a floor
+    # rounding errors grow with the number of parameters; 100 is a lower bound
     is_null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)
-    # parameters without information are null vectors too, as their rows are zero ZERO_LOADING:
-    # squared length of a parameter's components in null vectors that is zero but for rounding
+    # The rows of parameters without information are zero, so they are null vectors too.
+    # ZERO_LOADING: bound on the rounding error of the squared length of a parameter's components in
+    # null vectors.
     determined = is_informed & ((eigenvectors[:, is_null] ** 2).sum(axis=1) < ZERO_LOADING)
     basis = determined.copy()
     undetermined = np.flatnonzero(is_informed & ~determined)
     if len(undetermined):
         from scipy.linalg import qr
 
-        # columns of a root of the information; pivoted QR takes independent ones first
+        # columns of a root of the information; pivoted QR selects independent ones first
         root = eigenvectors[undetermined][:, ~is_null] * np.sqrt(eigenvalues[~is_null])
         _, _, pivots = qr(root.T, mode="economic", pivoting=True)
-        # the rank, less the determined ones
+        # the rank minus the number of determined parameters
         n_missing = int(len(scaled) - is_null.sum() - determined.sum())
         basis[undetermined[pivots[:n_missing]]] = True
     return basis, determined
 
 
 def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
-    """Return which parameters (size,) belong to a level that never occurs, or whose reference level
-    never does.
+    """Return which parameters (size,) have an absent level, or an absent reference level.
 
-    `counts` holds the weights (L_i,) of each predictor's levels.
+    `counts` are the weights (L_i,) of each predictor's levels.
     """
     holds_absent = np.zeros(layout.size, dtype=bool)
-    # (L_i - 1,) each: of the non-reference levels
+    # for each predictor (L_i - 1,): absent levels, or all levels if the reference level is absent
     is_absent = [(n[1:] == 0) | (n[0] == 0) for n in counts]
     for scope in layout.scopes:
         table = layout.table(holds_absent, *scope)  # a view: the array is filled table by table
         for axis, i in enumerate(scope):
-            # along the axis of predictor i of the table, for any levels of the others
+            # along the axis of predictor i in the table, for any levels of the others
             table |= is_absent[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
     return holds_absent
 
 
 def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return, for each predictor with `chosen` parameters, the first of them, as
-    `EngineFit.unbounded` holds it.
+    """Return each predictor's first `chosen` parameter, in the form of `EngineFit.unbounded`.
 
-    That is a tuple: the predictor and the code of its level, then those of the other predictors of
-    the parameter, if it is no field. `chosen` (size,) is a mask of parameters.
+    This is a tuple: the predictor and the code of its level, followed by those of the other
+    predictors of the parameter, unless it is a field. `chosen` (size,) is a mask of parameters.
     """
     first: dict[int, tuple[int, ...]] = {}
     for scope in layout.scopes:
         table = layout.table(chosen, *scope)
         if not table.any():
             continue
-        # codes; code 0 has no parameters
+        # codes; code 0 has no parameter
         levels = [int(position) + 1 for position in np.argwhere(table)[0]]
         for axis, i in enumerate(scope):
             if i not in first:

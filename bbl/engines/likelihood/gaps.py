@@ -1,16 +1,15 @@
-"""The likelihood of rows with missing values: each row counts by the probability of what is known
-of it.
+"""The likelihood of rows with missing values, marginalised over the missing values."""
 
-That is right if values are missing at random: whether a value is missing may depend on the known
-values of its row (Little & Rubin 2019, section 6.2). The gradient is that of the EM algorithm: the
-counts of incomplete rows are spread over the states that they may be, by the fitted probabilities,
-and their moments compared with those of the model. States are the n combinations of levels of all
-predictors of a part of the model; tables of them have one axis for each predictor. A `StateTable`
-holds the `shape` of these tables, the `strides` (m,), by how many positions the next level of each
-predictor is away in the list of states, and `possible`, a mask (n,) of the states that can occur,
-None if all can. `size` is the number of parameters, each with an indicator of a state, whose mean
-is its moment.
-"""
+# This is valid if values are missing at random: whether a value is missing may depend on the
+# observed values of its row (Little & Rubin 2019, section 6.2). The gradient is the one of the EM
+# algorithm: each incomplete row is distributed over the compatible states by their fitted
+# probabilities, and the moments of the resulting counts are compared with the moments of the model.
+#
+# States are the n combinations of levels of all predictors in a part of the model; tables of states
+# have one axis for each predictor. A `StateTable` has the `shape` of these tables, the `strides`
+# (m,) by which a state's position increases with the level of each predictor, and `possible`, a
+# mask (n,) of states that can occur, or None if all can. `size` is the number of parameters. A
+# parameter's moment is the mean of its indicator.
 
 from __future__ import annotations
 
@@ -28,10 +27,10 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["IncompleteLikelihood"]
 
-ROWS = 65536  # rows of a chunk of a file
-BLOCK_SIZE = 2**22  # indicators that are averaged together
-TINY = 1e-280  # probabilities up to this count as zero: nothing is divided by them
-# share of the rows that a state on the way to no probability has at most when the iteration ends
+ROWS = 65536  # rows in a chunk of a file
+BLOCK_SIZE = 2**22  # indicators to average at once
+TINY = 1e-280  # probabilities up to this are treated as zero and never used as a divisor
+# upper bound on the expected proportion of rows in a state whose probability tends to zero
 NEGLIGIBLE = 1e-8
 
 
@@ -42,8 +41,8 @@ class Pattern(NamedTuple):
     ----------
     missing : tuple of int
         Axes of the missing predictors.
-    counts : ndarray, the shape of the table with 1 in place of missing axes
-        Weight of the rows by what is known of them.
+    counts : ndarray, shape of the table with length 1 along missing axes
+        Weight of the rows for each combination of observed levels.
     """
 
     missing: tuple[int, ...]
@@ -51,9 +50,9 @@ class Pattern(NamedTuple):
 
 
 def missing_patterns(table: StateTable, component: Component, rows: Rows) -> list[Pattern]:
-    """Return the patterns of missing values in the columns of a component, and the rows of each.
+    """Return the patterns of missing values in the columns of a component, with their rows.
 
-    Rows in which all of these columns are missing are left out.
+    Rows in which all of these columns are missing are omitted.
     """
     counts: dict[tuple[bool, ...], np.ndarray] = {}
     for chunk in map(component.columns, rows.chunks(ROWS)):
@@ -78,9 +77,7 @@ def missing_patterns(table: StateTable, component: Component, rows: Rows) -> lis
 
 
 def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield which predictors are missing (m,), and the positions of the rows in which exactly these
-    are.
-    """
+    """Yield each pattern of missing predictors (m,), and the positions of the rows that have it."""
     missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
     masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
     for k, is_missing in enumerate(masks):
@@ -88,23 +85,23 @@ def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class IncompleteLikelihood(Objective):
-    """`Objective` of rows with missing values: the mean log-probability of what is known, less the
-    penalty.
+    """`Objective` of rows with missing values: mean log-probability of the observed values,
+    penalised.
 
     Parameters
     ----------
     table : StateTable
     patterns : list of Pattern
-        Rows of which nothing is known are in none.
+        Rows in which all values are missing belong to none of them.
     added_counts : ndarray, shape (n,)
-        Counts that are added to those of complete rows, such as a prior count.
+        Counts to add to the complete rows, such as a prior count.
     penalty : ndarray, shape (size,)
         L2 penalty of each parameter.
 
     Attributes
     ----------
     complete : ndarray, shape (n,)
-        Counts of complete rows, with `added_counts`.
+        Counts of complete rows, including `added_counts`.
     total : float
         Sum of all counts.
     theta : ndarray, shape (size,)
@@ -112,11 +109,11 @@ class IncompleteLikelihood(Objective):
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     margins : list of ndarray
-        Probabilities there of what is known in each pattern, in the shape of its counts.
+        Probabilities at `theta` of the observed values in each pattern, in the shape of its counts.
     mu : ndarray, shape (size,)
-        Moments there, after `gradient`.
+        Moments at `theta`, after a call of `gradient`.
     support : ndarray of bool, shape (n,), or None
-        States that ln Z sums over; None for all that can occur.
+        States in the sum ln Z; None for all that can occur.
     """
 
     def __init__(
@@ -144,7 +141,7 @@ class IncompleteLikelihood(Objective):
         )
 
     def compatible_states(self) -> np.ndarray:
-        """Return a mask (n,) of the states that some row may be, given what is known of it."""
+        """Return a mask (n,) of the states that are compatible with at least one row."""
         compatible = (self.complete > 0.0).reshape(self.table.shape)
         for pattern in self.patterns:
             compatible = compatible | (pattern.counts > 0.0)
@@ -155,14 +152,13 @@ class IncompleteLikelihood(Objective):
         )
 
     def evenly_spread_counts(self) -> np.ndarray:
-        """Return the counts (n,) of all states if each row is spread evenly over the states that it
-        may be.
+        """Return the counts (n,) of all states if each row is spread evenly over compatible states.
 
-        States that cannot occur get counts too: these only give the iteration a start.
+        States that cannot occur get counts too; the result only serves as a start of the iteration.
         """
         counts = self.complete.reshape(self.table.shape)
         for pattern in self.patterns:
-            # n / counts.size is the number of states that such a row may be
+            # n / counts.size is the number of states compatible with such a row
             counts = counts + pattern.counts * (pattern.counts.size / self.table.n)
         return counts.ravel()
 
@@ -170,12 +166,12 @@ class IncompleteLikelihood(Objective):
         """Return the objective at `theta`."""
         log_z, self.p = self.table.log_partition(theta, self.support)
         self.theta = theta
-        with np.errstate(divide="ignore"):  # steps that are too long end at -inf, and are shortened
+        with np.errstate(divide="ignore"):  # steps that are too long give -inf and are shortened
             total = self._log_likelihood()
         return total / self.total - 0.5 * float(self.penalty @ theta**2)
 
     def _log_likelihood(self) -> float:
-        """Return the log-likelihood of all rows at the last probabilities, and set `margins`."""
+        """Return the log-likelihood of all rows at the current probabilities, and set `margins`."""
         observed = np.flatnonzero(self.complete)
         total = float(self.complete[observed] @ np.log(self.p[observed]))
         state_p = self.p.reshape(self.table.shape)
@@ -188,7 +184,7 @@ class IncompleteLikelihood(Objective):
         return total
 
     def expected_counts(self) -> np.ndarray:
-        """Return the expected counts (n,) of all states given what is known of all rows."""
+        """Return the expected counts (n,) of all states given the observed values of all rows."""
         counts = self.complete.reshape(self.table.shape).copy()
         state_p = self.p.reshape(self.table.shape)
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
@@ -196,18 +192,19 @@ class IncompleteLikelihood(Objective):
         return counts.ravel()
 
     def counts_without_negligible(self) -> np.ndarray:
-        """Return the expected counts (n,), but 0 in states that no complete row has and hardly any
-        other may have.
+        """Return the expected counts (n,), with negligible counts of incomplete rows set to 0.
 
-        If the likelihood rises without end, the iteration stops on the way, where these states have
-        hardly any probability left.
+        If the likelihood increases indefinitely, the iteration stops at a finite point where these
+        states still have a small probability.
         """
         counts = self.expected_counts()
         return np.where(counts > NEGLIGIBLE * self.total, counts, self.complete)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,): moments of the expected counts less those of the model, less
-        the penalty's.
+        """Return the gradient (size,).
+
+        It is the difference between the moments of the expected counts and of the model, minus the
+        gradient of the penalty.
         """
         self.mu = self.table.moments(self.p)
         return (
@@ -217,11 +214,10 @@ class IncompleteLikelihood(Objective):
         )
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the observed information, and that of complete rows, both (size, size) and with
-        the penalty.
+        """Return the observed information and that of complete rows, both with the penalty.
 
-        The former need not be positive; the latter gives the step of the EM gradient algorithm
-        (Lange 1995, JRSS B 57).
+        Both are (size, size). The first need not be positive; the second gives the step of the EM
+        gradient algorithm (Lange 1995, JRSS B 57).
         """
         complete_information = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
         return [complete_information - self._missing_information(), complete_information]
@@ -232,11 +228,11 @@ class IncompleteLikelihood(Objective):
         return self.table.indicators()
 
     def _missing_information(self) -> np.ndarray:
-        """Return the covariance (size, size) of the indicators given what is known of a row,
-        averaged over all rows.
+        """Return the mean conditional covariance (size, size) of the indicators given observed
+        values.
 
-        With T (size,) the indicators it is the mean of ``E[T T' | known] - E[T | known] E[T |
-        known]'``, which is 0 for complete rows.
+        With T (size,) the indicators, this is the mean over all rows of ``E[T T' | known] - E[T |
+        known] E[T | known]'``, which is 0 for complete rows.
         """
         out = self.table.indicator_products(self.expected_counts() - self.complete)
         for pattern in self.patterns:
@@ -246,14 +242,14 @@ class IncompleteLikelihood(Objective):
         return out / self.total
 
     def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
-        """Return the means (len(cells), size) of the indicators given what is known in some rows of
-        a pattern.
+        """Return the conditional means (len(cells), size) of the indicators in some cells of a
+        pattern.
 
-        `cells` holds positions in the raveled counts of the pattern, each a combination of known
-        levels.
+        `cells` are positions in the raveled counts of the pattern; each is a combination of
+        observed levels.
         """
         table = self.table
-        # the states of a cell: that with level 0 of all missing predictors, plus each of the
+        # the states of a cell: the state with level 0 of all missing predictors, plus each of the
         # offsets
         first_states = np.array(np.unravel_index(cells, pattern.counts.shape)).T @ table.strides
         lengths = [table.shape[i] for i in pattern.missing]
@@ -271,9 +267,9 @@ class IncompleteLikelihood(Objective):
         return out
 
     def row_means(self, rows: Sample) -> np.ndarray:
-        """Return the means (n, size) of all indicators given what is known of each of n rows.
+        """Return the means (n, size) of all indicators given the observed values of each of n rows.
 
-        They are the moments of the model where nothing is known of a row.
+        If all values of a row are missing, they are the moments of the model.
         """
         table = self.table
         size = self.table.layout.size
@@ -285,7 +281,7 @@ class IncompleteLikelihood(Objective):
                 continue
             axes = tuple(np.flatnonzero(is_missing).tolist())
             margin = state_p.sum(axis=axes, keepdims=True)
-            # state_p / margin, 0 where the margin is 0
+            # state_p / margin, or 0 if the margin is 0
             conditional = _shares(np.ones_like(margin), margin) * state_p
             # missing axes have length 1
             means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)
@@ -295,7 +291,5 @@ class IncompleteLikelihood(Objective):
 
 
 def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """Return ``counts / margin`` by element; 0 where the margin is TINY at most, as rounding may
-    leave it.
-    """
+    """Return ``counts / margin`` by element, or 0 where the margin is at most TINY."""
     return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > TINY)

@@ -1,15 +1,13 @@
-"""Fisher information of an exact fit, and the influence of rows on its estimate.
+"""Fisher information of an exact fit, and the influence of rows on its estimate."""
 
-The influence of a row is the change of the estimate, to first order, as its weight grows. `size` is
-the number of parameters of the model, or of a part of it that does not interact with the rest; each
-parameter has an indicator in a row, whose mean is its moment. A basis is a mask of as many
-parameters as the rows, or a penalty, can determine: with the others held fixed, their estimate is
-unique (see `existence.rank`).
-
-A `Component` is a part of the model that does not interact with the rest: `positions` are those of
-its parameters among all, `layout` is that of its predictors alone, and ``columns(rows)`` are the
-rows with the codes of these predictors.
-"""
+# A row's influence is the first-order change of the estimate as its weight increases. `size` is the
+# number of parameters of the model, or of a component, which does not interact with the rest of the
+# model. A parameter's moment is the mean of its indicator. A basis is a mask of as many parameters
+# as the rows or a penalty can determine: with the others held fixed, their estimate is unique (see
+# `existence.rank`).
+#
+# In a `Component`, `positions` are the positions of its parameters among all, `layout` is the
+# layout of its predictors, and ``columns(rows)`` are the rows with the codes of these predictors.
 
 from __future__ import annotations
 
@@ -30,32 +28,31 @@ from bbl.rows.sample import Sample
 
 __all__ = ["LikelihoodInfluence", "inverse_on_basis", "row_indicators"]
 
-NO_INFORMATION = 1e-18  # diagonal element of an information that is zero but for rounding
+NO_INFORMATION = 1e-18  # diagonal elements of an information up to this are rounding errors
 
 
 class LikelihoodInfluence(RowInfluence):
-    """Influence of rows on the maximum likelihood estimate of one group, and the covariances of the
-    estimate.
+    """Influence of rows on one group's maximum likelihood estimate, and its covariances.
 
-    A row moves the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all moves
-    sum to zero: H is minus the Hessian of the objective per observation, mu the moments of the
-    model, W the weight of the rows, and s their share when a prior count adds others. The
-    covariance of the estimate is ``s^2 H^-1 I H^-1 / W`` with the Fisher information I (the
-    observed one where values are missing), which is ``I^-1 / W`` without a penalty. Parts of the
-    model that do not interact have independent estimates.
+    A row changes the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all
+    changes sum to zero. H is minus the Hessian of the objective per observation, mu the moments of
+    the model, W the weight of the rows, and s their proportion if a prior count adds others. The
+    covariance of the estimate is ``s^2 H^-1 I H^-1 / W``, where I is the Fisher information (the
+    observed information if values are missing); without a penalty this is ``I^-1 / W``. Components
+    of the model have independent estimates.
 
     Parameters
     ----------
     rows : Sample
-        The rows that the group was fitted to.
+        The training rows of the group.
     layout : Layout
     solution : Solution
-        The fit: `theta` (size,), and the masks (size,) `determined`, of the parameters that are
-        finite and unique at the maximum, and `basis`, which marks these and some others, as many in
-        all as there are degrees of freedom.
+        The fit: `theta` (size,), a mask `determined` (size,) of the parameters that are finite and
+        unique at the maximum, and a mask `basis` (size,) of these and some others, as many in all
+        as there are degrees of freedom.
     penalty : Penalty
-        `ridge` (size,) holds the L2 penalties, `prior_count` the number of rows that are spread
-        evenly over all states.
+        `ridge` (size,) are the L2 penalties, `prior_count` is the number of rows spread evenly over
+        all states.
 
     Attributes
     ----------
@@ -64,7 +61,7 @@ class LikelihoodInfluence(RowInfluence):
     total : float
         Weight W of the rows.
     determined : ndarray of bool, shape (size,)
-        Parameters that the rows, or a penalty, determine; the others have no influences.
+        Parameters that the rows or a penalty determine; the others have no influence.
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
@@ -87,9 +84,9 @@ class LikelihoodInfluence(RowInfluence):
                 )
                 for component in components(layout)
             ]
-        # a part drops parameters without information from its basis: if they were in the solution's
-        # basis, they are not determined after all; `|`: parameters outside the solution's basis
-        # keep their value of `determined`
+        # A part drops parameters without information from its basis. If they were in the solution's
+        # basis, they are not determined after all. `|` keeps the value of `determined` for
+        # parameters outside the solution's basis.
         self.determined = solution.determined.copy()
         for part in self._parts:
             self.determined[part.component.positions] &= (
@@ -97,10 +94,9 @@ class LikelihoodInfluence(RowInfluence):
             )
 
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not
-        determined.
+        """Return the covariance (layout.size, layout.size) of the estimate; nan if not determined.
 
-        `rows` are not used: the argument is that of all `RowInfluence`.
+        `rows` is part of the signature of `RowInfluence` and is not used here.
         """
         out = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
@@ -111,17 +107,17 @@ class LikelihoodInfluence(RowInfluence):
         return out
 
     def of_combinations(self) -> tuple[LikelihoodInfluence, np.ndarray]:
-        """Return ``(influences, directions)``, from which the errors of combinations of parameters
-        follow.
+        """Return ``(influences, directions)``, for the errors of combinations of parameters.
 
-        Rows may determine a combination, such as a difference of two parameters, although they
-        determine neither. The influences are those on the parameters of the basis; the d others are
+        A combination, such as the difference of two parameters, may be determined even if its
+        parameters are not. The influences are on the parameters in the basis, with the d others
         held fixed. `directions` (size, d) has a column for each of these: the change of all
-        parameters as it grows by 1, along which the likelihood is flat or rises without end. A
-        combination that is constant along these has the errors that follow from the influences.
+        parameters as it increases by 1, along which the likelihood is constant or increases
+        indefinitely. The influences give the errors of any combination that is constant along all
+        directions.
         """
         on_basis = copy(self)
-        # `__call__` drops none: they are 0 off the basis
+        # `__call__` then keeps all influences, which are 0 outside the basis
         on_basis.determined = np.ones(self.layout.size, dtype=bool)
         directions = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
@@ -130,8 +126,9 @@ class LikelihoodInfluence(RowInfluence):
         return on_basis, directions[:, directions.any(axis=0)]
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of each table of couplings; `rows`
-        are not used.
+        """Return the covariance of each table of fields, followed by each table of couplings.
+
+        `rows` is not used.
         """
         # cuts: where each table of parameters begins
         covariance = self.covariance(rows)
@@ -139,8 +136,9 @@ class LikelihoodInfluence(RowInfluence):
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows, times `total`; zero on parameters that are not
-        determined.
+        """Return the influences (n, size) of rows, multiplied by `total`.
+
+        They are zero for parameters that are not determined.
         """
         out = np.empty((rows.n, self.layout.size))
         for part in self._parts:
@@ -151,39 +149,39 @@ class LikelihoodInfluence(RowInfluence):
 
 
 class _Part:
-    """`LikelihoodInfluence` of a part of the model; formulas are those of that class.
+    """`LikelihoodInfluence` of a component; see there for the formulas.
 
     Parameters
     ----------
     component : Component
     rows : Sample
-        Its columns of the fitted rows.
+        The training rows, restricted to the component's columns.
     theta : ndarray, shape (size,)
         Fitted parameters.
     basis : ndarray of bool, shape (size,)
-        That of the solution.
+        The basis of the solution.
     penalty : Penalty
 
     Attributes
     ----------
     total : float
-        Weight of the rows; of those of which something is known, where values are missing.
+        Weight of the rows; rows without any observed value are not counted.
     basis : ndarray of bool, shape (size,)
-        The solution's basis without parameters of which H holds no information.
+        The solution's basis, excluding parameters without information in H.
     mu : ndarray, shape (size,)
         Moments of the model.
     share : float
-        Share s of the rows, when a prior count adds others.
+        Proportion s of the rows, if a prior count adds others.
     inverse : ndarray, shape (size, size)
-        Inverse of H among the parameters of the basis.
+        Inverse of H on the parameters in the basis.
     flat_directions : ndarray, shape (size, size)
-        Column k: the direction in which the parameters change if parameter k, not in the basis,
-        grows by 1; 0 for k in the basis.
+        Column k is the change of all parameters as parameter k, outside the basis, increases by 1;
+        0 for k in the basis.
     covariance : ndarray, shape (size, size)
         Covariance of the estimate.
     pull : ndarray, shape (size,)
-        Gradient of the prior count and of the penalty, ``(1 - s) (moments of even rows - mu) -
-        ridge theta``, which makes the influences sum to zero.
+        Gradient of the prior count and the penalty, ``(1 - s) (moments of even rows - mu) - ridge
+        theta``, which makes the influences sum to zero.
     """
 
     def __init__(
@@ -201,25 +199,25 @@ class _Part:
             mu, information = _information(component.layout, theta)
             complete_information = information
         else:
-            # `rows` hold the columns of the component alone, so that its predictors have the
-            # numbers 0, 1, ... in them
+            # `rows` contains only the columns of the component, so that its predictors are numbered
+            # from 0
             table = StateTable(component.layout)
             renumbered = component._replace(predictors=np.arange(component.layout.m))
             patterns = missing_patterns(table, renumbered, rows)
-            # zeros: no prior count and no penalty, which H gets below
+            # zeros: the prior count and the penalty are added to H below
             self._incomplete = IncompleteLikelihood(
                 table, patterns, np.zeros(table.n), np.zeros(component.layout.size)
             )
-            # sets the probabilities, and `gradient` the moments, at theta
+            # sets the probabilities and, with `gradient`, the moments at theta
             self._incomplete.value(theta)
             self._incomplete.gradient()
             mu = self._incomplete.mu
             self.total = self._incomplete.total
-            # that of the rows, and what it would be if they were complete
+            # the information of the rows, and the information if they were complete
             information, complete_information = self._incomplete.curvatures()
         self.mu = mu
         self.share = self.total / (self.total + penalty.prior_count)
-        # the rows of a prior count are complete
+        # the rows of the prior count are complete
         H = (
             self.share * information
             + (1.0 - self.share) * complete_information
@@ -227,25 +225,23 @@ class _Part:
         )
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
         self.inverse = inverse_on_basis(H, self.basis)
-        # column k: 1 at k, -(H_bb)^-1 H_bk at the basis b, where the gradient then stays zero
+        # column k: 1 at k and -(H_bb)^-1 H_bk in the basis b, so that the gradient there stays zero
         self.flat_directions = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
-        # rounding below zero is none
+        # negative variances are rounding errors
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))
         self.pull = (1.0 - self.share) * (
             _even_moments(component.layout) - mu
         ) - penalty.ridge * theta
 
     def row_influences(self, rows: Sample, total_of_all_rows: float) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters, times the weight
-        `total_of_all_rows` fitted.
-        """
+        """Return the influences (n, size) of rows on the parameters, times `total_of_all_rows`."""
         if self._incomplete is None or rows.missing is None:
             means = row_indicators(self.component.layout, rows.codes)
         else:
             means = self._incomplete.row_means(rows)
-        # the product is the influence times `self.total`, the weight of the rows in the likelihood
-        # of this part
+        # the first factors give the influence times `self.total`, the total weight in this
+        # component
         return (
             (self.share * (means - self.mu) + self.pull)
             @ self.inverse
@@ -267,8 +263,7 @@ def _even_moments(layout: Layout) -> np.ndarray:
 
 
 def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H (size, size) among the parameters of a mask `basis`;
-    zero for the others.
+    """Return the inverse (size, size) of H restricted to a mask `basis`; zero elsewhere.
 
     Entries of determined parameters are the same for every basis.
     """
@@ -276,7 +271,7 @@ def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
     basis = basis & (H.diagonal() > NO_INFORMATION)
     basis_block = np.ix_(basis, basis)
-    scale = np.sqrt(H.diagonal()[basis])  # H is inverted with a unit diagonal
+    scale = np.sqrt(H.diagonal()[basis])  # H is scaled to a unit diagonal before inversion
     out = np.zeros_like(H)
     if not basis.any():
         return out
@@ -292,9 +287,8 @@ def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
     """Return the indicators (n, size) of all parameters in rows of codes (n, m)."""
-    # term_columns (order, size): for each place in a term, the column of its level in one_hot (n,
-    # D) by parameter; -1, here the column of ones, where a term has fewer predictors than the
-    # highest order
+    # term_columns (order, size): the columns in one_hot (n, D) of each parameter's levels; -1, here
+    # the column of ones, if a term has fewer predictors than the highest order
     X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])
     out = np.ones((len(codes), layout.size))
     for columns in term_columns(layout):
@@ -303,9 +297,7 @@ def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
 
 
 def _information(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the moments (size,) and the Fisher information (size, size) of one complete
-    observation.
-    """
+    """Return the moments (size,) and Fisher information (size, size) of a complete observation."""
     if n_states(layout) <= MAX_STATES:
         table = StateTable(layout)
         _, p = table.log_partition(theta)

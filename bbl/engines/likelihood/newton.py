@@ -1,9 +1,8 @@
-"""Newton's method for the exact likelihood of one group, on a table of all states.
+"""Newton's method for the exact likelihood of one group, on a table of all states."""
 
-`size` is the number of parameters theta, n that of the states, the combinations of levels of all
-predictors. The moment of a parameter is the mean of its indicator: whether a state has all levels
-that the parameter belongs to.
-"""
+# `size` is the number of parameters theta, n the number of states, which are the combinations of
+# levels of all predictors. The moment of a parameter is the mean of its indicator: whether a state
+# has all levels of the parameter.
 
 from __future__ import annotations
 
@@ -17,24 +16,24 @@ from bbl.engines.likelihood.states import StateTable
 
 __all__ = ["Maximum", "Objective", "StateLikelihood", "maximise"]
 
-# least increase of the objective, as a share of what its slope promises (Armijo)
+# smallest increase of the objective, as a fraction of the increase predicted by its slope (Armijo)
 SUFFICIENT_INCREASE = 1e-4
-# error of the objective, as a share of it or, since it is a difference, of the largest parameter
+# rounding error of the objective, relative to its size or to the largest parameter
 ROUNDING = 1e-14
-SHORTEST_STEP = 2.0**-30  # share of a Newton step at which halving ends
-NO_INFORMATION = 1e-18  # variance of an indicator that is zero but for rounding
-# least Cholesky pivot of a scaled information that is solved without its eigenvectors
+SHORTEST_STEP = 2.0**-30  # fraction of a Newton step at which halving ends
+NO_INFORMATION = 1e-18  # variances of an indicator up to this are rounding errors
+# smallest Cholesky pivot of a scaled information that is solved without its eigenvectors
 MIN_PIVOT = 1e-7
-# eigenvalue that is zero but for rounding, for each parameter of a scaled information
+# eigenvalues of a scaled information up to this, times its size, are rounding errors
 ZERO_EIGENVALUE = 1e-12
 
 
 class Objective(ABC):
-    """A function of parameters (size,) that is maximised; what it returns is per observation."""
+    """A function of parameters (size,) to maximise; all results are per observation."""
 
     @abstractmethod
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective; the other methods are at this `theta`."""
+        """Return the objective; the other methods are evaluated at this `theta`."""
 
     @abstractmethod
     def gradient(self) -> np.ndarray:
@@ -42,16 +41,16 @@ class Objective(ABC):
 
     @abstractmethod
     def curvatures(self) -> list[np.ndarray]:
-        """Return minus the Hessian (size, size), then matrices that are always positive and so give
-        a step upwards.
+        """Return minus the Hessian (size, size), followed by matrices that are always positive.
+
+        The latter guarantee an ascent direction.
         """
 
 
 class Maximum(NamedTuple):
-    """Where `maximise` ended: the point, the objective, the norm of its gradient, and the number of
-    steps.
+    """Result of `maximise`: the point, the objective, its gradient norm, and the number of steps.
 
-    After `itmax` steps the norm is that before the last one; else it is that at the point.
+    If `itmax` steps were taken, the norm is evaluated before the last one, otherwise at the point.
     """
 
     theta: np.ndarray
@@ -71,10 +70,10 @@ class StateLikelihood(Objective):
     penalty : ndarray, shape (size,)
         L2 penalty of each parameter.
     support : ndarray of bool, shape (n,), or None
-        States that ln Z sums over; None for all that can occur.
+        States in the sum ln Z; None for all that can occur.
     basis : ndarray of bool, shape (size,)
-        Parameters that suffice to describe these states, see `existence.rank`; the others stay
-        where they are, as the information of all together would have no Cholesky factor.
+        Parameters that suffice to describe these states, see `existence.rank`. The others stay
+        constant, since the information about all parameters would have no Cholesky factor.
 
     Attributes
     ----------
@@ -83,7 +82,7 @@ class StateLikelihood(Objective):
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     mu : ndarray, shape (size,)
-        Moments there, after `gradient`.
+        Moments at `theta`, after a call of `gradient`.
     """
 
     def __init__(
@@ -107,16 +106,12 @@ class StateLikelihood(Objective):
         return float(self.target @ theta - log_z - 0.5 * self.penalty @ theta**2)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,): observed less expected moments, less the gradient of the
-        penalty.
-        """
+        """Return the gradient (size,): observed minus expected moments, minus the penalty's."""
         self.mu = self.table.moments(self.p)
         return self.target - self.mu - self.penalty * self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information, 0 for parameters that are not in the basis, plus the
-        penalty.
-        """
+        """Return the penalised Fisher information; it is zero for parameters outside the basis."""
         information = self.table.covariances(self.p, self.mu)
         information[~self.basis] = 0.0
         information[:, ~self.basis] = 0.0
@@ -126,20 +121,20 @@ class StateLikelihood(Objective):
 def maximise(
     objective: Objective, start: np.ndarray, tolerance: float, itmax: int, aim: float = np.inf
 ) -> Maximum:
-    """Maximise a function by Newton's method with halved steps.
+    """Maximise a function by Newton's method with step halving.
 
     Parameters
     ----------
     objective : Objective
     start : ndarray, shape (size,)
     tolerance : float
-        Norm of the gradient at which the iteration ends, after one more step: small probabilities
-        then have all their digits too.
+        Norm of the gradient at which the iteration ends, after one more step, so that small
+        probabilities are accurate too.
     itmax : int
-        Largest number of steps.
+        Maximum number of steps.
     aim : float, optional
-        A smaller norm. Steps go on below `tolerance` until it is reached, as long as each step
-        halves the norm: some states may have frequencies below `tolerance`.
+        A smaller norm. Steps continue below `tolerance` until it is reached, as long as each step
+        halves the norm; some states may have frequencies below `tolerance`.
     """
     theta = start.copy()
     within_tolerance = False
@@ -153,10 +148,10 @@ def maximise(
         norm = float(np.linalg.norm(gradient))
         if norm == 0.0 or (within_tolerance and (norm <= aim or norm > 0.5 * last_norm)):
             break
-        # the step below is the last one, unless `aim` asks for more
+        # the step below is the last one unless `aim` requires more
         within_tolerance = norm <= tolerance
         step = _uphill_step(objective.curvatures(), gradient)
-        # length: share of the Newton step
+        # length: fraction of the Newton step
         slope = float(gradient @ step)
         length = 1.0
         error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
@@ -168,7 +163,7 @@ def maximise(
                 break
             length *= 0.5
         if not is_better:
-            value = objective.value(theta)  # so that the objective is at the point that is returned
+            value = objective.value(theta)  # evaluate the objective at the returned point
             break
         theta = candidate
         value = new_value
@@ -176,9 +171,9 @@ def maximise(
 
 
 def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
-    """Return the Newton step (size,) by the first of the matrices without negative eigenvalues.
+    """Return the Newton step (size,) for the first of the matrices without negative eigenvalues.
 
-    Parameters without information, and directions without curvature, do not change.
+    Parameters without information and directions without curvature do not change.
     """
     from scipy.linalg import lapack
 
@@ -193,9 +188,9 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
-        eigenvalues, eigenvectors = eigen.eigenvectors(scaled)  # rising
+        eigenvalues, eigenvectors = eigen.eigenvectors(scaled)  # in increasing order
         rounding = ZERO_EIGENVALUE * len(scaled)
-        # the last one has negative ones only by rounding
+        # negative eigenvalues of the last matrix are rounding errors
         if curvature is curvatures[-1] or eigenvalues[0] > -rounding:
             break
     is_curved = eigenvalues > rounding

@@ -1,4 +1,4 @@
-"""L-BFGS for a convex function of which only gradients are known to full precision."""
+"""L-BFGS for a convex function whose gradients, but not values, are precise."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import numpy as np
 
 __all__ = ["Minimum", "minimise"]
 
-MEMORY = 30  # curvature pairs that are kept: a step and the change of the gradient along it
-# largest absolute slope at the end of a step, as a share of that at its start (Wolfe)
+MEMORY = 30  # number of curvature pairs: a step and the change of the gradient along it
+# largest absolute slope at the end of a step, relative to the slope at its start (Wolfe)
 LARGEST_SLOPE_SHARE = 0.9
 MAX_TRIALS = 20  # step lengths tried along one direction
 
 
 class Minimum(NamedTuple):
-    """Where `minimise` ended: the point, the norm of the gradient there, and the number of
-    steps.
-    """
+    """Result of `minimise`: the point, its gradient norm, and the number of steps."""
 
     theta: np.ndarray
     norm: float
@@ -35,8 +33,8 @@ def minimise(
 ) -> Minimum:
     """Minimise a convex function by L-BFGS (Nocedal & Wright 2006, algorithm 7.5).
 
-    Step lengths are judged by slopes alone: near the minimum, differences of function values are
-    rounding.
+    Step lengths are determined by slopes only, because differences of function values near the
+    minimum are dominated by rounding errors.
 
     Parameters
     ----------
@@ -45,13 +43,13 @@ def minimise(
     theta : ndarray, shape (size,)
         Start.
     inverse_curvature : ndarray, shape (size,)
-        Positive: the inverse of an approximate diagonal of the Hessian.
+        Positive; the inverse of an approximate diagonal of the Hessian.
     tolerance : float
         Norm of the gradient at which the iteration ends.
     itmax : int
-        Largest number of steps.
+        Maximum number of steps.
     """
-    # step, change of the gradient, and their inner product
+    # step, gradient change, and their inner product
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
     g = gradient(theta)
     n_iter = 0
@@ -69,7 +67,7 @@ def minimise(
             pairs.append((step, change, curvature))
             theta = theta + step
             g = g_new
-        # no step along this direction lowers the slope: try again without curvature pairs
+        # no step along this direction reduces the slope: try again without curvature pairs
         elif pairs:
             pairs.clear()
         else:
@@ -83,13 +81,13 @@ def _step(
     direction: np.ndarray,
     slope: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a step along `direction` at whose end the slope is small, and the gradient there.
+    """Return a step along `direction` that ends at a small slope, and the gradient there.
 
     `slope` is the inner product of gradient and direction at `theta`. Steps are lengthened fourfold
-    while the slope at their end is negative, then bisected. If no slope is small enough, return the
-    longest step that was tried whose slope is still negative, zero if there is none.
+    while the slope at their end is negative, then bisected. If no slope is small enough, the
+    longest step with a negative slope is returned, or zero if there is none.
     """
-    # low: longest step with a negative slope; high: last one with a positive one
+    # low: longest step with a negative slope; high: last step with a positive slope
     low = 0.0
     high = np.inf
     length = 1.0
@@ -109,8 +107,8 @@ def _step(
 
 
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Return the approximate inverse Hessian times the gradient `g` (size,), by the two loops over
-    curvature pairs.
+    """Return the approximate inverse Hessian times the gradient `g` (size,), by the two-loop
+    recursion.
 
     The initial inverse Hessian is diagonal, `inverse_curvature` (size,), scaled to the last pair.
     """

@@ -148,7 +148,7 @@ class ProbabilityFlow(PairwiseEngine):
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
         is_converged = minimum.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
-            what = "the flow did not reach its minimum; raise itmax or lambda_"
+            what = "the flow did not reach its minimum; increase itmax or lambda_"
             detail = f"gradient norm {minimum.norm:.2g} after {minimum.n_iter} iterations"
             notes += (Note(predictor=-1, level=-1, what=what, detail=detail),)
         theta = to_reference(layout, minimum.simplex)

@@ -783,7 +783,7 @@ class PseudoLikelihood(Engine):
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (
-                Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),
+                Note(int(i), -1, "did not converge; increase itmax, tolerance or lambda_", detail),
             )
         unbounded: tuple[tuple[int, ...], ...] = ()
         # a penalty of fields alone leaves couplings unbounded

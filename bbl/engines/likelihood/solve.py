@@ -1,14 +1,13 @@
-"""The exact maximum of the likelihood of a group: closed form, table of all states, or junction
-tree.
+"""The exact maximum of the likelihood: closed form, table of all states, or junction tree."""
 
-A *state* is a combination of levels of all predictors; a *moment* of a parameter is the probability
-that all levels that it belongs to occur together, its *indicator* tells whether they do in a state.
-The parts of a model that do not interact are fitted one by one. Where the likelihood rises without
-end, the maximum is reached in a limit along a *direction of recession*, in which only the states of
-a *face* keep a probability (see `bbl.engines.likelihood.existence`). A `Component` is a part: its
-`predictors`, its `layout`, the `positions` of its parameters among those of the whole model.
-`layout.mask` (m, m) tells which predictors share a term.
-"""
+# A *state* is a combination of levels of all predictors. A parameter's *indicator* in a state is 1
+# if the state has all levels of the parameter, and its *moment* is the probability of that event.
+# The components of a model, which do not interact, are fitted separately. If the likelihood
+# increases indefinitely, the maximum is only approached in the limit along a *direction of
+# recession*, where only the states of a *face* keep a positive probability (see
+# `bbl.engines.likelihood.existence`). A `Component` has its `predictors`, its `layout`, and the
+# `positions` of its parameters among those of the whole model. `layout.mask` (m, m) marks
+# predictors that share a term.
 
 from __future__ import annotations
 
@@ -57,31 +56,28 @@ __all__ = [
     "tree_order",
 ]
 
-MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
-# up to so many parameters Newton's method solves with their Fisher information
-MAX_NEWTON_SIZE = 600
-# up to so many parameters have their rank found by their Fisher information
-MAX_INFORMATION_SIZE = 1500
-MAX_CELLS = 2.0**24  # up to so many cells of all cliques a junction tree is used
-OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
-# probability below which a cell of a junction tree counts as never occurring
-NO_PROBABILITY = 1e-16
-# norm of the gradient that is aimed at, as a share of the frequency of the rarest state
+MAX_STATES = 2**16  # maximum number of states for sums over a table of all states
+MAX_NEWTON_SIZE = 600  # maximum number of parameters for Newton's method
+MAX_INFORMATION_SIZE = 1500  # maximum number of parameters to find the rank of their information
+MAX_CELLS = 2.0**24  # maximum number of cells of all cliques of a junction tree
+OFF_FACE_LOG = 40.0  # states off the face are given a probability of at most exp(-40)
+NO_PROBABILITY = 1e-16  # cells of a junction tree below this probability never occur
+# gradient norm to aim for, relative to the frequency of the rarest state
 AIM_OF_RAREST = 1e-6
-MAX_TRIAL_STEPS = 15  # Newton steps before the search for empty cells that the likelihood avoids
-MAX_PUSHES = 12  # doublings of the way along a direction of recession
+MAX_TRIAL_STEPS = 15  # Newton steps before the search for a facial set
+MAX_PUSHES = 12  # number of times a step along a direction of recession is doubled
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """What is added to the likelihood of one observation.
+    """Terms added to the mean log-likelihood.
 
     Attributes
     ----------
     ridge : ndarray, shape (size,)
-        L2 penalties: half of the sum of ``ridge theta^2`` is subtracted.
+        L2 penalties; half the sum of ``ridge theta^2`` is subtracted.
     prior_count : float
-        Number of rows that are spread evenly over all states that can occur.
+        Number of rows spread evenly over all states that can occur.
     """
 
     ridge: np.ndarray
@@ -89,7 +85,7 @@ class Penalty:
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing is added."""
+        """Whether there is no penalty and no prior count."""
         return not self.prior_count and not self.ridge.any()
 
 
@@ -100,18 +96,18 @@ class Solution:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The maximum. If it is reached in a limit: a point so far that the states off the face have
-        less than 1e-16.
+        The maximum. If it is only approached in a limit, a point at which the states off the face
+        have a total probability below 1e-16.
     value : float
-        Mean log-likelihood of the rows, less the penalty.
+        Mean log-likelihood of the rows minus the penalty.
     norm : float
         Norm of the gradient.
     n_iter : int
         Number of steps; 0 for the closed form.
     determined : ndarray of bool, shape (size,)
-        Parameters that are finite at the maximum, and that no other values fit as well.
+        Parameters with a finite and unique value at the maximum.
     basis : ndarray of bool, shape (size,)
-        As many parameters as the model has degrees of freedom on the states that keep a
+        As many parameters as the model has degrees of freedom on the states with positive
         probability; see `rank`.
     """
 
@@ -130,10 +126,11 @@ def n_states(layout: Layout) -> float:
 
 
 def tree_order(layout: Layout) -> list[int] | None:
-    """Return an order in which to sum out predictors, with at most MAX_CELLS cells in all; None if
-    none was found.
+    """Return an elimination order of predictors with at most MAX_CELLS cells in all.
+
+    Returns None if no such order was found.
     """
-    # with all pairs, all predictors are one clique
+    # if all pairs interact, all predictors are in one clique
     if layout.complete and n_states(layout) > MAX_CELLS:
         return None
     order = perfect_order(layout)
@@ -144,16 +141,15 @@ def tree_order(layout: Layout) -> list[int] | None:
 
 
 def tree_cells(layout: Layout) -> float:
-    """Return the number of cells of all cliques of the junction tree; infinity if they are too
-    many.
-    """
+    """Return the total number of cells in the junction tree; infinity if there are too many."""
     order = tree_order(layout)
     return np.inf if order is None else _n_cells(layout, order)
 
 
 def _n_cells(layout: Layout, order: list[int]) -> float:
-    """Return the number of cells of all cliques if predictors are summed out in this order, without
-    overflow.
+    """Return the total number of cells of all cliques for this elimination order.
+
+    Very large numbers do not overflow.
     """
     log_L = np.log(layout.n_levels)
     return float(
@@ -164,10 +160,10 @@ def _n_cells(layout: Layout, order: list[int]) -> float:
 
 
 def least_width(layout: Layout) -> int:
-    """Return a lower bound of the number of predictors in the largest clique of any junction tree.
+    """Return a lower bound on the number of predictors in the largest clique of any junction tree.
 
-    It is one more than the degeneracy of the interaction graph: the most partners that a predictor
-    has left, if those with the fewest are removed one by one.
+    It is the degeneracy of the interaction graph plus 1: the largest number of remaining partners
+    of a predictor if those with the fewest are removed one by one.
     """
     mask = layout.mask.astype(np.intp)
     degree = mask.sum(axis=1)
@@ -188,9 +184,9 @@ class Solver:
     ----------
     layout : Layout
     tolerance : float
-        Norm of the gradient of one observation's log-likelihood at which a fit ends.
+        Gradient norm of the mean log-likelihood at which a fit ends.
     itmax : int
-        Largest number of steps of Newton's method; ten times as many of L-BFGS.
+        Maximum number of steps of Newton's method. L-BFGS may take ten times as many.
     """
 
     def __init__(self, layout: Layout, tolerance: float, itmax: int):
@@ -199,9 +195,10 @@ class Solver:
         self.itmax = itmax
 
     def fit(self, rows: Rows, penalty: Penalty, start: np.ndarray | None = None) -> Solution:
-        """Fit the rows of one group; rows with missing values need a table of all states of a part.
+        """Fit the rows of one group, one component at a time.
 
-        Iterations begin at `start` (size,), else at the fields of independent predictors.
+        A component with missing values needs a table of all its states. The iteration begins at
+        `start` (size,), by default at the fields of independent predictors.
         """
         theta = np.zeros(self.layout.size)
         (determined, basis) = np.ones((2, self.layout.size), dtype=bool)
@@ -224,15 +221,16 @@ class Solver:
     def _fit_part(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit a part of the model from `start` (size,), by the first method that can; sizes are
-        those of the part.
+        """Fit a component from `start` (size,), by the first method that applies.
+
+        `size` is the number of the component's parameters.
         """
-        if rows.in_memory:  # from here on the rows hold the columns of the part alone
+        if rows.in_memory:  # from here on, the rows contain only the component's columns
             rows = component.columns(cast(Sample, rows))
             component = component._replace(predictors=np.arange(component.layout.m))
         if not rows.complete:
             return self._fit_incomplete(component, rows, penalty, start)
-        # such parts were refused if they have no table of all states
+        # structural zeros with too many states were refused earlier
         has_zeros = component.layout.support is not None
         order = perfect_order(component.layout) if penalty.is_zero and not has_zeros else None
         if order is not None:
@@ -244,8 +242,9 @@ class Solver:
         return self._fit_states(component, rows, penalty, start)
 
     def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
-        """Fit a decomposable model by the shares of its cliques; None if it lacks a term, or a cell
-        is empty.
+        """Fit a decomposable model from the frequencies of its cliques.
+
+        Returns None if a term is not in the model or a cell is empty.
         """
         if any(
             len(s) > 1 and component.layout.index(*s) < 0
@@ -268,12 +267,11 @@ class Solver:
     def _fit_states(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit on a table of all states, by Newton's method or, with many parameters, by gradients
-        alone.
+        """Fit on a table of all states, by Newton's method or, with many parameters, by L-BFGS.
 
-        The fit is on the face of the margins of zero. If the end of Newton's method does not prove
-        that the maximum is there, it is repeated on the facial set; gradients alone prove nothing,
-        and the first face stays.
+        The fit is first restricted to the face given by zero margins. If the result of Newton's
+        method does not prove that this is the correct face, the fit is repeated on the facial set.
+        With L-BFGS nothing can be proved, and the first face is kept.
         """
         table = StateTable(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
@@ -298,10 +296,10 @@ class Solver:
             basis, determined = _rank_on_face(table, face, penalty)
             objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
             maximum = maximise(objective, start, self.tolerance, self.itmax, aim)
-        elif maximum.n_iter == MAX_TRIAL_STEPS:  # enough for the proof, not for the tolerance
+        elif maximum.n_iter == MAX_TRIAL_STEPS:  # sufficient for the proof, but not for `tolerance`
             further = maximise(objective, maximum.theta, self.tolerance, self.itmax, aim)
             maximum = further._replace(n_iter=maximum.n_iter + further.n_iter)
-        # *: the four fields of a `Maximum`
+        # `*` unpacks the four fields of a `Maximum`
         return Solution(*_push_to_face(table, maximum, face), determined, basis)
 
     def _fit_incomplete(
@@ -309,9 +307,9 @@ class Solver:
     ) -> Solution:
         """Fit rows with missing values on a table of all states, by Newton's method.
 
-        The fit is at first on the facial set of the states that some row may be. States that have
-        hardly any probability at its end are then taken for empty, and the fit is repeated if this
-        makes the facial set smaller.
+        The first fit is on the facial set of all states that are compatible with a row. States with
+        negligible probability are then treated as empty, and the fit is repeated if this reduces
+        the facial set.
         """
         table = StateTable(component.layout)
         prior_counts = table.spread(penalty.prior_count)
@@ -322,12 +320,12 @@ class Solver:
         if start is None:
             even_p = objective.evenly_spread_counts() / max(objective.total, 1.0)
             start = _independent_start(component.layout, table.moments(even_p))
-        if not objective.total:  # nothing is known of these predictors
+        if not objective.total:  # all values of these predictors are missing
             none = np.zeros(len(start), dtype=bool)
             return Solution(0.0 * start, value=0.0, norm=0.0, n_iter=0, determined=none, basis=none)
         maximum = maximise(objective, start, self.tolerance, self.itmax)
         limit_face = facial_set(table, objective.counts_without_negligible(), penalty.ridge == 0.0)
-        # a < b of two masks: b without a
+        # a < b for two masks: in b but not in a
         if limit_face.support is not None and (
             face.support is None or (limit_face.support < face.support).any()
         ):
@@ -335,22 +333,22 @@ class Solver:
             objective.support = limit_face.support
             on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
             maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
-        # sets the probabilities, and `gradient` the moments, that `curvatures` reads
+        # sets the probabilities and the moments that `curvatures` uses
         objective.value(maximum.theta)
         objective.gradient()
-        # of the information; no row may tell of an interaction
+        # from the information, as no row may be informative about an interaction
         basis, determined = rank(objective.curvatures()[0])
-        # `value` is a mean over known rows
+        # `value` is a mean over the rows with observed values
         known_share = objective.total / (rows.total + penalty.prior_count)
         maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
-        # of all rows: what has finite values on the face
+        # from the face, for all rows: parameters with finite values
         _, determined_on_face = _rank_on_face(table, face, penalty)
         return Solution(*maximum, determined & determined_on_face, basis)
 
     def _fit_tree(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit on a junction tree by gradients alone."""
+        """Fit on a junction tree by L-BFGS."""
         order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
         tree = JunctionTree(component.layout, order)
@@ -367,10 +365,10 @@ class Solver:
         all_parameters = np.ones(component.layout.size, dtype=bool)
         if log_support is None:
             return Solution(*maximum, all_parameters, all_parameters)
-        basis = determined = direction == 0.0  # if there are too many parameters for a rank
+        basis = determined = direction == 0.0  # if there are too many parameters to find a rank
         if component.layout.size <= MAX_INFORMATION_SIZE:
-            # what equally probable states of the support tell apart; a one determines each
-            # penalised parameter
+            # parameters identified by equally probable states of the support; adding one makes
+            # every penalised parameter determined
             even_information = tree.information(
                 tree.margins(np.zeros(component.layout.size), log_support)
             )
@@ -387,22 +385,22 @@ class Solver:
         total: float,
         ridge: np.ndarray,
     ) -> Maximum:
-        """Return the maximum of an objective by gradients, from `start` (size,).
+        """Return the maximum of an objective by L-BFGS, from `start` (size,).
 
-        `gradient` is that at the last argument of `value`. `target` (size,) are the observed
-        moments, `total` the weight of the rows, `ridge` (size,) the penalties.
+        `gradient` is evaluated at the last argument of `value`. `target` (size,) are the observed
+        moments, `total` is the total weight of the rows, and `ridge` (size,) are the penalties.
         """
 
         def descent(theta: np.ndarray) -> np.ndarray:  # minus the gradient (size,) at `theta`
             value(theta)
             return -gradient()
 
-        # a moment that is rare in the rows, but not at the start, has the curvature of the start:
-        # with that of the rows the first step would be so long that no later one could take it back
-        # moments mu: descent is mu - target + ridge theta
+        # If a moment is small in the rows but not at the start, use the curvature at the start:
+        # with that of the rows, the first step would be too long to be corrected later. `expected`
+        # are the moments mu at the start, since descent is mu - target + ridge theta.
         expected = target + descent(start) - ridge * start
         variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
-        # 1 / total: of a moment of one row
+        # 1 / total: the curvature of a moment that occurs in a single row
         inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)
         minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
         return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
@@ -411,10 +409,10 @@ class Solver:
 def _sum_rows(
     component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]
 ) -> np.ndarray:
-    """Return the sum of ``function(columns of the part)`` over blocks of all rows.
+    """Return the sum of ``function(columns of the component)`` over blocks of all rows.
 
-    Rows in memory have the part's columns alone; a file (`pooled`) caches the sum by `name`, that
-    of `function`.
+    Rows in memory contain only the component's columns. For a file, `pooled` caches the sum under
+    `name`, which identifies `function`.
     """
     if rows.in_memory:
         return function(cast(Sample, rows))
@@ -423,8 +421,9 @@ def _sum_rows(
 
 
 def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors whose moments are `target` (size,),
-    or 0.001 if less.
+    """Return the parameters (size,) of independent predictors with moments `target` (size,).
+
+    Moments below 0.001 are raised to this value.
     """
     theta = np.zeros(layout.size)
     for i in range(layout.m):
@@ -435,18 +434,17 @@ def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
 
 
 def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
-    """Return a basis of the parameters that the states on a face tell apart, and the determined
-    ones, as `rank`.
+    """Return a basis of the parameters identified by the states on a face, and the determined ones.
 
-    Above MAX_INFORMATION_SIZE parameters both are those that the direction of recession does not
-    change.
+    They are defined as in `rank`. With more than MAX_INFORMATION_SIZE parameters, both are the
+    parameters that the direction of recession does not change.
     """
     support = table.possible if face.support is None else face.support
     if support is None:
         return (np.ones(table.layout.size, dtype=bool),) * 2
     if table.layout.size > MAX_INFORMATION_SIZE:
         return (face.direction == 0.0,) * 2
-    # equal probabilities; the ones, below, determine the penalised parameters
+    # equal probabilities; the ones added below make penalised parameters determined
     even_p = support / support.sum()
     return rank(
         table.covariances(even_p, table.moments(even_p))
@@ -455,21 +453,21 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
 
 
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Return the maximum moved so far along the face's direction of recession that lost states have
-    no probability.
+    """Move the maximum along the face's direction of recession until lost states have no
+    probability.
 
-    ``face.support`` (n,) marks the states that keep one (None: all), ``face.direction`` (size,) is
+    ``face.support`` (n,) marks the states on the face (None: all), ``face.direction`` (size,) is
     the direction.
     """
     if face.support is None:
         return maximum
     lost = ~face.support if table.possible is None else table.possible & ~face.support
     direction_energy = table.energies(face.direction)
-    # (n_lost,): by how much a step of 1 lowers each lost state's energy below the face's (argmax:
+    # (n_lost,): decrease of each lost state's energy per unit step, relative to the face (argmax:
     # one of its states)
     drop = direction_energy[np.argmax(face.support)] - direction_energy[lost]
     log_z, _ = table.log_partition(maximum.theta, face.support)
-    # by how much the log probabilities of lost states are too high
+    # excess of the lost states' log-probabilities over the bound
     excess = table.energies(maximum.theta)[lost] - log_z + OFF_FACE_LOG
     return maximum._replace(
         theta=maximum.theta + max(float((excess / drop).max()), 0.0) * face.direction
@@ -479,11 +477,11 @@ def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
 def _find_tree_face(
     tree: JunctionTree, counts: np.ndarray, free: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Return the face by the zero margins of terms, and its direction of recession (size,).
+    """Return the face given by the zero margins of terms, and its direction of recession (size,).
 
-    The face is 0 in cells (n_cells,) that keep a probability, and -inf in the others; None if all
-    cells keep one. `counts` (n_cells,) are the observed counts; `free` (size,) marks parameters
-    without a penalty.
+    The face is an array (n_cells,) with 0 in cells that have positive probability and -inf in the
+    others, or None if all cells have positive probability. `counts` (n_cells,) are the observed
+    counts; `free` (size,) marks parameters without a penalty.
     """
     layout = tree.layout
     direction = np.zeros(tree.layout.size)
@@ -492,7 +490,7 @@ def _find_tree_face(
         clique = tree.cliques[clique_number]
         outside = tuple(axis for axis, i in enumerate(clique.scope) if i not in scope)
         margin = counts[clique.cells].reshape(clique.shape).sum(axis=outside, keepdims=True)
-        # the axes of the margin, in the order of the clique
+        # axes of the margin, in the order of the clique
         margin_scope = [i for i in clique.scope if i in scope]
         is_empty = margin.squeeze(outside) == 0.0
         margin_direction = step_down(
@@ -509,12 +507,13 @@ def _find_tree_face(
 def _push_on_tree(
     tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray
 ) -> np.ndarray:
-    """Return `theta` moved so far along `direction` that cells outside the support (n_cells,) have
-    no probability.
+    """Move `theta` along `direction` until cells outside the support have no probability.
+
+    `log_support` (n_cells,) is -inf in these cells.
     """
     length = OFF_FACE_LOG
     for _ in range(MAX_PUSHES):
-        pushed = theta + length * direction  # `joint`, below: the probabilities of cells (n_cells,)
+        pushed = theta + length * direction  # `joint` below: the probabilities (n_cells,) of cells
         if tree.margins(pushed).joint[np.isneginf(log_support)].max() < NO_PROBABILITY:
             break
         length *= 2.0

@@ -1,11 +1,10 @@
-"""Sums over a table of all states: energies, probabilities, moments and their covariances, by one
-transform.
+"""Sums over a table of all states: energies, probabilities, moments and their covariances."""
 
-A *moment* of a parameter is the probability that all levels that it belongs to occur together: the
-mean of its *indicator*, the product of indicators of these levels. A *state* is a row of codes;
-states are listed with the last predictor running fastest. In the table of indicators, the cell of
-codes x belongs to the product over the predictors with ``x_i > 0`` of the indicators of ``x_i``.
-"""
+# A *state* is a row of codes; states are listed with the last predictor varying fastest. A
+# parameter's *indicator* is the product of the indicators of its levels, and its *moment* is the
+# mean of the indicator: the probability that all its levels occur together. In the table of
+# indicators, the cell with codes x contains the product of the indicators of the levels ``x_i >
+# 0``.
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from bbl.rows.sample import Sample
 
 __all__ = ["StateTable", "row_states"]
 
-PAIRS_AT_ONCE = 2**22  # pairs of parameters whose joint cells are looked up together
+PAIRS_AT_ONCE = 2**22  # pairs of parameters to look up at once
 
 
 class StateTable:
-    """The states of a layout, and the cells of its parameters in the table of indicators.
+    """The states of a layout, and the positions of its parameters in the table of indicators.
 
     Parameters
     ----------
@@ -33,13 +32,13 @@ class StateTable:
     n : int
         Number of states.
     shape : tuple of int
-        Numbers of levels: the shape of a table of all states.
+        Numbers of levels, which is the shape of a table of all states.
     strides : ndarray of intp, shape (m,)
-        By how many positions in the list of states the next level of each predictor is away.
+        Difference in position between states with successive levels of each predictor.
     cells : ndarray of intp, shape (size,)
         Position of each parameter in the table of indicators.
     possible : ndarray of bool, shape (n,), or None
-        States that can occur; None for all.
+        States that can occur; None if all can.
     """
 
     def __init__(self, layout: Layout):
@@ -60,7 +59,7 @@ class StateTable:
     def _cells(self) -> np.ndarray:
         """Return the position (size,) of each parameter in the table of indicators."""
         out = np.zeros(self.layout.size, dtype=np.intp)
-        cuts = self.layout.cuts  # where the parameters of each scope begin in the parameter vector
+        cuts = self.layout.cuts  # where each scope's parameters begin in the parameter vector
         for scope, first, stop in zip(self.layout.scopes, cuts[:-1], cuts[1:], strict=True):
             cell = np.zeros(1, dtype=np.intp)
             for i in scope:
@@ -71,19 +70,19 @@ class StateTable:
     def energies(self, theta: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of all states for the parameters `theta` (size,).
 
-        A parameter adds to the state of its cell, and to all states with the same levels and any
-        others in place of 0.
+        A parameter contributes to the state of its cell, and to all states that differ from it only
+        in predictors with level 0 in that cell.
         """
         table = np.zeros(self.n)
         table[self.cells] = theta
         return self._spread(table)
 
     def _spread(self, table: np.ndarray) -> np.ndarray:
-        """Add, along each axis, the values (n,) at level 0 to those at all other levels, in place;
-        return them.
+        """Add the values (n,) at level 0 to all other levels along each axis, in place; return
+        them.
 
-        A state then has the sum over all cells that keep some of its levels and have 0 in place of
-        the others.
+        The value of a state is then the sum over all cells that have the state's level or level 0
+        of each predictor.
         """
         for L, stride in zip(self.shape, self.strides, strict=True):
             by_level = table.reshape(-1, L, stride)  # a view: the middle axis is the predictor
@@ -91,11 +90,9 @@ class StateTable:
         return table
 
     def indicator_sums(self, values: np.ndarray) -> np.ndarray:
-        """Return, for each cell (n,), the sum of `values` (n,) over the states in which its
-        indicator is 1.
+        """Return, for each cell (n,), the sum of `values` (n,) over states with indicator 1.
 
-        Level 0 of a cell stands for any level of a state, so that along each axis it takes the sum
-        of all levels.
+        Level 0 in a cell matches any level of a state, so each axis sums over all levels.
         """
         table = values.copy()
         for L, stride in zip(self.shape, self.strides, strict=True):
@@ -104,16 +101,15 @@ class StateTable:
         return table
 
     def moments(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of each parameter's indicator over states that are weighted by
-        `values` (n,).
-        """
+        """Return the sum (size,) of each indicator over states weighted by `values` (n,)."""
         return self.indicator_sums(values)[self.cells]
 
     def indicator_products(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums (size, size) of products of two indicators over states that are weighted
-        by `values` (n,).
+        """Return the sums (size, size) of products of two indicators over weighted states.
+
+        `values` (n,) are the weights.
         """
-        # the last, at n, is of products that are always 0
+        # the last element, at n, is for products that are always 0
         cell_sums = np.append(self.indicator_sums(values), 0.0)
         size = self.layout.size
         out = np.empty((size, size))
@@ -123,13 +119,13 @@ class StateTable:
         return out
 
     def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``T(x)' matrix T(x)`` (n,) of all states x, with indicators T(x) (size,); `matrix`
-        is (size, size).
+        """Return ``T(x)' matrix T(x)`` (n,) for all states x, with indicators T(x) (size,).
 
-        The product of two indicators is the indicator of their joint cell: with the entries of the
-        matrix summed by joint cell, the form is an energy (see `energies`).
+        `matrix` is (size, size). The product of two indicators is the indicator of their joint
+        cell. If the entries of the matrix are summed by joint cell, the quadratic form is therefore
+        an energy (see `energies`).
         """
-        table = np.zeros(self.n + 1)  # the last, at n, is of products that are always 0
+        table = np.zeros(self.n + 1)  # the last element, at n, is for products that are always 0
         size = self.layout.size
         step = max(1, PAIRS_AT_ONCE // max(size, 1))
         for first in range(0, size, step):
@@ -138,7 +134,7 @@ class StateTable:
         return self._spread(table[:-1])
 
     def covariances(self, p: np.ndarray, mu: np.ndarray) -> np.ndarray:
-        """Return the covariances (size, size) of all indicators: the Fisher information of one
+        """Return the covariances (size, size) of all indicators: the Fisher information per
         observation.
 
         Parameters
@@ -146,36 +142,35 @@ class StateTable:
         p : ndarray, shape (n,)
             Probabilities of all states.
         mu : ndarray, shape (size,)
-            Their moments.
+            Moments of all parameters.
         """
         return self.indicator_products(p) - np.multiply.outer(mu, mu)
 
     def _joint_cells(self, rows: slice) -> np.ndarray:
-        """Return `_find_joint_cells` of these parameters; those of all are kept if they are not too
-        many.
-        """
+        """Return `_find_joint_cells` for some parameters, from a cache if it is not too large."""
         if self.layout.size * self.layout.size <= PAIRS_AT_ONCE:
             return self._all_joint_cells[rows]
         return self._find_joint_cells(rows)
 
     @cached_property
     def _all_joint_cells(self) -> np.ndarray:
-        """Joint cells (size, size) of all parameters with all."""
+        """Joint cells (size, size) of all pairs of parameters."""
         return self._find_joint_cells(slice(None))
 
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
-        """Return the cells (len(rows), size) of products of the indicators of the parameters `rows`
-        with all others.
+        """Return the cells (len(rows), size) of products of two indicators.
 
-        The cell of a product has the levels of both parameters. It is n, no cell, where the product
-        is always 0: the parameters belong to different levels of some predictor.
+        The first parameter is one of `rows`, the second is any. The cell of a product has the
+        levels of both parameters. It is n, which is not a cell, if the product is always 0 because
+        the parameters have different levels of the same predictor.
         """
         codes = self.codes(self.cells)
-        has_predictor = (codes > 0).astype(float)  # which predictors each parameter belongs to
+        has_predictor = (codes > 0).astype(float)  # the predictors of each parameter
         n_shared_predictors = has_predictor[rows] @ has_predictor.T
-        # n_shared_levels: predictors of which both have the same level. These levels add to the
-        # positions of both cells, but only once to that of the product: what they add,
-        # `shared_position`, is subtracted below; floats, like the matrix product, hold both exactly
+        # n_shared_levels: number of predictors for which both parameters have the same level. These
+        # levels are contained in the positions of both cells, but should count only once in that of
+        # the product, so `shared_position` is subtracted below. Floats, as from the matrix product,
+        # represent both exactly.
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):
@@ -195,16 +190,16 @@ class StateTable:
         codes = self.codes(np.arange(self.n))
         out = np.ones((self.n, self.layout.size))
         for column, cell_codes in enumerate(self.codes(self.cells)):
-            members = np.flatnonzero(cell_codes)  # the predictors that the parameter belongs to
+            members = np.flatnonzero(cell_codes)  # the predictors of the parameter
             out[:, column] = (codes[:, members] == cell_codes[members]).all(axis=1)
         return out
 
     def codes(self, states: np.ndarray) -> np.ndarray:
-        """Return the codes (len(states), m) of states by their positions."""
+        """Return the codes (len(states), m) of states, given their positions."""
         return states[:, None] // self.strides % np.array(self.shape)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return counts (n,) of sum `total`, the same in all states that can occur."""
+        """Return equal counts (n,) in all states that can occur, with sum `total`."""
         if self.possible is None:
             return np.full(self.n, total / self.n)
         return self.possible * (total / self.possible.sum())
@@ -214,8 +209,8 @@ class StateTable:
     ) -> tuple[float, np.ndarray]:
         """Return ln Z and the probabilities (n,) of all states.
 
-        States outside the mask `support` (n,) have probability 0; by default these are the states
-        that cannot occur.
+        States outside the mask `support` (n,) have probability 0. The default mask contains all
+        states that can occur.
         """
         energy = self.energies(theta)
         support = self.possible if support is None else support
@@ -228,7 +223,7 @@ class StateTable:
         return largest + float(np.log(total)), p
 
     def counts(self, rows: Sample) -> np.ndarray:
-        """Return the weight (n,) of the complete rows of each state."""
+        """Return the total weight (n,) of the complete rows in each state."""
         return np.bincount(row_states(self, rows.codes), rows.weights, self.n)
 
 

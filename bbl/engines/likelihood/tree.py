@@ -1,21 +1,13 @@
-"""Sums over all states of a sparse model, clique by clique: ln Z, moments and their covariances on
-a junction tree.
+"""ln Z, moments and their covariances for sparse models, by sums over a junction tree."""
 
-Predictors are summed out one after the other. The *clique* of a predictor holds it and all
-predictors that it still shares a table with when it is summed out (its *separator*); its parent is
-the clique of the first of these. Axes of tables are in the order of elimination, so that a
-separator's axes are some of its parent's in the same order. (Lauritzen & Spiegelhalter 1988, JRSS B
-50; Koller & Friedman 2009, chapter 10.) The tables of all cliques are stored in vectors of n_cells
-numbers, one for each cell. `size` is the number of parameters of the model. `layout.mask` (m, m)
-tells which of m predictors share a term; `layout.scopes` lists the predictors of fields and of each
-term.
-
-A `Clique` has the predictors `scope`, the predictor first, then its separator; their numbers of
-levels, `shape`; the slice `cells` of its table in these vectors; and the number `parent` of its
-parent, -1 for a root. `aligned` is the shape of a table of the separator with the axes of the
-parent: 1 at predictors that are not in the separator, so that it can be multiplied with the
-parent's table. `outside` are these axes: the parent's table is summed over them.
-"""
+# Predictors are eliminated one after the other by summing over their levels. The *clique* of a
+# predictor consists of itself and of its *separator*: all predictors that share a table with it
+# when it is eliminated. The parent of a clique is the clique of the predictor in its separator that
+# is eliminated first. Axes of tables are in the order of elimination, so a separator's axes occur
+# in its parent in the same order (Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman
+# 2009, chapter 10). The tables of all cliques are stored in vectors of length n_cells. `size` is
+# the number of parameters of the model. `layout.mask` (m, m) marks pairs of predictors that share a
+# term; `layout.scopes` lists the predictors of fields and of each term.
 
 from __future__ import annotations
 
@@ -43,17 +35,16 @@ __all__ = [
 
 
 class Component(NamedTuple):
-    """Predictors that interact with each other, directly or through others, and with no predictor
-    outside.
+    """Predictors that interact with each other, directly or indirectly, but with no others.
 
-    Predictors of structural zeros count as interacting.
+    Predictors in structural zeros count as interacting.
 
     Attributes
     ----------
     predictors : ndarray of intp, shape (c,)
-        Numbers of these predictors in the whole model, rising.
+        Numbers of these predictors in the whole model, in increasing order.
     layout : Layout
-        Layout of these c predictors alone.
+        Layout of these c predictors.
     positions : ndarray of intp, shape (layout.size,)
         Positions of its parameters in the parameter vector of the whole model.
     """
@@ -63,7 +54,7 @@ class Component(NamedTuple):
     positions: np.ndarray
 
     def columns(self, rows: Sample) -> Sample:
-        """Return the rows with the codes of these predictors alone, without a response."""
+        """Return the rows with only the codes of these predictors, without a response."""
         missing = None if rows.missing is None else rows.missing[:, self.predictors]
         if missing is not None and not missing.any():
             missing = None
@@ -73,18 +64,16 @@ class Component(NamedTuple):
 
 
 def components(layout: Layout) -> list[Component]:
-    """Return the connected parts of the interaction graph, in the order of their first
-    predictors.
-    """
-    # all pairs interact (m = 0, which has no parts, is left to the code below)
+    """Return the connected components of the interaction graph, ordered by first predictor."""
+    # all pairs interact (m = 0, without components, is handled below)
     if layout.complete and layout.m > 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
     n_components, label = connected_components(csr_matrix(layout.joined), directed=False)
-    # label (m,): part of each predictor; joined (m, m): whether two share a term or structural
-    # zeros
+    # label (m,): component of each predictor; joined (m, m): whether two predictors share a term or
+    # structural zeros
     if n_components == 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     # predictors of each table of fields and of each term (`layout.scopes`), by component
@@ -95,13 +84,13 @@ def components(layout: Layout) -> list[Component]:
     found_components = []
     for k in range(n_components):
         predictors = np.flatnonzero(label == k)
-        # of a predictor within the component
+        # number of each predictor within its component
         number = {int(i): new for new, i in enumerate(predictors)}
         terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
-        # table(v, *scope): the entries of v of one term; the new layout keeps the order of the
+        # table(v, *scope): the entries of v for one term; the new layout keeps the order of the
         # terms
         positions = [layout.table(flat_positions, *scope).ravel() for scope in scopes[k]]
-        support = layout.support  # structural zeros, whose predictors are all in one component
+        support = layout.support  # structural zeros; their predictors are all in one component
         if support is not None:
             support = support.renumbered(number) if label[support.scope[0]] == k else None
         sublayout = Layout(layout.n_levels[predictors], terms, support)
@@ -109,19 +98,18 @@ def components(layout: Layout) -> list[Component]:
     return found_components
 
 
-MAX_COLUMNS = 64  # parameters whose covariances with all others are computed together
-# of all cliques, for these parameters together; more cells take one parameter at a time
+MAX_COLUMNS = 64  # maximum number of parameters whose covariances are computed at once
+# maximum number of cells, times parameters, that are used at once
 CELLS_AT_ONCE = 2**22
-SMALLEST = np.nextafter(0.0, 1.0)  # the least positive number, by which zero sums are divided
+SMALLEST = np.nextafter(0.0, 1.0)  # smallest positive number, to avoid division by zero
 
 
 def perfect_order(layout: Layout) -> list[int] | None:
-    """Return an order of elimination that makes no predictors share a table that did not before;
-    None if there is none.
+    """Return an elimination order that adds no edges to the interaction graph, or None.
 
-    There is one if and only if the interaction graph is decomposable (triangulated). The next
-    predictor is always one whose remaining partners all interact with each other, one with few
-    partners if there are several.
+    Such an order exists if and only if the graph is decomposable (triangulated). The next predictor
+    is always one whose remaining partners all interact with each other; if there are several, one
+    with the fewest partners.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     order = []
@@ -150,16 +138,16 @@ def _is_clique(neighbours: list[set[int]], i: int) -> bool:
 
 
 class Margins:
-    """Probabilities of all cliques at some parameters.
+    """Probabilities of all cliques for given parameters.
 
     Attributes
     ----------
     log_z : float
-        ln Z, the log normaliser.
+        ln Z, the logarithm of the normalising constant.
     joint : ndarray, shape (n_cells,)
         Probabilities of the cells of each clique.
     conditional : ndarray, shape (n_cells,)
-        Probabilities of a clique's predictor given its separator.
+        Conditional probabilities of a clique's predictor given its separator.
     """
 
     def __init__(self, log_z: float, joint: np.ndarray, conditional: np.ndarray):
@@ -175,14 +163,14 @@ class JunctionTree:
     ----------
     layout : Layout
     order : list of int
-        Order in which predictors are summed out (see `bbl.model.elimination.elimination_order`).
+        Order in which predictors are eliminated (see `bbl.model.elimination.elimination_order`).
 
     Attributes
     ----------
     step : ndarray of intp, shape (m,)
         Position of each predictor in `order`, which is also the number of its clique.
     cliques : list of m Clique
-        In the order of elimination: a parent comes after its children.
+        In the order of elimination, so that a parent comes after its children.
     n_cells : int
         Number of cells of all cliques.
     starts : ndarray of intp, shape (m,)
@@ -190,8 +178,8 @@ class JunctionTree:
     sizes : ndarray of intp, shape (m,)
         Number of cells of each clique.
     clique_of_term : ndarray of intp, shape (n_scopes,)
-        Number of the clique of each of `layout.scopes`: that of the predictor that is summed out
-        first.
+        Number of the clique of each of `layout.scopes`, which belongs to the scope's predictor that
+        is eliminated first.
     design : CliqueDesign
     """
 
@@ -209,9 +197,7 @@ class JunctionTree:
         self.design = CliqueDesign(layout, self.cliques, self.clique_of_term)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return the weight (n_cells,) in each cell of rows of weight `total`, spread evenly over
-        all states.
-        """
+        """Return the weight (n_cells,) in each cell if `total` is spread evenly over all states."""
         return np.repeat(total / self.sizes, self.sizes)
 
     def counts(self, rows: Sample) -> np.ndarray:
@@ -227,12 +213,12 @@ class JunctionTree:
         return out
 
     def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the parameters (size,) of the maximum of the likelihood from the `counts`
-        (n_cells,) of all cliques.
+        """Return the maximum likelihood parameters (size,) given the `counts` (n_cells,) of all
+        cliques.
 
-        None if a count is zero, or if the model lacks a term for some set of predictors of a
-        clique. Otherwise the probability of a row is the product over the cliques of the share of
-        the predictor given its separator.
+        Returns None if a count is zero, or if the model does not contain the terms of all sets of
+        predictors in a clique. Otherwise, the probability of a row is the product over the cliques
+        of the conditional frequencies of their predictors given the separators.
         """
         theta = np.zeros(self.layout.size)
         for clique in self.cliques:
@@ -245,7 +231,7 @@ class JunctionTree:
         return theta
 
     def unfilled(self) -> Margins:
-        """Return margins with arrays that are not filled yet."""
+        """Return margins with uninitialised arrays."""
         return Margins(np.nan, np.empty(self.n_cells), np.empty(self.n_cells))
 
     def margins(
@@ -257,13 +243,13 @@ class JunctionTree:
         ----------
         theta : ndarray, shape (size,)
         log_support : ndarray, shape (n_cells,), optional
-            -inf in cells that cannot occur, else 0.
+            -inf in cells that cannot occur, 0 elsewhere.
         spent : Margins, optional
-            Margins that are not needed any more: their arrays are overwritten. Allocating large
-            arrays would take as long as the sums.
+            Margins that are no longer needed: their arrays are overwritten. Allocating large arrays
+            would take as long as the sums.
         """
         spent = spent or self.unfilled()
-        # far steps of an optimiser are not finite
+        # long steps of an optimiser may give values that are not finite
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             energies = self.design.energies(theta, spent.conditional)
             if log_support is not None:
@@ -271,28 +257,30 @@ class JunctionTree:
             return self._margins(energies, spent.joint)
 
     def _margins(self, energies: np.ndarray, joint: np.ndarray) -> Margins:
-        """Return the margins, whose arrays are `joint` (n_cells,) and, overwritten, the `energies`
-        (n_cells,).
+        """Return the margins; both arrays (n_cells,) are overwritten.
+
+        `joint` and `energies` become the joint and the conditional probabilities.
         """
-        # of each clique, subtracted lest exp overflows
+        # largest energy of each clique, subtracted to prevent overflow in exp
         largest = np.maximum.reduceat(energies, self.starts)
         log_z = float(largest.sum())
-        # views: energies, at last conditionals
+        # views on the energies, which finally contain the conditional probabilities
         tables = [energies[c.cells].reshape(c.shape) for c in self.cliques]
         for table, clique_largest in zip(tables, largest.tolist(), strict=True):
             table -= clique_largest
         np.exp(energies, out=energies)
-        # from the leaves to the roots: sum out the clique's predictor, and multiply the parent with
+        # from the leaves to the roots: sum over the clique's predictor, and multiply the parent by
         # the sums
         for clique, table in zip(self.cliques, tables, strict=True):
             total = table.sum(axis=0)
-            table /= np.maximum(total, SMALLEST)  # a separator that cannot occur leaves zeros
-            # divided out and added to ln Z, lest products of many sums overflow
+            table /= np.maximum(total, SMALLEST)  # zero where a separator cannot occur
+            # factor out a scale, included in ln Z, to prevent overflow in products of many sums
             scale = total.max()
             log_z += float(np.log(scale))
             if clique.parent >= 0:
                 tables[clique.parent] *= (total / scale).reshape(clique.aligned)
-        # from the roots to the leaves: conditional probabilities times those of the separator
+        # from the roots to the leaves: conditional probabilities times probabilities of the
+        # separator
         joints = [joint[c.cells].reshape(c.shape) for c in self.cliques]
         for clique, conditional, out in zip(
             self.cliques[::-1], tables[::-1], joints[::-1], strict=True
@@ -304,10 +292,10 @@ class JunctionTree:
         return Margins(log_z, joint, conditional=energies)
 
     def moments_of(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of each parameter's indicator over the cells of its clique,
-        weighted by `values`.
+        """Return the sum (size,) of `values` (n_cells,) over the cells of each parameter's
+        indicator.
 
-        `values` has shape (n_cells,).
+        Only the clique that the parameter is assigned to is summed.
         """
         return self.design.parameter_sums(values)
 
@@ -316,12 +304,11 @@ class JunctionTree:
         return self.moments_of(margins.joint)
 
     def information(self, margins: Margins) -> np.ndarray:
-        """Return the Fisher information (size, size) of one observation: the covariance of all
-        indicators.
+        """Return the Fisher information (size, size) per observation: the indicators' covariance.
 
         For each parameter v with indicator T_v, two passes over the tree give ``E[T_v | x_C]`` for
-        the cells x_C of every clique C; the mean of the product of T_v with an indicator of the
-        clique follows.
+        the cells x_C of every clique C. These give the mean of the product of T_v with each
+        indicator of the clique.
         """
         size = self.layout.size
         mu = self.moments(margins)
@@ -333,32 +320,32 @@ class JunctionTree:
             means *= margins.joint[:, None]
             out[:, columns] = self.design.parameter_sums(means)
         out -= np.multiply.outer(mu, mu)
-        return 0.5 * (out + out.T)  # symmetric but for rounding
+        return 0.5 * (out + out.T)  # remove asymmetry due to rounding
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
-        """Return the means (n_cells, v) of the v indicators of the parameters `columns` given each
-        cell of each clique.
+        """Return the conditional means (n_cells, v) of v indicators given each cell of each clique.
 
-        `mu` (size,) are the moments of all parameters.
+        The indicators are those of the parameters `columns`. `mu` (size,) are the moments of all
+        parameters.
         """
         indicators = np.eye(self.layout.size)[:, columns]
         means = self.design.energies(indicators, np.empty((self.n_cells, indicators.shape[1])))
         tables = [means[c.cells].reshape(*c.shape, -1) for c in self.cliques]
-        # mean given each clique's separator of what the clique and its descendants hold of an
-        # indicator
+        # conditional mean given each clique's separator of an indicator's contributions from the
+        # clique and its descendants
         messages = []
         for clique, table in zip(self.cliques, tables, strict=True):
             conditional = margins.conditional[clique.cells].reshape(clique.shape)
-            # a: levels of the clique's predictor
+            # a: level of the clique's predictor
             message = np.einsum("a...,a...v->...v", conditional, table)
             messages.append(message)
             if clique.parent >= 0:
                 tables[clique.parent] += message.reshape(*clique.aligned, -1)
-        # add to each clique what the rest of the tree holds: the parent's mean given the separator,
-        # less the message
+        # add the contributions from the rest of the tree: the parent's mean given the separator,
+        # minus the message
         for k in range(len(self.cliques) - 1, -1, -1):
             clique = self.cliques[k]
-            # what other trees hold is a constant here: mu less the mean of this tree
+            # contributions from other trees are constant: mu minus the mean of this tree
             if clique.parent < 0:
                 joint = margins.joint[clique.cells].reshape(clique.shape)
                 axes = tuple(range(joint.ndim))
@@ -374,23 +361,20 @@ class JunctionTree:
 
 
 def tree_memory(n_cells: float) -> float:
-    """Return the bytes that fits and covariances on a junction tree with `n_cells` cells take at
-    most.
-    """
-    # 8 vectors of cells, and 4 arrays of cells by parameters, of numbers of 8 bytes
+    """Return the maximum bytes used by fits and covariances on a tree with `n_cells` cells."""
+    # 8 vectors of cells, and 4 arrays of cells by parameters, with 8 bytes per number
     return 64.0 * n_cells + 32.0 * n_cells * _columns_at_once(n_cells)
 
 
 def _columns_at_once(n_cells: float) -> int:
-    """Return for how many parameters at a time covariances with all others are computed."""
+    """Return the number of parameters whose covariances are computed at once."""
     return max(1, min(MAX_COLUMNS, int(CELLS_AT_ONCE // n_cells)))
 
 
 def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
-    """Return the predictors of each clique: the one that is summed out, then its separator in the
-    order of elimination.
+    """Return the predictors of each clique: the eliminated one, then its separator.
 
-    `order` lists the predictors as they are summed out.
+    The separator is sorted by elimination order. `order` lists the predictors in that order.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     step = {i: k for k, i in enumerate(order)}
@@ -398,28 +382,26 @@ def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
     for i in order:
         separator = neighbours[i]
         scopes.append((i, *sorted(separator, key=step.__getitem__)))
-        # the sum over i is a table of its separator, whose predictors are neighbours from now on
+        # the sum over i is a table over its separator, whose predictors thereby become neighbours
         for j in separator:
             neighbours[j] = (neighbours[j] | separator) - {i, j}
     return scopes
 
 
 def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]:
-    """Return the cliques in the order of elimination; `step` (m,) is the position of each predictor
-    in `order`.
-    """
+    """Return the cliques in the order of elimination; `step` (m,) are positions in `order`."""
     scopes = clique_scopes(layout, order)
     cliques = []
     first = 0
     for scope in scopes:
         shape = tuple(int(layout.n_levels[i]) for i in scope)
         n_clique_cells = int(np.prod(shape))
-        # scope[1], the first of the separator to be summed out: its clique is the parent, and holds
-        # the separator
+        # the clique of scope[1], the first of the separator to be eliminated, is the parent and
+        # contains the separator
         parent = int(step[scope[1]]) if len(scope) > 1 else -1
         parent_scope = scopes[parent] if parent >= 0 else ()
-        # axes of the parent: in `aligned` with their length if in the separator, else 1; the latter
-        # are `outside`
+        # `aligned` has the length of the parent's axes in the separator, and 1 for all others, the
+        # axes `outside`
         aligned = tuple(int(layout.n_levels[i]) if i in scope else 1 for i in parent_scope)
         outside = tuple(axis for axis, i in enumerate(parent_scope) if i not in scope)
         cliques.append(
@@ -430,8 +412,7 @@ def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]
 
 
 class TreeLikelihood:
-    """The objective ``target . theta - ln Z(theta) - sum(ridge theta^2) / 2`` of complete rows, per
-    observation.
+    """The objective ``target . theta - ln Z(theta) - sum(ridge theta^2) / 2``, per complete row.
 
     Parameters
     ----------
@@ -448,7 +429,7 @@ class TreeLikelihood:
     theta : ndarray, shape (size,)
         The last argument of `value`.
     margins : Margins
-        Those at `theta`; not filled before the first call of `value`.
+        Margins at `theta`; uninitialised before the first call of `value`.
     """
 
     def __init__(
@@ -477,12 +458,12 @@ class TreeLikelihood:
         return self.target - self.tree.moments(self.margins) - self.ridge * self.theta
 
 
-MAX_PART_CELLS = 2**12  # cells of a part, unless one term has more
+MAX_PART_CELLS = 2**12  # maximum number of cells of a part, unless a single term has more
 
 
 @dataclass(frozen=True)
 class Clique:
-    """A predictor, its separator, and the place of its table in the vector of all tables.
+    """A predictor, its separator, and the position of its table in the vector of all tables.
 
     Attributes
     ----------
@@ -491,14 +472,14 @@ class Clique:
     shape : tuple of int
         Numbers of levels of the predictors of `scope`.
     cells : slice
-        Place of its raveled table in the vector (n_cells,) of the tables of all cliques.
+        Position of its raveled table in the vector (n_cells,) of all cliques' tables.
     parent : int
         Number of the parent clique; -1 for a root.
     aligned : tuple of int
-        Shape of a table of the separator among the axes of the parent: 1 at predictors that are not
-        in the separator.
+        Shape of a separator table, aligned with the axes of the parent: 1 for predictors that are
+        not in the separator.
     outside : tuple of int
-        Axes of the parent that are not in the separator.
+        Axes of the parent whose predictors are not in the separator.
     """
 
     scope: tuple[int, ...]
@@ -511,23 +492,22 @@ class Clique:
 
 @dataclass(frozen=True)
 class Part:
-    """A table of some predictors of a clique, in its order of axes, and its place in the vector of
-    all parts.
+    """A table of some predictors of a clique, with axes in the same order.
 
     Attributes
     ----------
     terms : list of int
-        Positions in `layout.scopes` of the terms that are gathered in it.
+        Positions in `layout.scopes` of the terms that it contains.
     scope : tuple of int
         Its predictors.
     shape : tuple of int
         Their numbers of levels.
     cells : slice
-        Place of its table in the vector of the tables of all parts.
+        Position of its table in the vector of all parts' tables.
     aligned : tuple of int
-        Its shape among the axes of the clique: 1 at predictors that are not in it.
+        Its shape, aligned with the axes of the clique: 1 for predictors that are not in it.
     outside : tuple of int
-        Axes of the clique that are not in it.
+        Axes of the clique whose predictors are not in it.
     """
 
     terms: list[int]
@@ -539,26 +519,27 @@ class Part:
 
 
 class CliqueDesign:
-    """The parts of cliques, and the parameters that add to their cells.
+    """The parts of cliques, and the parameters that contribute to their cells.
 
     Parameters
     ----------
     layout : Layout
     cliques : list of Clique
     clique_of_term : ndarray of int, shape (n_scopes,)
-        Number of the clique of each of `layout.scopes`, fields too; it holds all predictors of the
-        scope.
+        Number of the clique assigned to each of `layout.scopes`, including fields; the clique
+        contains all predictors of the scope.
 
     Attributes
     ----------
     parts : list of lists of Part
         The parts of each clique.
     has_whole_tables : bool
-        Whether each clique is one part, so that the vector of all parts is that of all cliques.
+        Whether each clique is a single part, so that the vectors of all parts and of all cliques
+        coincide.
     part_design : sparse matrix, shape (cells of all parts, size)
-        1 where a parameter adds to the energy of a cell of a part.
+        1 where a parameter contributes to the energy of a cell of a part.
     part_design_transposed : sparse matrix, shape (size, cells of all parts)
-        Its transpose, stored by rows as well, so that products with it are fast.
+        Its transpose, also stored by rows for fast products.
     """
 
     def __init__(self, layout: Layout, cliques: list[Clique], clique_of_term: np.ndarray):
@@ -571,7 +552,7 @@ class CliqueDesign:
             self.parts.append(
                 _make_parts(layout, clique, _gather_terms(layout, clique, terms), first_cell)
             )
-            # [-1] exists: each clique holds the fields of its own predictor
+            # [-1] exists: each clique contains the fields of its own predictor
             first_cell = self.parts[-1][-1].cells.stop
         self.has_whole_tables = all(
             len(parts) == 1 and not parts[0].outside for parts in self.parts
@@ -580,8 +561,9 @@ class CliqueDesign:
         self.part_design_transposed = self.part_design.T.tocsr()
 
     def _make_part_design(self, n_part_cells: int):
-        """Return `part_design`: a parameter adds to a cell if the cell has its level of each
-        predictor of its term.
+        """Return `part_design`, which marks the parameters that contribute to each cell.
+
+        A parameter contributes if the cell has its level of each predictor of its term.
         """
         from scipy import sparse
 
@@ -594,8 +576,8 @@ class CliqueDesign:
             for term in part.terms:
                 scope = layout.scopes[term]
                 codes = [cell_codes[part.scope.index(i)] for i in scope]
-                # cells without a reference level, and the position of their parameter in the
-                # raveled table of the term
+                # cells without a reference level, and their parameters' positions in the raveled
+                # table of the term
                 cells = np.flatnonzero(np.logical_and.reduce([code > 0 for code in codes]))
                 position = np.zeros(len(cells), dtype=np.intp)
                 for i, code in zip(scope, codes, strict=True):
@@ -609,10 +591,11 @@ class CliqueDesign:
         )
 
     def energies(self, theta: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Write the energies of all cells of cliques for parameters (size, ...) to `out` (n_cells,
-        ...); return it.
+        """Write the energies of all cliques' cells to `out` (n_cells, ...) and return it.
+
+        `theta` (size, ...) are the parameters.
         """
-        # columns: () or (v,), for v vectors theta
+        # columns: () or (v,), for v parameter vectors
         part_energies = self.part_design @ theta
         columns = theta.shape[1:]
         if self.has_whole_tables:
@@ -620,7 +603,7 @@ class CliqueDesign:
             return out
         for clique, parts in zip(self.cliques, self.parts, strict=True):
             table = out[clique.cells].reshape(*clique.shape, *columns)
-            # the parts, with axes of length 1 at predictors that they lack
+            # the parts, with axes of length 1 for predictors that are not in them
             first, *others = (
                 part_energies[part.cells].reshape(*part.aligned, *columns) for part in parts
             )
@@ -630,15 +613,14 @@ class CliqueDesign:
         return out
 
     def parameter_sums(self, values: np.ndarray) -> np.ndarray:
-        """Return, for each parameter, the sum (size, ...) of values (n_cells, ...) of the cells
-        that it adds to.
+        """Return the sum (size, ...) of `values` (n_cells, ...) over each parameter's cells.
 
-        This is the transpose of `energies`, as a linear map.
+        As a linear map, this is the transpose of `energies`.
         """
         if self.has_whole_tables:
             return self.part_design_transposed @ values
         columns = values.shape[1:]  # () or (v,)
-        # sums over the axes of a clique outside a part
+        # sums over the axes of a clique that are not in a part
         margins = np.empty((self.part_design.shape[0], *columns))
         for clique, parts in zip(self.cliques, self.parts, strict=True):
             table = values[clique.cells].reshape(*clique.shape, *columns)
@@ -650,17 +632,16 @@ class CliqueDesign:
 def _gather_terms(
     layout: Layout, clique: Clique, terms: list[int]
 ) -> list[tuple[set[int], list[int]]]:
-    """Return the predictors and the terms of each part of a clique; `terms` are those that belong
-    to the clique.
+    """Return the predictors and the terms of each part of a clique.
 
-    A small clique is one part. Else each term joins the first part whose table stays small with its
-    predictors, or begins a new part.
+    `terms` are the terms assigned to the clique. A small clique is a single part. Otherwise, each
+    term is added to the first part whose table remains small, or else starts a new part.
     """
     if clique.cells.stop - clique.cells.start <= MAX_PART_CELLS:
         return [(set(clique.scope), terms)]
     axis = {i: k for k, i in enumerate(clique.scope)}
     gathered: list[tuple[set[int], list[int]]] = []
-    # sorted by their axes, so that terms with common predictors follow each other and join one part
+    # sorted by axes, so that terms with common predictors are adjacent and share a part
     for term in sorted(terms, key=lambda term: sorted(axis[i] for i in layout.scopes[term])):
         scope = set(layout.scopes[term])
         for k, (predictors, part_terms) in enumerate(gathered):
@@ -675,8 +656,9 @@ def _gather_terms(
 def _make_parts(
     layout: Layout, clique: Clique, gathered: list[tuple[set[int], list[int]]], first_cell: int
 ) -> list[Part]:
-    """Return the parts of a clique from their predictors and terms; their cells begin at
-    `first_cell`.
+    """Return the parts of a clique, given their predictors and terms.
+
+    Their cells begin at `first_cell`.
     """
     parts = []
     for predictors, terms in gathered:

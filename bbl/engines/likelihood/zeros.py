@@ -1,9 +1,7 @@
-"""Structural zeros in exact likelihood: which models are fitted with them, and which parameters
-they leave determined.
+"""Structural zeros in exact likelihood: limits on the model, and identified parameters."""
 
-States are the combinations of levels of all predictors; structural zeros say which of them cannot
-occur.
-"""
+# States are combinations of levels of all predictors. Structural zeros are states that cannot
+# occur.
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ __all__ = ["check_zeros", "determined_by_states", "rank_of_states"]
 
 
 def check_zeros(layout: Layout) -> None:
-    """Raise an OptionError if the predictors that structural zeros join have too many states or
-    parameters.
-    """
+    """Raise an OptionError if structural zeros connect too many states or parameters."""
     for sublayout in (component.layout for component in components(layout)):
         n = n_states(sublayout)
         if sublayout.support is not None and (
@@ -44,33 +40,30 @@ def check_zeros(layout: Layout) -> None:
 
 
 def determined_by_states(layout: Layout) -> np.ndarray:
-    """Return which parameters (size,) rows could determine at all: those that the states that can
-    occur tell apart.
-    """
+    """Return which parameters (size,) are identified by the states that can occur."""
     determined = np.ones(layout.size, dtype=bool)
     for positions, covariances in _with_zeros(layout):
-        # `rank` returns a basis, then the determined parameters
+        # `rank` returns a basis and the determined parameters
         determined[positions] = rank(covariances)[1]
     return determined
 
 
 def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
-    """Return how many parameters are determined by the states that can occur, or by a penalty
-    `ridge` (size,).
+    """Return the number of parameters identified by possible states or by a penalty `ridge`
+    (size,).
     """
     total = layout.size
     for positions, covariances in _with_zeros(layout):
-        # a one for each penalised parameter makes it determined
+        # adding one makes each penalised parameter determined
         basis, _ = rank(covariances + np.diag((ridge[positions] > 0.0).astype(float)))
-        total -= int((~basis).sum())  # the basis: a mask of as many parameters as are determined
+        total -= int((~basis).sum())  # basis: a mask of as many parameters as are determined
     return total
 
 
 def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, for each component with structural zeros, the positions of its parameters and their
-    covariances.
+    """Yield the parameters' positions and covariances for each component with structural zeros.
 
-    The covariances are those of the indicators if all states that can occur are equally probable.
+    The covariances are of the indicators if all states that can occur are equally probable.
     """
     for component in components(layout):
         if component.layout.support is not None:

@@ -163,7 +163,7 @@ def test_divergence_is_reproducible_and_short_runs_are_named():
     assert (on_grid[1].theta == fits[0].theta).all()
     assert np.abs(on_grid[0].theta[6:]).sum() < np.abs(fits[0].theta[6:]).sum()
     table = pd.DataFrame(codes).add_prefix("x").assign(y=codes[:, 0])
-    with pytest.warns(ConvergenceWarning, match="raise n_iter"):
+    with pytest.warns(ConvergenceWarning, match="increase n_iter"):
         bbl.bbl("y ~ x1 * x2", table, method="pcd", n_iter=30, seed=0, verbose=0)
 
 

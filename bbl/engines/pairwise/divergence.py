@@ -179,7 +179,7 @@ class ContrastiveDivergence(PairwiseEngine):
         # the sum of step sizes, which fall linearly to zero
         is_settled = unsettled <= SETTLED and self.lr * self.n_iter / 2.0 >= MIN_TRAVEL
         if not is_settled:
-            what = "the chains and parameters had not converged; raise n_iter"
+            what = "the chains and parameters had not converged; increase n_iter"
             detail = f"after {self.n_iter} iterations"
             notes += (Note(predictor=-1, level=-1, what=what, detail=detail),)
         theta = to_reference(layout, simplex)

@@ -1,13 +1,11 @@
-"""Pseudo-likelihood of rows too many for memory: fits of a random sample, each corrected to all
-rows by one pass.
+"""Pseudo-likelihood for more rows than fit into memory, by corrected fits of a random sample."""
 
-A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions
-`theta` have shape (layout.D, 1 + D): a row for each non-reference level of each site, with its
-field and its couplings to the D columns of the `Regressors`. These are the non-reference levels of
-all predictors and, if there are terms of three or more, the joint levels of sets of predictors. A
-round is one fit of the sample and one pass over all rows; a block is a part of the rows.
-``rows.summed(function)`` is the sum of ``function(block)`` over all blocks.
-"""
+# A site is a predictor as the response; each of the m sites is fitted separately. Solutions `theta`
+# have shape (layout.D, 1 + D): a row for each non-reference level of each site, which contains its
+# field and its couplings to the D columns of the `Regressors`. These columns are the non-reference
+# levels of all predictors and, with terms of order three or more, the joint levels of sets of
+# predictors. A round consists of one fit of the sample and one pass over all rows; a block is a
+# part of the rows. ``rows.summed(function)`` is the sum of ``function(block)`` over all blocks.
 
 from __future__ import annotations
 
@@ -32,49 +30,47 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
 
-MIN_SAMPLE = 100_000  # least number of rows of a sample
-ROWS_PER_COLUMN = 100  # least number of rows of a sample for each of the D columns
-# levels with fewer rows in the sample get all of their rows, up to half of the sample
+MIN_SAMPLE = 100_000  # minimum number of rows in a sample
+ROWS_PER_COLUMN = 100  # minimum number of rows in a sample for each of the D columns
+# levels with fewer rows in the sample get all of their rows, up to half the sample
 RARE_LEVEL_ROWS = 100
-# up to so many times the sample's rows, a fit of all rows takes less time than rounds
+# up to this multiple of the sample size, fitting all rows is faster than rounds
 FULL_FIT_FACTOR = 5
-FIRST_NORM = 3e-4  # gradient norm to which the sample is fitted first
-LEAST_RATIO = 0.02  # ratio of gradient norms that a round aims at, at best
-# a round aims at this share of the ratio that the previous round reached: the sample cannot do
-# better
+FIRST_NORM = 3e-4  # gradient norm at which the first fit of the sample ends
+LEAST_RATIO = 0.02  # smallest ratio of gradient norms that a round aims for
+# a round aims for this multiple of the previous round's ratio: the sample cannot do better
 TRUST = 0.5
-LARGEST_RATIO = 0.2  # ratio of gradient norms that a round aims at, at worst
+LARGEST_RATIO = 0.2  # largest ratio of gradient norms that a round aims for
 SLOW_RATIO = 0.5  # ratio of gradient norms above which a round is slow
-STALL_ROUNDS = 2  # slow rounds in a row after which a larger sample is drawn
+STALL_ROUNDS = 2  # number of consecutive slow rounds after which a larger sample is drawn
 SAMPLE_GROWTH = 4  # factor of the sample size after a stall
-MEMORY_SHARE = 0.5  # share of the free memory that a sample may take
-MAX_ROUNDS = 100  # rounds at one penalty
-PAIRS = 4  # curvature pairs that L-BFGS keeps: a step and the change of the gradient along it
+MEMORY_SHARE = 0.5  # fraction of the free memory that a sample may use
+MAX_ROUNDS = 100  # maximum number of rounds at one penalty
+PAIRS = 4  # number of curvature pairs in L-BFGS: a step and the change of the gradient along it
 
 
 def sample_size(layout: Layout) -> int:
-    """Return the number of rows to draw; a round then reduces the error to about 2 sqrt(D / rows)
-    times what it was.
+    """Return the number of rows to draw.
+
+    Each round then multiplies the error by about 2 sqrt(D / rows).
     """
     return max(MIN_SAMPLE, ROWS_PER_COLUMN * regressors(layout).D)
 
 
 def few_enough(n: int, layout: Layout) -> bool:
-    """Return whether `n` rows are few enough to be fitted in memory, where rounds would save
-    nothing.
-    """
+    """Return whether `n` rows are so few that a fit in memory is faster than rounds."""
     return n <= FULL_FIT_FACTOR * sample_size(layout)
 
 
 def rounds_memory(layout: Layout) -> float:
     """Return the bytes of the matrices (layout.D, 1 + D) of rounds, without a fit of the sample."""
-    # ten matrices, and two for each curvature pair, of numbers of 8 bytes
+    # ten matrices, and two for each curvature pair, with 8 bytes per number
     return 8.0 * layout.D * (1 + regressors(layout).D) * (10 + 2 * PAIRS)
 
 
 @dataclass
 class _Point:
-    """A solution, and the unpenalised objectives of the sites there, over all rows.
+    """A solution with the sites' unpenalised objectives over all rows.
 
     Attributes
     ----------
@@ -83,7 +79,8 @@ class _Point:
     log_norm : ndarray, shape (m,)
         Mean log normaliser of each site's conditional distribution.
     value : ndarray, shape (m,)
-        Objective of each site: minus the mean log-likelihood given the other predictors.
+        Objective of each site: minus the mean conditional log-likelihood given the other
+        predictors.
     """
 
     theta: np.ndarray
@@ -92,8 +89,9 @@ class _Point:
     value: np.ndarray
 
     def take(self, other: _Point, sites: np.ndarray, rows: np.ndarray) -> None:
-        """Copy some sites of another point, in place: masks `sites` (m,), and `rows` (layout.D,) of
-        their levels.
+        """Copy some sites of another point, in place.
+
+        `sites` (m,) and `rows` (layout.D,) are masks of the sites and of their levels.
         """
         for name, values in vars(self).items():
             mask = rows if values.ndim == 2 else sites
@@ -103,14 +101,14 @@ class _Point:
 class Corrected:
     """Fits of one group by rounds (communication-efficient surrogate likelihood).
 
-    With f the objective of all rows and f_s that of a random sample, ``f_s(x) - <x, grad f_s(x_k) -
-    grad f(x_k)>`` has the gradient of f at ``x_k`` and nearly its curvature; ``x_{k+1}`` is its
-    minimum. Rounds converge to the optimum of f, whatever the sample, site by site. (Shamir, Srebro
-    & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023.)
+    Let f be the objective of all rows and f_s the objective of a random sample. Then ``f_s(x) - <x,
+    grad f_s(x_k) - grad f(x_k)>`` has the gradient of f at ``x_k`` and approximately its curvature;
+    ``x_{k+1}`` is its minimum. For any sample, rounds converge to the optimum of f, separately for
+    each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023).
 
-    Where the sample determines the curvature badly, as for pairs of rare levels, earlier rounds
-    help: their steps are curvature pairs of L-BFGS, with the fit of the sample in place of its
-    initial inverse Hessian.
+    If the sample determines the curvature poorly, as for pairs of rare levels, earlier rounds help:
+    their steps are curvature pairs of L-BFGS, in which the fit of the sample replaces the initial
+    inverse Hessian.
 
     Parameters
     ----------
@@ -128,17 +126,17 @@ class Corrected:
     sample : Sample
         The drawn rows, with the codes of the `Regressors`.
     problem : PseudoProblem
-        The drawn rows as the kernel reads them.
+        The drawn rows in the kernel's format.
     solve : callable
-        The solver of `by_lbfgs` for `problem`: it fits the drawn rows in place.
+        The solver of `by_lbfgs` for `problem`, which fits the drawn rows in place.
     key : tuple
-        The key by which prepared blocks are kept between passes.
+        Key under which prepared blocks are kept between passes.
     moments : ndarray, shape (layout.D, 1 + D)
         See `_moments`.
     point : _Point or None
-        The best solution so far, site by site; None before the first round.
+        The best solution so far for each site; None before the first round.
     n_site_levels : ndarray of int, shape (m,)
-        Number of non-reference levels of each site, its rows of a solution.
+        Number of non-reference levels of each site, which is its number of rows in a solution.
     """
 
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
@@ -154,35 +152,36 @@ class Corrected:
         self._draw(sample_size(layout))  # sets `sample`, `problem` and `solve`
 
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
-        """Minimise the objectives of all sites from `theta`, in place; `itmax` bounds the
-        iterations of all rounds.
+        """Minimise the objectives of all sites from `theta`, in place.
 
-        `lambda_` is the penalty of couplings, or a tuple of one for each order 2, 3, ...; `lambdah`
-        is that of fields. A later fit, at another penalty, starts from the best solution of the
-        last one. A round tries a solution, and sites whose gradient norm over all rows falls by it
-        take it. Sites are done at the tolerance, or where rounds no longer help, or after `itmax`
-        iterations.
+        `lambda_` is the penalty on couplings, or a tuple with one for each order 2, 3, ...;
+        `lambdah` is the penalty on fields. `itmax` is the maximum number of iterations in all
+        rounds. A later fit, with another penalty, starts from the best solution of the previous
+        one. Each round proposes a solution, which is accepted at the sites where it reduces the
+        gradient norm over all rows. A site ends at the tolerance, when rounds no longer help, or
+        after `itmax` iterations.
         """
-        # FINEST: least tolerance, and FLOOR, below: gradient norm near rounding, in single or
-        # double precision
+        # FINEST is the smallest tolerance, FLOOR (below) a gradient norm near rounding error, for
+        # each precision
         m = self.layout.m
         tolerance = max(self.engine.tolerance, FINEST[self.engine.precision])
-        penalty = np.append(lambdah, penalties(self.layout, lambda_))  # of the columns (1 + D,)
-        # n_slow: slow rounds of each site in a row
+        # penalties (1 + D,) of the columns
+        penalty = np.append(lambdah, penalties(self.layout, lambda_))
+        # n_slow: number of consecutive slow rounds of each site
         sites = Sites(m)
         n_slow = np.zeros(m, dtype=int)
         n_iter = np.zeros(m, dtype=np.int32)
         norm = (
             np.full(m, np.inf) if self.point is None else self._gradient_norms(self.point, penalty)
         )
-        # aim: norm after the next round to norm before
+        # aim_ratio: target ratio of the gradient norms after and before the next round
         is_done = norm <= tolerance
         aim_ratio = np.full(m, LEAST_RATIO)
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MAX_ROUNDS):
             is_stalled = n_slow >= STALL_ROUNDS
-            # a site that stalls near rounding, or though the sample holds all rows, does not get
-            # better
+            # a site that stalls near rounding error, or when the sample contains all rows, cannot
+            # improve
             is_done |= is_stalled & (
                 (norm <= FLOOR[self.engine.precision]) | (len(self.sample.codes) == self.rows.n)
             )
@@ -193,15 +192,14 @@ class Corrected:
                 self._enlarge(int(np.argmax(np.where(is_done, -1.0, norm))), norm)
                 n_slow[:] = 0
                 pairs = []
-            # gradient norm of the sample's objective at which the fit of each site ends: at once if
-            # the site is done
+            # gradient norm of the sample's objective at which each site's fit ends; immediately if
+            # it is done
             target_norm = (
                 np.full(m, FIRST_NORM)
                 if self.point is None
                 else np.where(is_done, np.inf, aim_ratio * norm)
             )
-            # 0.5: the error of the sample, which adds to that of its fit, may take the other half
-            # of the tolerance
+            # 0.5: the other half of the tolerance is left for the error of the sample
             solve = partial(
                 self.solve,
                 self.engine,
@@ -221,7 +219,7 @@ class Corrected:
                 step = new_point.theta - self.point.theta
                 change = new_point.gradient - self.point.gradient + penalty * step
                 curvature = self._sum_by_site(step * change)
-                # else the step is zero or rounding, and the site leaves this pair out
+                # otherwise the step is zero or a rounding error, and the site skips this pair
                 is_convex = curvature > 0.0
                 inverse = np.where(is_convex, 1.0 / np.where(is_convex, curvature, 1.0), 0.0)
                 pairs = [*pairs[1 - PAIRS :], (step, change, inverse)]  # the last PAIRS ones
@@ -249,11 +247,11 @@ class Corrected:
         return sites
 
     def normaliser(self, theta: np.ndarray) -> Callable[[bool], float]:
-        """Return the function ``normaliser(half)`` of eq. (31) over all rows at the last fit's
-        solution `theta`.
+        """Return the function ``normaliser(half)`` of eq. (31) over all rows, at the solution
+        `theta`.
 
-        ``half=True`` is for the factor 1/k of terms of k predictors in eq. (31); it takes a pass
-        over all rows.
+        ``half=True`` applies the factor 1/k to terms of k predictors in eq. (31), which takes a
+        pass over all rows. `theta` is the solution of the last fit.
         """
         assert self.point is not None  # noqa: S101  # there was a fit
         log_norm_sum = float(self.point.log_norm.sum())
@@ -269,38 +267,38 @@ class Corrected:
         return normaliser
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the numbers that the summary shows: rows, drawn rows, passes so far, threads of a
-        cluster.
-        """
+        """Return the numbers for the summary: rows, sample rows, passes and cluster threads."""
         # 0 without a cluster
         numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
         return {"streamed": np.array(numbers)}
 
     def _stage(self, function: Callable, *arguments: object) -> Staged:
-        """Return the function that prepares a block and calls ``function(layout, *arguments,
-        problem, block)``.
+        """Return a function that prepares a block and evaluates ``function`` on it.
 
-        `problem` is the block as the kernel reads it.
+        The call is ``function(layout, *arguments, problem, block)``, where `problem` is the block
+        in the kernel's format.
         """
         prepare = partial(_prepare_block, self.layout, self.engine.precision)
         return Staged(self.key, prepare, partial(function, self.layout, *arguments))
 
     def _sum_by_site(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (m,) of `values` (layout.D, 1 + D) over the parameters of each site."""
-        row_sums = np.append(values.sum(axis=1), 0.0)  # one more, for a start behind the last row
+        row_sums = np.append(values.sum(axis=1), 0.0)  # one extra, for a start after the last row
         return np.where(
             self.n_site_levels > 0, np.add.reduceat(row_sums, self.layout.start[:-1]), 0.0
         )
 
     def _gradient_norms(self, point: _Point, penalty: np.ndarray) -> np.ndarray:
-        """Return the norm (m,) of each site's gradient at a point, with the penalties (1 + D,) of
-        the columns.
+        """Return the norm (m,) of each site's penalised gradient at a point.
+
+        `penalty` (1 + D,) are the penalties of the columns.
         """
         return np.sqrt(self._sum_by_site((point.gradient + penalty * point.theta) ** 2))
 
     def _evaluate(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
-        """Return `theta` with the objectives over all rows, which a pass computes for the sites of
-        a mask (m,).
+        """Return `theta` with the objectives over all rows, computed by a pass.
+
+        Only the sites in the mask `sites` (m,) are evaluated.
         """
         self.passes += 1
         # the kernel evaluates whole tasks: task t has the sites order[t * lanes : (t + 1) * lanes]
@@ -309,7 +307,7 @@ class Corrected:
         log_norm, gradient = (
             sums / self.rows.total for sums in self.rows.summed(measure, self.workers)
         )
-        # the objective of a site is its log normaliser less the sum of its parameters times their
+        # a site's objective is its log normaliser minus the sum of its parameters times their
         # moments
         return _Point(
             theta,
@@ -319,35 +317,34 @@ class Corrected:
         )
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
-        """Return the solution to evaluate next: the L-BFGS step with the sample's fit as initial
-        inverse Hessian.
+        """Return the next solution to evaluate: an L-BFGS step based on the fit of the sample.
 
-        `solve` fits the sample; `penalty` (1 + D,) holds the penalties of the columns. `pairs`
-        holds steps, changes of the penalised gradient, both (layout.D, 1 + D), and the inverses
-        (m,) of their inner products, the oldest first. The first time the result is the minimum of
-        the sample's objective, found from `theta`.
+        `solve` fits the sample; `penalty` (1 + D,) are the penalties of the columns. `pairs`
+        contains steps and changes of the penalised gradient, both (layout.D, 1 + D), and the
+        inverses (m,) of their inner products, oldest first. In the first round, the result is the
+        minimum of the sample's objective, found from `theta`.
 
         With q the penalised gradient, H0 the sample's inverse Hessian and ``rho = 1 / step .
-        change``, the first loop is ``a = rho step . q, q -= a change`` over pairs from the last on.
-        Then ``d = -H0 q``, and the second loop is ``d -= (a + rho change . d) step`` from the first
-        pair on. All products are taken site by site.
+        change``, the first loop is ``a = rho step . q, q -= a change`` over pairs from the last to
+        the first. Then ``d = -H0 q``, and the second loop is ``d -= (a + rho change . d) step``
+        from the first pair to the last. All products are computed site by site.
         """
         if self.point is None:
             trial = theta.copy()
             solve(site_theta=trial)
             return trial
-        # `factors` holds a; between the loops, minimising the sample's objective with a linear term
-        # that gives it the gradient q is nearly a step by -H0 q
+        # `factors` contains a. Between the loops, the sample's objective is minimised with a linear
+        # term that makes q its gradient, which is approximately a step by -H0 q.
         point = self.point
         factors = []
         q = point.gradient + penalty * point.theta
         for step, change, inverse in reversed(pairs):
             factors.append(inverse * self._sum_by_site(step * q))
             q -= np.repeat(factors[-1], self.n_site_levels)[:, None] * change
-        # [1]: the gradient; 0.0, 0.0: without penalties, which are added for each column
+        # [1] is the gradient; 0.0, 0.0: no penalties, which are added for each column
         sample_gradient = self.problem.objective(point.theta, 0.0, 0.0)[1] + penalty * point.theta
         trial = point.theta.copy()
-        # `linear` is subtracted from gradients: q is left here
+        # `linear` is subtracted from gradients, so that q remains here
         solve(site_theta=trial, linear=sample_gradient - q)
         trial -= point.theta  # d
         for (step, change, inverse), factor in zip(pairs, reversed(factors), strict=True):
@@ -356,12 +353,10 @@ class Corrected:
         return trial + point.theta
 
     def _draw(self, size: int) -> None:
-        """Draw a sample of `size` rows, or take all if there are few more, and prepare the solver
-        for it.
-        """
+        """Draw a sample of `size` rows, or all rows if there are few, and prepare its solver."""
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
-        rng = np.random.default_rng(0)  # a fixed seed: fits of the same rows are the same
-        # `draw` takes the number of rows, the generator, and the rare levels
+        rng = np.random.default_rng(0)  # a fixed seed makes fits reproducible
+        # `draw` takes the number of rows, the generator and the rare levels
         drawn = self.rows.draw(
             self.rows.n if takes_all else size, rng, None if takes_all else self._rare_levels(size)
         )
@@ -372,19 +367,17 @@ class Corrected:
         self.solve = by_lbfgs(self.problem, self.engine.precision)
 
     def _rare_levels(self, size: int) -> list[np.ndarray] | None:
-        """Return the rare levels of each predictor, all of whose rows join the sample of `size`;
-        None without any.
+        """Return each predictor's rare levels, whose rows are all in the sample of `size`, or None.
 
-        The levels of all predictors are sorted by weight, and the first ones are rare, as long as
-        their weights add up to at most half of `size`, and each is expected in fewer than
-        RARE_LEVEL_ROWS rows of a sample that is drawn without regard to levels. Levels that tie
-        with the last of these are rare too. Weights are compared with numbers of rows, as if each
-        row had a weight of 1.
+        The levels of all predictors are sorted by weight. The first ones are rare as long as their
+        total weight is at most half of `size` and each is expected in fewer than RARE_LEVEL_ROWS
+        rows of a simple random sample. Levels that tie with the last of these are rare too. Weights
+        are compared with numbers of rows as if each row had weight 1.
         """
         level_weights = level_counts(self.rows, self.layout.n_levels)
         sorted_weights = np.sort(np.concatenate(level_weights))
         sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
-        # initial=0: no level is rare, or only levels that do not occur
+        # initial=0: no level is rare, or only levels that do not occur are
         max_rare_weight = sorted_weights[
             sorted_weights < RARE_LEVEL_ROWS * self.rows.total / size
         ].max(initial=0.0)
@@ -396,9 +389,7 @@ class Corrected:
         ]
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
-        """Draw a larger sample; raise a NoProgress error about the `predictor` if there is no
-        memory for it.
-        """
+        """Draw a larger sample, or raise NoProgress if it does not fit into memory."""
         size = SAMPLE_GROWTH * len(self.sample.codes)
         needed = self.engine.memory(min(size, self.rows.n), self.layout)
         if needed > MEMORY_SHARE * available_memory():
@@ -407,12 +398,12 @@ class Corrected:
 
 
 def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: int) -> np.ndarray:
-    """Return the means over rows (layout.D, 1 + D) of products of a site's level with a column or
-    the constant.
+    """Return the means over rows (layout.D, 1 + D) of a site's level times a column or the
+    constant.
 
-    They are the derivatives by theta of the log numerators of the conditional distributions. A
-    `prior_count` mixes a site's levels with equal shares. Entries of columns that are no regressors
-    of the site are 0.
+    They are the derivatives in theta of the log numerators of the conditional distributions. A
+    `prior_count` mixes in equal proportions of a site's levels. Entries of columns that are not
+    regressors of the site are 0.
     """
     regs = regressors(layout)
     if regs.D == layout.D:
@@ -424,10 +415,11 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: in
     means = np.append(1.0, counts.diagonal())
     prior_share = prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + regs.D))
-    # of site i: 0 for the constant, then 1 + column of its regressors
+    # regressors of site i: 0 is the constant, the others are 1 + column
     for i, columns in enumerate(regs.columns):
         levels = np.arange(layout.start[i], layout.start[i + 1])
-        # of each level: its mean, for the constant, then the means of its products with all columns
+        # for each level, its mean (for the constant) followed by the means of its products with all
+        # columns
         moments = np.column_stack([means[1 + levels], counts[levels]])[:, columns]
         out[np.ix_(levels, columns)] = moments + prior_share * (
             means[columns] / layout.n_levels[i] - moments
@@ -436,9 +428,7 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: in
 
 
 def _term_key(layout: Layout) -> tuple[bytes, ...]:
-    """Return a key of the layout's terms among layouts of the same levels; it is empty for all
-    pairs.
-    """
+    """Return a key of the layout's terms; empty if all pairs interact."""
     return () if layout.complete else tuple(terms.tobytes() for terms in layout.terms)
 
 
@@ -449,9 +439,7 @@ def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
 
 
 def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProblem:
-    """Return a block as the kernel reads it, without its moments: `_moments` has those of all
-    rows.
-    """
+    """Return a block in the kernel's format, without the moments; see `_moments`."""
     return prepare_problem(
         Sample(regressors(layout).codes(block.codes), block.weights),
         layout,
@@ -463,18 +451,17 @@ def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProbl
 def _block_objective(
     layout: Layout, theta: np.ndarray, tasks: list, problem: PseudoProblem, block: Sample
 ) -> list:
-    """Return the sums over a block of the log normalisers (m,) and of their gradients (layout.D, 1
-    + D).
+    """Return a block's sums of the log normalisers (m,) and their gradients (layout.D, 1 + D).
 
-    Only the sites of the kernel's `tasks` are evaluated.
+    Only the sites in the kernel's `tasks` are evaluated.
     """
-    # objectives and gradients are means, here of log normalisers, as the problem of a block holds
-    # no moments; 0.0, 0.0: without penalties
+    # objectives and gradients are means, here of log normalisers, as the block's problem has no
+    # moments; 0.0, 0.0: no penalties
     return [block.total * mean for mean in problem.objective(theta, 0.0, 0.0, tasks=tasks)]
 
 
 def _block_normaliser(
     layout: Layout, theta: np.ndarray, problem: PseudoProblem, block: Sample
 ) -> float:
-    """Return the sum over a block of the normaliser of eq. (31) with its factor."""
+    """Return the sum of the normaliser of eq. (31) over a block, with the factor 1/k."""
     return block.total * log_normaliser(problem, layout, theta, half=True)

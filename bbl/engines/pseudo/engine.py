@@ -1,11 +1,9 @@
-"""Engine `PseudoLikelihood`: each predictor's conditional distribution is fitted by itself (section
-2.2).
+"""Engine `PseudoLikelihood`: fit each predictor's conditional distribution (section 2.2)."""
 
-A site is a predictor in the role of the response. Unsymmetrised solutions `site_theta` have shape
-(layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings
-to the D columns of the `Regressors`: the levels of predictors and, for terms of three or more, of
-sets. Symmetrisation averages couplings over their sites.
-"""
+# A site is a predictor as the response. Unsymmetrised solutions `site_theta` have shape (layout.D,
+# 1 + D): a row for each non-reference level of each site, which contains its field and its
+# couplings to the D columns of the `Regressors`. These are levels of predictors and, for terms of
+# order three or more, of sets of predictors. Symmetrisation averages couplings over their sites.
 
 from __future__ import annotations
 
@@ -65,12 +63,12 @@ __all__ = [
 ]
 
 
-COMPARISON_NORM = 3e-4  # gradient norm that suffices to compare penalties
-# gradient norm that suffices to compare penalties of nearly equal losses
+COMPARISON_NORM = 3e-4  # gradient norm precise enough to compare penalties
+# gradient norm precise enough to compare penalties with nearly equal losses
 CLOSE_COMPARISON_NORM = 2e-5
-# a solver stops where the probability of an absent level, which is the gradient by its field, is
-# about tolerance ** ABSENT_POWER: over 1, as its last step goes far beyond the tolerance; the
-# number is empirical
+# A solver stops when the probability of an absent level, which is the gradient in its field, is
+# about tolerance ** ABSENT_POWER. The power exceeds 1 because the last step goes far beyond the
+# tolerance; its value is empirical.
 ABSENT_POWER = 1.84
 
 
@@ -84,12 +82,12 @@ def solve_available(
     warm_starts: Mapping[float, np.ndarray] | None,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Fit each site to its usable rows at each penalty of `grid`, sites with the same rows
-    together.
+    """Fit each site to its usable rows at each penalty of `grid`.
 
     `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows in which a site and its
-    neighbours are known. Sites with the same usable rows are a group, which is fitted as a model of
-    its own. `warm_starts` holds earlier solutions by penalty; `start` is as in `solve_complete`.
+    neighbours are observed. Sites with the same usable rows form a group, which is fitted as a
+    separate model. `warm_starts` contains earlier solutions by penalty; `start` is as in
+    `solve_complete`.
     """
     all_columns = regressors(layout)
     out: list[Solution] = [
@@ -99,14 +97,13 @@ def solve_available(
     for i in range(layout.m):
         sites_by_rows.setdefault(usable[:, i].tobytes(), []).append(i)
     for site_group in sites_by_rows.values():
-        # a model of these sites and their neighbours: the solutions of the neighbours in it are not
-        # used
+        # a model of these sites and their neighbours, where the neighbours' solutions are not used
         is_kept = np.array(layout.mask[site_group].any(axis=0))
         is_kept[site_group] = True
-        # the predictors of this model, and the number of each in it
+        # the predictors of this model, and their numbers in it
         predictors = np.flatnonzero(is_kept)
         number = np.cumsum(is_kept) - 1
-        # the terms of the group's sites, in each order
+        # the terms of the group's sites, for each order
         terms = [
             number[term_array[np.isin(term_array, site_group).any(axis=1)]]
             for term_array in layout.terms
@@ -116,8 +113,8 @@ def solve_available(
         sub_sample = Sample(
             np.ascontiguousarray(usable_data.codes[:, predictors]), usable_data.weights
         ).collapsed(sub_layout.n_levels)
-        # entries (rows, columns) of the whole solution, and rows of the group's solution, that
-        # belong to the group's sites; column 0 is the field
+        # entries (rows, columns) of the whole solution and rows of the group's solution for the
+        # group's sites; column 0 is the field
         entries = np.ix_(
             layout.columns(site_group),
             np.append(0, 1 + all_columns.positions(sub_layout, predictors)),
@@ -126,9 +123,7 @@ def solve_available(
         share = sub_sample.total / sample.total
 
         def restrict(site_theta: np.ndarray) -> np.ndarray:
-            """Return the group's solution with the entries of its sites from a whole one, and zero
-            for neighbours.
-            """
+            """Return the group's solution, taken from a whole one, with zeros for neighbours."""
             out = np.zeros((sub_layout.D, entries[1].size))  # noqa: B023  # called at once
             out[sub_levels] = site_theta[entries]  # noqa: B023
             return out
@@ -144,8 +139,8 @@ def solve_available(
         )
         for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
             site_theta[entries] = sub_theta[sub_levels]
-            # copies the reports on the group's sites; objectives are multiplied by the share of the
-            # rows, over which they are means
+            # copy the reports on the group's sites; objectives are means, so multiply them by the
+            # group's fraction of the rows
             sites.take(site_group, sub_sites, number[site_group], share)
     return out
 
@@ -160,24 +155,23 @@ def solve_complete(
     counts: list[np.ndarray] | None = None,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Fit complete rows at each penalty of `grid`, the largest first, each fit starting from the
-    one before.
+    """Fit complete rows at each penalty of `grid`, in decreasing order, with warm starts.
 
-    With `warm_starts`, fits are only good enough to compare penalties, see
-    `PseudoLikelihood.compare`, and their solutions are added to it. `counts` holds the weights
-    (L_i,) of each predictor's levels, None to count them. The first fit begins at the solution
-    `start` (layout.D, 1 + D), if it is given, else without couplings. Solutions are returned in the
+    With `warm_starts`, fits are only precise enough to compare penalties (see
+    `PseudoLikelihood.compare`), and their solutions are added to it. `counts` are the weights
+    (L_i,) of each predictor's levels, or None to compute them. The first fit begins at the solution
+    `start` (layout.D, 1 + D) if given, otherwise without couplings. Solutions are returned in the
     order of `grid`.
     """
     if engine.sparse:
         return solve_sparse(engine, sample, layout, grid, workers)
     out: list[Any] = [None] * len(grid)
     solve: Any = None
-    # what does not depend on the penalty is computed once for all comparisons, if there is memory
-    # to keep it
+    # results that do not depend on the penalty are computed once for all comparisons, if memory
+    # permits
     cached = WarmStarts().cached if warm_starts is None else warm_starts.cached
     takes_newton = cached("small", partial(is_small, sample.n, layout))
-    # without a penalty the field of an absent level falls until its gradient is well within the
+    # without a penalty the field of an absent level decreases until its gradient is well below the
     # tolerance: start there
     starts_at_stop = warm_starts is not None and not takes_newton and engine.diverges(min(grid))
     site_theta = np.empty((0, 0))
@@ -188,24 +182,24 @@ def solve_complete(
             engine, counts or level_counts(sample, layout.n_levels), layout, starts_at_stop
         )
     sample = cached("codes", partial(_joint_levels, sample, layout))
-    # fit_engine: the engine with the tolerance and precision of the last fit
+    # fit_engine: the engine with the tolerance and precision of the most recent fit
     sites = None
     fit_engine = engine
     for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
         lambda_ = grid[k]
-        # all fits of a comparison but its first, which is exact unless it starts where exact fits
-        # stop
+        # all fits of a comparison except its first, which is exact unless it starts where exact
+        # fits stop
         if warm_starts is not None and (warm_starts or starts_at_stop):
             site_theta = extrapolate(warm_starts, lambda_) if warm_starts else site_theta
             comparison_norm = CLOSE_COMPARISON_NORM if lambda_ in warm_starts else COMPARISON_NORM
             tolerance = max(engine.tolerance, comparison_norm)
-            # a solver that has prepared the rows in double precision does not serve these fits
+            # a solver with rows prepared in double precision cannot be used for these fits
             solve = solve if fit_engine.precision == "single" else None
-            # kept, as `replace` checks all options again
+            # cache this: `replace` validates all options again
             fit_engine = cached(
                 f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single")
             )
-        elif sites is not None:  # not the first fit: the last one keeps its array
+        elif sites is not None:  # not the first fit: the previous one keeps its array
             site_theta = site_theta.copy()
         if solve is None:
             solve = (
@@ -233,11 +227,10 @@ def solve_complete(
 def _start(
     engine: Any, counts: list[np.ndarray], layout: Layout, starts_at_stop: bool
 ) -> np.ndarray:
-    """Return the solution without couplings, (layout.D, 1 + D), from the weights (L_i,) of each
-    predictor's levels.
+    """Return the solution without couplings, (layout.D, 1 + D).
 
-    Levels have a prior count or, if it `starts_at_stop`, absent levels the probability at which a
-    solver would stop.
+    `counts` are the weights (L_i,) of each predictor's levels. Levels have a prior count; if
+    `starts_at_stop`, absent levels have the probability at which a solver would stop.
     """
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
     level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
@@ -249,15 +242,13 @@ def _start(
 
 
 def _joint_levels(sample: Sample, layout: Layout) -> Sample:
-    """Return the rows with the codes of the `Regressors`, which are joint levels too for terms of
-    three or more.
-    """
+    """Return the rows with the codes of the `Regressors`, including joint levels if needed."""
     regs = regressors(layout)
     return replace(sample, codes=regs.codes(sample.codes)) if regs.sets else sample
 
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
-    """Return the L-BFGS solver of all sites, on a cluster if the rows have one."""
+    """Return the L-BFGS solver of all sites, on a cluster if the rows are on one."""
     if n_shares(sample) > 1:
         return by_nodes(sample, layout, engine.precision, engine.prior_count)
     return by_lbfgs(
@@ -266,16 +257,16 @@ def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
 
 
 def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
-    """Return the solution at `lambda_` by linear inter- or extrapolation in the logarithm of the
-    penalty.
+    """Return the solution at `lambda_`, interpolated linearly in the logarithm of the penalty.
 
-    The line goes through the solutions at the next stronger and the next weaker penalty, or the two
-    strongest or weakest; with one solution or a penalty of 0, the nearest solution is copied.
+    The line goes through the solutions at the adjacent stronger and weaker penalties, or through
+    the two strongest or weakest. With a single solution or a penalty of 0, the nearest solution is
+    copied.
     """
     fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
         return warm_starts[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
-    # position of the next stronger penalty, such that there is a weaker one before it
+    # position of the next stronger penalty, at least 1 so that a weaker one precedes it
     upper = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
     weak = fitted_penalties[upper - 1]
     strong = fitted_penalties[upper]
@@ -285,10 +276,10 @@ def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.n
     return out
 
 
-# gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+# gradient norm that changes coefficients in the fourth decimal at most, so no warning is needed
 HARMLESS = 1e-6
-MAX_ORDER = 99  # largest order of terms that are read
-MAX_LEVELS = 65535  # largest number of levels that the kernel takes
+MAX_ORDER = 99  # maximum order of terms
+MAX_LEVELS = 65535  # maximum number of levels in the kernel
 
 
 @dataclass(frozen=True)
@@ -298,44 +289,44 @@ class PseudoLikelihood(Engine):
     Parameters
     ----------
     lambda_ : float or sequence of float, default 1e-5
-        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms
-        of three predictors, and so on.
+        L2 penalty on couplings, per observation. A sequence contains one penalty for each order:
+        pairs, terms of three predictors, and so on.
     lambdah : float or None, default 0.0
         L2 penalty on fields; None for the same as `lambda_`.
     tolerance : float, default 1e-10
-        Largest norm of the gradient of a converged predictor's objective.
+        Largest gradient norm of a predictor's objective that counts as converged.
     itmax : int, default 1000
-        Largest number of iterations for a predictor.
+        Maximum number of iterations for each predictor.
     prior_count : float, default 0.0
-        Pseudocount c, spread evenly over the levels of each predictor: in every conditional
-        distribution a row's observed level has weight ``1 - c/(n + c)``, and all levels share the
-        rest. Without couplings this is naive Bayes with that `prior_count`. It keeps the fields of
-        absent levels finite; 1 suits classification.
+        Pseudocount c, spread evenly over the levels of each predictor. In every conditional
+        distribution a row's observed level has weight ``1 - c/(n + c)``, and the rest is divided
+        equally among all levels. Without couplings this is naive Bayes with the same `prior_count`.
+        It keeps the fields of absent levels finite; a value of 1 is suitable for classification.
     symmetrize : bool, default True
-        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), likewise for terms of any order.
-        Otherwise ``J_ij`` with ``i < j`` is that of predictor i.
+        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and likewise for terms of any order.
+        Otherwise ``J_ij`` with ``i < j`` is taken from predictor i.
     precision : {"double", "single"}, default "double"
-        In single precision large fits take half of the working memory and about half of the time.
-        The least tolerance is then 1e-5, which leaves about four digits of a coefficient. Small
-        fits always use double precision.
+        Single precision halves the working memory of large fits and takes about half the time. The
+        smallest tolerance is then 1e-5, which leaves about four correct digits. Small fits always
+        use double precision.
     penalty : {"l2", "l1", "group"}, default "l2"
-        Penalty of the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their squares, as in
-        the paper. The others make couplings exactly zero; each predictor is then a sparse
-        (multinomial) logistic regression on the others, fitted exactly. ``"l1"``, for predictors of
-        two levels, is `lambda_` times the sizes of the ``J_ij`` in the reference gauge, which is an
-        L1 penalty on products of 0/1 columns. ``"group"``, for any numbers of levels, is `lambda_`
-        times the Frobenius norm of each table ``J_ij`` in the zero-sum gauge, so that whole tables
-        are zero; for two levels that norm is half of ``J_ij``. With both, fields are free,
-        `lambdah` and `prior_count` stay 0, and there are no standard errors; ``lambda_="cv"`` tries
-        nine values from 0.003 to 0.3. A symmetrised coupling is zero only if both predictors have
-        it so.
+        Penalty on the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their sum of squares,
+        as in the paper. The others make couplings exactly zero; each predictor then has a sparse
+        (multinomial) logistic regression on the others, fitted exactly. ``"l1"``, for predictors
+        with two levels, is `lambda_` times the sum of ``|J_ij|`` in the reference gauge, which is
+        an L1 penalty on products of 0/1 columns. ``"group"``, for any number of levels, is
+        `lambda_` times the Frobenius norm of each table ``J_ij`` in the zero-sum gauge, so that
+        entire tables are zero; for two levels this norm is half of ``|J_ij|``. With ``"l1"`` and
+        ``"group"``, fields are not penalised, `lambdah` and `prior_count` must be 0, and there are
+        no standard errors; ``lambda_="cv"`` tries nine values from 0.003 to 0.3. A symmetrised
+        coupling is zero only if it is zero for both predictors.
     gauge : {"reference", "zero-sum"}, default "reference"
-        Whether the penalty is on fields and couplings of the non-reference levels, as in the paper,
-        or, in a model of pairs, on those of all levels in the zero-sum gauge, in which both
-        solutions of a pair are then averaged. In the zero-sum gauge probabilities do not depend on
-        the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a predictor is
-        constant in a group and neither `lambdah` nor `prior_count` is positive. The same `lambda_`
-        penalises less: with two levels a quarter.
+        Whether to penalise fields and couplings of the non-reference levels, as in the paper, or,
+        in a model of pairs, of all levels in the zero-sum gauge. The two solutions of a pair are
+        then averaged in the zero-sum gauge too. Probabilities in the zero-sum gauge do not depend
+        on the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a predictor
+        is constant in a group and neither `lambdah` nor `prior_count` is positive. The same
+        `lambda_` is a weaker penalty: a quarter as strong with two levels.
 
     Raises
     ------
@@ -368,8 +359,8 @@ class PseudoLikelihood(Engine):
     needs = "neighbours"
     solves = True
     weights = "real"
-    # small enough to change little in data of many predictors, large enough to bound fields of
-    # levels without rows
+    # small enough to make little difference with many predictors, large enough to bound the fields
+    # of absent levels
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
     streams = True
@@ -390,7 +381,7 @@ class PseudoLikelihood(Engine):
             self._check_sparse()
 
     def _check_sparse(self) -> None:
-        """Raise an OptionError for options that do not go with a penalty of norms."""
+        """Raise an OptionError for options that cannot be combined with a sparse penalty."""
         if not _positive(self.lambda_):
             raise OptionError(
                 f"penalty={self.penalty!r} needs a positive lambda_; got {self.lambda_!r}.",
@@ -410,7 +401,7 @@ class PseudoLikelihood(Engine):
 
     @classmethod
     def classifier_defaults(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the `classifier` defaults; none with a penalty that leaves fields free."""
+        """Return the `classifier` defaults; empty with a sparse penalty."""
         return cls.classifier if options.get("penalty", "l2") == "l2" else {}
 
     @property
@@ -425,24 +416,22 @@ class PseudoLikelihood(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether a penalty is in force."""
-        # lambdah None: as lambda_
+        """Whether a penalty is applied."""
+        # lambdah None: the same as lambda_
         return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def zero_sum(self) -> bool:
-        """Whether penalties are of fields and couplings in the zero-sum gauge."""
+        """Whether penalties apply to fields and couplings in the zero-sum gauge."""
         return self.gauge != GAUGES[0] or self.penalty == "group"  # GAUGES[0]: "reference"
 
     @property
     def two_sided(self) -> bool:
-        """Whether the two solutions of a pair are kept apart."""
+        """Whether the two solutions of a pair are kept separate."""
         return not self.symmetrize
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an OptionError if the options or the kernel do not
-        allow its terms.
-        """
+        """Return the layout unchanged, or raise an OptionError if its terms are not supported."""
         check_orders(self.lambda_, layout)
         if self.sparse:
             self._check_sparse_layout(sample, layout)
@@ -472,7 +461,7 @@ class PseudoLikelihood(Engine):
         return layout
 
     def _check_sparse_layout(self, sample: Sample, layout: Layout) -> None:
-        """Raise an OptionError unless the penalty of norms allows these rows and terms."""
+        """Raise an OptionError if the sparse penalty does not support these rows and terms."""
         what = f"penalty={self.penalty!r}"
         if not sample.in_memory:
             raise OptionError(
@@ -490,23 +479,22 @@ class PseudoLikelihood(Engine):
             check_two_levels(layout)
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits are costly, so that penalties are compared a few at a time, with warm
-        starts.
-        """
-        if self.sparse or not layout.m:  # one path over all penalties costs least; no predictors
+        """Return whether fits are so costly that penalties are compared a few at a time."""
+        if self.sparse or not layout.m:  # one path over all penalties is fastest; no predictors
             return False
         if not sample.in_memory:
             return True
-        # a group has no more distinct rows than states, in which missing values count as a level,
-        # and than rows
+        # the number of distinct rows in a group is bounded by the number of states, where missing
+        # values count as a level, and by the number of rows
         states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
         return not is_small(
             min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout
         )
 
     def check_equations(self) -> None:
-        """Raise an OptionError unless couplings are symmetrised and have an L2 penalty: others have
-        no known standard errors.
+        """Raise an OptionError unless couplings are symmetrised and have an L2 penalty.
+
+        No standard errors are available in the other cases.
         """
         if self.sparse:
             raise OptionError(
@@ -530,7 +518,7 @@ class PseudoLikelihood(Engine):
         if self.sparse:
             self.check_equations()
         rows = self.prepare(sample, layout)
-        if site_theta is None:  # too large to be kept, or of a loaded model
+        if site_theta is None:  # too large to be kept, or not in a model file
             site_theta = np.asarray(self.fit(rows, layout).site_theta)
         return Equations(
             site_theta,
@@ -542,13 +530,12 @@ class PseudoLikelihood(Engine):
         )
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
-        """Return the rows; if a predictor is constant in them, with the extra instance of section
-        2.2.
+        """Return the rows, with the extra instance of section 2.2 if a predictor is constant.
 
-        In this row constant predictors have the first level that does not occur, all others their
-        reference level. With missing values, a predictor is constant if it is so in the rows that
-        it is fitted to. No row is added if a prior count, or a penalty of fields in the zero-sum
-        gauge, already keeps fields finite.
+        In this row constant predictors have the first level that does not occur, and all others
+        have their reference level. With missing values, a predictor counts as constant if it is
+        constant in the rows to which it is fitted. No row is added if a prior count, or a penalty
+        on fields in the zero-sum gauge, already keeps fields finite.
         """
         if not sample.in_memory:
             return self._prepare_stored(cast(StoredSample, sample), layout)
@@ -578,8 +565,8 @@ class PseudoLikelihood(Engine):
         )
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
-        """Prepare rows in a file as `prepare` does; read them into memory if there are few."""
-        if not rows.complete:  # public functions refuse it with advice
+        """Prepare rows in a file like `prepare`; read them into memory if there are few."""
+        if not rows.complete:  # public functions refuse this earlier, with advice
             raise OptionError(
                 "method='pseudo' fits each predictor to different rows where values are missing, "
                 "which is not possible block by block.",
@@ -588,13 +575,13 @@ class PseudoLikelihood(Engine):
         if few_enough(rows.n, layout):
             # equal rows merged
             all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
-            # on a cluster, to all workers
+            # on a cluster, send them to all workers
             return rows.spread(cast(Sample, self.prepare(all_rows, layout)))
-        # the zero-sum gauge, which `prepare` looks at too, is refused for so many rows
+        # the zero-sum gauge, which `prepare` considers too, is refused for so many rows
         if self.prior_count:
             return rows
         level_weights = level_counts(rows, layout.n_levels)
-        # of constant predictors
+        # the level of a constant predictor
         only_level = np.array([int(np.argmax(counts)) for counts in level_weights])
         constant = np.array([np.count_nonzero(counts) < 2 for counts in level_weights]) & (
             layout.n_levels > 1
@@ -605,8 +592,9 @@ class PseudoLikelihood(Engine):
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two solutions, of rows in the kernel, and of the codes of sets, for
-        any `settings`.
+        """Return the bytes of two solutions, of rows in the kernel and of the codes of sets.
+
+        `settings` has no effect.
         """
         if not layout.m:  # no predictors
             return 0.0
@@ -621,9 +609,7 @@ class PseudoLikelihood(Engine):
         )
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if there are
-        few.
-        """
+        """Return the bytes of a fit to rows in a file: to a sample, or to all if there are few."""
         if few_enough(n, layout):
             return self.memory(n, layout, settings)
         return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
@@ -640,8 +626,8 @@ class PseudoLikelihood(Engine):
         """Fit one group at each penalty of `values`.
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are
-        known. `start` (layout.size,) is where the first fit begins; with `warm_starts`, fits are
-        only good enough to compare penalties, see `compare`.
+        observed. The first fit begins at `start` (layout.size,). With `warm_starts`, fits are only
+        precise enough to compare penalties; see `compare`.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
@@ -662,7 +648,7 @@ class PseudoLikelihood(Engine):
             solutions = solve_available(
                 self, sample, layout, usable, grid, workers, warm_starts, site_start
             )
-            # of each site, for the search of unbounded parameters
+            # missing values for each site, to look for unbounded parameters
             site_rows = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
@@ -672,7 +658,7 @@ class PseudoLikelihood(Engine):
         fits = []
         for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True):
             fit = self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
-            if share_count > 1:  # on a cluster: summaries show its threads
+            if share_count > 1:  # on a cluster: summaries show the number of its threads
                 fit = replace(fit, state={"shared": np.array([share_count])})
             fits.append(self._symmetrise_zero_sum(sample, layout, fit) if self.zero_sum else fit)
         return fits
@@ -680,23 +666,22 @@ class PseudoLikelihood(Engine):
     def compare(
         self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
     ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`, well enough to compare them.
+        """Fit one group at each penalty of `values`, precisely enough to compare them.
 
-        The first fit is exact, or starts about where exact fits stop, so that fields without a
-        finite optimum agree with those of `path`. Later fits start from an extrapolation of the
-        nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
-        Penalties in `warm_starts` are fitted again, more closely; all solutions are added to it.
+        The first fit is exact, or starts near the point where exact fits stop, so that fields
+        without a finite optimum agree with those of `path`. Later fits start from an extrapolation
+        of the nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
+        Penalties in `warm_starts` are fitted again, more precisely; all solutions are added to it.
         """
         return self.path(sample, layout, values, warm_starts=warm_starts)
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum
-        gauge.
+        """Return a fit with solutions averaged and ln Z computed in the zero-sum gauge.
 
         In this gauge tables sum to zero along each axis; `theta` is still stored in the reference
         gauge.
         """
-        assert fit.site_theta is not None  # noqa: S101  # as of all fits of this engine
+        assert fit.site_theta is not None  # noqa: S101  # true for all fits of this engine
         theta = fit.theta.copy()
         theta[: layout.D] = reference_fields(layout, fit.theta, fit.site_theta)
         return replace(
@@ -714,11 +699,10 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit rows in a file at each penalty of `grid`, the largest first, by the rounds of
-        `Corrected`.
+        """Fit rows in a file by rounds, at each penalty of `grid` in decreasing order.
 
-        The first fit begins at the solution `start` (layout.D, 1 + D), by default at naive Bayes
-        with a prior count of 1; with `warm_starts`, at an extrapolation of these.
+        The first fit begins at the solution `start` (layout.D, 1 + D), by default naive Bayes with
+        a prior count of 1; with `warm_starts`, at an extrapolation of these. See `Corrected`.
         """
         out: list[Any] = [None] * len(grid)
         engine = (
@@ -749,16 +733,14 @@ class PseudoLikelihood(Engine):
         return out
 
     def diverges(self, lambda_) -> bool:
-        """Return whether the fields of absent levels diverge at this penalty of couplings.
+        """Return whether the fields of absent levels diverge with this penalty on couplings.
 
-        They do if there is neither a penalty of fields nor a prior count.
+        They do if there is neither a penalty on fields nor a prior count.
         """
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
     def lambdah_at(self, lambda_) -> float:
-        """Return the penalty of fields that goes with a penalty of couplings: the same, or a fixed
-        one.
-        """
+        """Return the penalty on fields for a penalty on couplings: the same, or a fixed value."""
         first_lambda = lambda_[0] if isinstance(lambda_, tuple) else lambda_
         return float(first_lambda) if self.lambdah is None else self.lambdah
 
@@ -772,10 +754,9 @@ class PseudoLikelihood(Engine):
         normaliser: Callable | None,
         absent: tuple[Note, ...],
     ) -> EngineFit:
-        """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on
-        `absent` levels.
+        """Return the symmetrised fit (eq. 18), with notes on non-convergence and absent levels.
 
-        `sites` has reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`.
+        `sites` contains reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`.
         ``normaliser(half)`` is ln Z.
         """
         theta = from_sites(layout, site_theta, self.symmetrize)
@@ -786,7 +767,7 @@ class PseudoLikelihood(Engine):
                 Note(int(i), -1, "did not converge; increase itmax, tolerance or lambda_", detail),
             )
         unbounded: tuple[tuple[int, ...], ...] = ()
-        # a penalty of fields alone leaves couplings unbounded
+        # a penalty on fields alone leaves couplings unbounded
         if not _positive(lambda_) and not self.prior_count:
             with serial_blas():
                 unbounded = unbounded_parameters(
@@ -809,5 +790,5 @@ class PseudoLikelihood(Engine):
 
 
 def _positive(lambda_: float | tuple[float, ...]) -> bool:
-    """Return whether a penalty of couplings is positive."""
+    """Return whether a penalty on couplings is positive."""
     return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)

@@ -1,15 +1,14 @@
-"""Solvers of the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster.
+"""Solvers of the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster."""
 
-A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution
-`site_theta` has shape (layout.D, 1 + D): a row for each non-reference level of each site, with its
-field and its couplings to the D columns of the `Regressors`: the non-reference levels of all
-predictors and, if there are terms of three or more, the joint levels of sets of predictors. ``regs
-= regressors(layout)`` holds the `n_levels` (m + S,) of predictors and S sets, their first columns
-`start`, and `mask` (m, m + S): which of them are regressors of each site.
-
-A fit starts from the site's rows of the solution and overwrites them. The kernel solves
-`problem.lanes` sites together, as one task, in the order `problem.order` (m,).
-"""
+# A site is a predictor as the response; each of the m sites is fitted separately. A solution
+# `site_theta` has shape (layout.D, 1 + D): a row for each non-reference level of each site, which
+# contains its field and its couplings to the D columns of the `Regressors`. These columns are the
+# non-reference levels of all predictors and, with terms of order three or more, the joint levels of
+# sets of predictors. ``regs = regressors(layout)`` has the `n_levels` (m + S,) of predictors and S
+# sets, their first columns `start`, and `mask` (m, m + S), which marks the regressors of each site.
+#
+# A fit starts from the site's rows of the solution and overwrites them. The kernel solves
+# `problem.lanes` sites together, as one task, in the order `problem.order` (m,).
 
 from __future__ import annotations
 
@@ -43,12 +42,13 @@ __all__ = [
 ]
 
 
-# tolerance of the gradient norm below which none is taken, by precision
+# smallest tolerance of the gradient norm, for each precision
 FINEST = {"double": 0.0, "single": 1e-5}
 FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit counts as converged
-NEWTON_WORK = 3e4  # multiplications for a site's Hessian up to which Newton's method is used alone
-NEWTON_SIZE = 256  # parameters of a site up to which Newton's method is used alone
-POLISH_SIZE = 1024  # parameters of a site up to which Newton's method follows L-BFGS
+# Newton's method is used alone up to this number of multiplications for a site's Hessian
+NEWTON_WORK = 3e4
+NEWTON_SIZE = 256  # Newton's method is used alone up to this number of parameters of a site
+POLISH_SIZE = 1024  # Newton's method follows L-BFGS up to this number of parameters of a site
 
 
 class Sites:
@@ -57,12 +57,12 @@ class Sites:
     Attributes
     ----------
     value : ndarray
-        Minimum of the objective: minus the mean log-likelihood of the site given the others, plus
-        the penalty.
+        Minimum of the objective: minus the mean conditional log-likelihood of the site given the
+        others, plus the penalty.
     norm : ndarray
-        Norm of the gradient there.
+        Norm of the gradient at the minimum.
     n_iter, n_eval : ndarray of int32
-        Iterations, and evaluations of the objective.
+        Number of iterations, and of evaluations of the objective.
     status : ndarray of int32
         CONVERGED, ITMAX or STUCK, as the kernel returns it.
     """
@@ -73,30 +73,29 @@ class Sites:
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
-        """Copy the reports of `other` on its sites `other_sites` to `sites`; it was fitted to a
-        `share` of all rows.
+        """Copy the reports of `other` on `other_sites` to `sites`.
+
+        `other` was fitted to a `share` of all rows.
         """
-        # objectives are means over rows, of which this one counts by the share; norms tell whether
-        # that fit converged
+        # objectives are means over rows, so this one is multiplied by the share; norms are kept to
+        # assess the convergence of that fit
         for name, values in vars(self).items():
             values[sites] = getattr(other, name)[other_sites] * (share if name == "value" else 1)
 
 
-# site_theta, reports, and the function normaliser(half) that returns ln Z by eq. (31), None if the
-# solver has none
+# site_theta, reports, and a function normaliser(half) that returns ln Z by eq. (31), or None
 Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def is_small(n: int, layout: Layout) -> bool:
-    """Return whether Hessians of `n` rows are cheap enough for Newton's method (under a
-    millisecond).
-    """
-    max_site_levels = float(layout.n_levels.max(initial=1)) - 1.0  # non-reference levels of a site
-    # already without any regressors, which take long to list
+    """Return whether Hessians of `n` rows are cheap (under a millisecond) for Newton's method."""
+    # non-reference levels of a site
+    max_site_levels = float(layout.n_levels.max(initial=1)) - 1.0
+    # too large even without regressors, which take long to list
     if n * max_site_levels**2 >= NEWTON_WORK:
         return False
     regs = regressors(layout)
-    # of a row's features: the constant, one per regressor
+    # nonzero features of a row: the constant, and one for each regressor
     max_nonzeros = 1.0 + regs.mask.sum(axis=1).max(initial=0)
     max_parameters = max_site_levels * (1.0 + (regs.mask @ (regs.n_levels - 1)).max(initial=0))
     return n * (max_site_levels * max_nonzeros) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
@@ -105,13 +104,12 @@ def is_small(n: int, layout: Layout) -> bool:
 def by_newton(
     engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None
 ) -> None:
-    """Fit all sites, or those numbered in `only`, by Newton's method, writing `site_theta` and
-    `sites` in place.
+    """Fit all sites, or those in `only`, by Newton's method, in place.
 
-    The codes of `sample` are those of the `Regressors`. `lambda_` and `lambdah` are the penalties
-    of couplings and of fields. `workers` is not used: it is there because `by_lbfgs` returns
-    functions with the same arguments. `linear` (layout.D, 1 + D), if given, is subtracted from the
-    gradients.
+    Writes `site_theta` and `sites`. `sample` has the codes of the `Regressors`. `lambda_` and
+    `lambdah` are the penalties on couplings and on fields. `linear` (layout.D, 1 + D), if given, is
+    subtracted from the gradients. `workers` is not used; it matches the signature of the functions
+    that `by_lbfgs` returns.
     """
     fitted_sites = np.arange(layout.m) if only is None else only
     regs = regressors(layout)
@@ -120,10 +118,10 @@ def by_newton(
         sample.weights,
         sample.total,
         regs.start,
-        regs.mask.view(np.uint8),  # the kernel takes no bool
+        regs.mask.view(np.uint8),  # the kernel does not accept bool
         fitted_sites.astype(np.int32),
-        # penalties of the constant and the columns; in the zero-sum gauge they are the matrix at
-        # the end
+        # penalties of the constant and the columns; in the zero-sum gauge they are the last
+        # argument
         np.zeros(1 + regs.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
@@ -134,7 +132,8 @@ def by_newton(
         sites.n_iter,
         sites.status,
         linear,
-        # max: the only penalty, as a number or in a tuple, since models in this gauge are of pairs
+        # max: the single penalty, a number or in a tuple, since models in this gauge only have
+        # pairs
         penalty_metric(layout, float(np.max(lambda_)), lambdah) if engine.zero_sum else None,
     )
 
@@ -142,9 +141,9 @@ def by_newton(
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
     """Fit the sites of a task by L-BFGS.
 
-    `settings` are both penalties, the tolerance, the largest number of iterations, and the
-    solution, which is written in place; `keywords` are further arguments of the kernel, among them
-    the arrays that it writes reports to.
+    `settings` are both penalties, the tolerance, the maximum number of iterations, and the
+    solution, which is overwritten. `keywords` are further arguments of the kernel, including the
+    arrays to which it writes reports.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **keywords)
@@ -157,10 +156,10 @@ def prepare_problem(
     prior_count: float = 0.0,
     count_moments: bool = True,
 ) -> PseudoProblem:
-    """Return the rows as the L-BFGS kernel reads them; the codes are those of the `Regressors`.
+    """Return the rows in the format of the L-BFGS kernel.
 
-    Without `count_moments` the problem can only compute log normalisers, for rows whose moments are
-    known: the kernel's argument is called `counted`.
+    `sample` has the codes of the `Regressors`. Without `count_moments` (`counted` in the kernel)
+    the problem can only compute log normalisers, for rows with known moments.
     """
     regs = regressors(layout)
     with serial_blas():
@@ -169,7 +168,7 @@ def prepare_problem(
             sample.weights,
             regs.n_levels,
             regs.mask,
-            width=None,  # the best vector instructions of this processor
+            width=None,  # the best vector instructions of the processor
             precision=precision,
             prior_count=prior_count,
             counted=count_moments,
@@ -177,12 +176,12 @@ def prepare_problem(
 
 
 def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
-    """Return the function ``solve`` that fits all sites of a prepared `problem` at given penalties,
-    in place.
+    """Return a function ``solve`` that fits all sites of a prepared `problem`, in place.
 
-    ``solve`` has the arguments of `by_newton`, but in place of `only` it has `tolerance` (m,), one
-    of each site instead of the engine's. It returns the normaliser of a `Solution`. With
-    ``share=(k, n_shares)`` it fits only the sites of the tasks k, k + n_shares, and so on.
+    ``solve`` has the arguments of `by_newton`, except that `only` is replaced by `tolerance` (m,),
+    with a value for each site that overrides the engine's. It returns the normaliser of a
+    `Solution`. With ``share=(k, n_shares)`` it fits only the sites of the tasks k, k + n_shares,
+    and so on.
     """
     # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
@@ -199,19 +198,17 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         tolerance=None,
         linear=None,
     ):
-        """Write `site_theta` and `sites` in place; return the normaliser, None if the fit was
-        interrupted.
-        """
+        """Write `site_theta` and `sites`; return the normaliser, or None if interrupted."""
         regs = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
         site_tolerance = np.maximum(site_tolerance, FINEST[precision])
         column_penalties = penalties(layout, lambda_)
-        # the penalty of pairs: the columns of single predictors come first
+        # the penalty on pairs, from the columns of single predictors, which come first
         pair_penalty = float(column_penalties[0]) if len(column_penalties) else 0.0
         keywords = {
             "linear": linear,
             "zero_sum": engine.zero_sum,
-            # the penalties of columns less that of pairs: terms of higher order may have others
+            # differences from the penalty on pairs, for terms of higher order
             "more": None
             if (column_penalties == pair_penalty).all()
             else column_penalties - pair_penalty,
@@ -236,12 +233,12 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
             for task, sites_of_task in enumerate(task_sites)
         ]
         stop = stop_flag()
-        # shared: in threads, which write into the same arrays, each the entries of its own sites
+        # shared: threads write to the same arrays, each to the entries of its own sites
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # interrupted: the fit is not used
             return None
-        # near rounding a quasi-Newton line search may fail, and on flat objectives progress is
-        # slow: finish such fits by Newton's method, if they have few parameters
+        # A quasi-Newton line search may fail near rounding error, and is slow on flat objectives:
+        # finish such fits by Newton's method if they have few parameters.
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
         if (
             len(unfinished)
@@ -260,41 +257,41 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
                 unfinished,
                 linear,
             )
-        # the remaining gradient is rounding
+        # the remaining gradient is a rounding error
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
         return partial(log_normaliser, problem, layout, site_theta)
 
     return solve
 
 
-# least predictors of a share: preparing the rows takes a worker as long as about ten fits
+# minimum number of predictors in a share: preparing the rows takes a worker as long as about ten
+# fits
 MIN_SHARE = 32
 
 
 def n_shares(sample: Sample) -> int:
-    """Return the number of shares of the predictors, one for each thread of a cluster; 1 without a
-    cluster.
-    """
+    """Return the number of shares of the predictors, at most one per thread of a cluster."""
     if sample.client is None:  # the client of a Dask cluster
         return 1
     return max(1, min(n_threads(sample.client), sample.codes.shape[1] // MIN_SHARE))
 
 
 def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
-    """Return the solver of `by_lbfgs` with predictors shared out to the workers; fits are the same
-    to the bit.
+    """Return a solver like `by_lbfgs` with the predictors shared among the workers of a cluster.
 
-    `sample` holds the codes of the `Regressors` and the ``client`` of the cluster.
+    Fits are bitwise identical. `sample` has the codes of the `Regressors` and the ``client`` of the
+    cluster.
     """
-    # without the client, to be sent
+    # the sample is sent without the client
     client = sample.client
     plain_sample = Sample(sample.codes, sample.weights)
     remote_rows = remote_value(client, plain_sample)
     share_count = n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
-        """Fit all sites in place; return the normaliser of a `Solution`. `sample` and `workers` are
-        not used.
+        """Fit all sites in place and return the normaliser of a `Solution`.
+
+        `sample` and `workers` are not used.
         """
         arguments = remote_value(
             client, (engine, layout, precision, lambda_, lambdah, site_theta.copy())
@@ -304,7 +301,7 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
             for k in range(share_count)
         ]
         for predictors, theta, share_sites in client.gather(tasks):
-            # rows of the solution are levels; np.repeat gives the predictor of each
+            # rows of the solution are levels; np.repeat gives each level's predictor
             site_theta[
                 np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)
             ] = theta
@@ -313,10 +310,11 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
                 getattr(sites, name)[predictors] = values[predictors]
 
         def normaliser(half: bool) -> float:
-            """Return ln Z by eq. (31) on the rows; with `half`, couplings of k predictors have the
-            factor 1/k.
+            """Return ln Z on the rows by eq. (31).
+
+            With `half`, couplings of k predictors are multiplied by 1/k.
             """
-            # only the workers have prepared the rows so far
+            # so far, only the workers have prepared the rows
             with serial_blas():
                 return log_normaliser(
                     prepare_problem(plain_sample, layout, precision, prior_count),
@@ -333,12 +331,11 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
 def _solve_share(
     rows: Sample, arguments: tuple, prior_count: float, share: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, Sites]:
-    """Fit one share of the predictors on a worker; return these, their rows of the solution, and
-    reports (m,).
+    """Fit one share of the predictors on a worker.
 
-    `share` is ``(k, n_shares)`` as in `by_lbfgs`, `rows` holds the codes of the `Regressors`;
-    `arguments` holds the engine, layout, precision, both penalties and the solution (layout.D, 1 +
-    D) to start from.
+    Returns the predictors, their rows of the solution, and reports (m,). `share` is ``(k,
+    n_shares)`` as in `by_lbfgs`, and `rows` has the codes of the `Regressors`. `arguments` are the
+    engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()
@@ -350,7 +347,7 @@ def _solve_share(
     tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[
         share[0] :: share[1]
     ]
-    # zeros: this share may have no tasks
+    # zeros: a share may have no tasks
     predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
     return (
         predictors,

@@ -1,11 +1,9 @@
-"""Pseudo-likelihood with a penalty that makes couplings exactly zero: one sparse logistic
-regression for each site.
+"""Pseudo-likelihood with sparse penalties: one sparse logistic regression for each site."""
 
-A site is a predictor in the role of the response, i, its regressors are the predictors j that
-interact with it, and solutions have the shape (layout.D, 1 + D) as in `path`. Regressions work in
-the coding of `bbl.sparse`, in which both the levels of the site and those of its regressors are
-corners of a simplex. Their tables of couplings are in the zero-sum gauge.
-"""
+# A site i is a predictor as the response, and its regressors are the predictors j that interact
+# with it. Solutions have the shape (layout.D, 1 + D) as in `path`. Regressions use the coding of
+# `bbl.sparse`, in which the levels of the site and of its regressors are corners of a simplex.
+# Their tables of couplings are in the zero-sum gauge.
 
 from __future__ import annotations
 
@@ -27,19 +25,18 @@ from bbl.sparse.workingset import MAX_INTERCEPT, Descent, Penalty
 
 __all__ = ["solve_sparse"]
 
-# least violation of the optimality conditions, per row, at which a fit ends: rounding of sums over
-# rows leaves hardly less
+# smallest violation of the optimality conditions, per row, at which a fit ends; rounding errors in
+# sums over rows prevent smaller ones
 LEAST_VIOLATION = 1e-9
-# of the rows of a level, at the start: the field of a level without rows falls without end, and its
-# share is the violation that is left
+# minimum proportion of a level at the start: the field of an absent level diverges, and this
+# proportion is the violation that remains
 LEAST_SHARE = 1e-9
 
 
 def solve_sparse(
     engine: Any, sample: Sample, layout: Layout, grid: list, workers: int
 ) -> list[Solution]:
-    """Fit complete rows at each penalty of `grid`, the largest first, each fit starting from the
-    one before.
+    """Fit complete rows at each penalty of `grid`, in decreasing order, with warm starts.
 
     `engine` is a `PseudoLikelihood` with ``penalty="l1"`` or ``"group"``. Solutions are returned in
     the order of `grid`.
@@ -60,7 +57,7 @@ def solve_sparse(
 
 
 def _normaliser(sample: Sample, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
-    """Return ln Z by eq. (31) of a solution."""
+    """Return ln Z by eq. (31) for a solution."""
     return pseudo_log_z(sample, layout, site_theta, half=half)
 
 
@@ -73,9 +70,7 @@ def _solve_site(
     solutions: list[np.ndarray],
     reports: list[Sites],
 ) -> None:
-    """Fit site `i` at each penalty of `grid`, and write its rows of the `solutions` and its
-    `reports`.
-    """
+    """Fit site `i` at each penalty of `grid`; write its `solutions` and its `reports`."""
     n_levels = layout.n_levels
     neighbours = np.flatnonzero(layout.mask[i] & (n_levels > 1))
     codes = sample.codes[:, neighbours].astype(code_dtype(n_levels[neighbours])).T
@@ -90,14 +85,15 @@ def _solve_site(
     zeros: dict[tuple[int, ...], np.ndarray] = {
         (k,): np.zeros((problem.n_levels[k] - 1, q)) for k in range(problem.m)
     }
-    # from the shares of the levels, so that only tables that matter have gradients above penalties
+    # start at the proportions of the levels, so that only important tables have gradients above
+    # penalties
     counts = np.bincount(problem.y, problem.weights, problem.K)
     log_shares = np.log(np.maximum(counts / problem.total, LEAST_SHARE))
     start = np.clip(2.0 * contrasts(problem.K).T @ log_shares, -MAX_INTERCEPT, MAX_INTERCEPT)
     descent = Descent(problem, Penalty((1.0,)), zeros, start)
     descent.max_steps = engine.itmax
-    # of the norm of a table's weights: the Frobenius norm of the table in the zero-sum gauge, or
-    # for two levels each, of which that norm is half, the coupling itself
+    # ratio of the penalised norm to the norm of a table's weights: the Frobenius norm in the
+    # zero-sum gauge, or for two levels each the coupling itself, which is twice as large
     to_norm = np.sqrt(0.5 * np.array(problem.n_levels, dtype=float))
     if engine.penalty == "l1":
         to_norm *= 2.0
@@ -119,9 +115,7 @@ def _solve_site(
 def _write_site(
     layout: Layout, i: int, neighbours: np.ndarray, descent: Descent, site_theta: np.ndarray
 ) -> None:
-    """Write the fields and couplings of site `i` in the reference gauge to its rows of
-    `site_theta`.
-    """
+    """Write the fields and couplings of site `i` in the reference gauge to `site_theta`."""
     rows = slice(layout.start[i], layout.start[i + 1])
     to_scores = contrasts(descent.problem.K)
     fields = to_scores @ descent.intercept

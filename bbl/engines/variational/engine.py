@@ -1,9 +1,8 @@
-"""Engine `PersistentVI`: approximate posterior of fields and couplings under sparse priors.
+"""Engine `PersistentVI`: approximate posterior of fields and couplings under sparse priors."""
 
-Simplex coding represents levels by contrasts and has no reference level. A table holds the fields
-of a predictor or the couplings of a pair; the scale of its prior is learnt. `size` is the number of
-parameters of a group. sds are posterior standard deviations.
-"""
+# Simplex coding represents levels by contrasts, without a reference level. A table contains the
+# fields of a predictor or the couplings of a pair, and the scale of its prior is estimated. `size`
+# is the number of parameters of a group; sds are posterior standard deviations.
 
 from __future__ import annotations
 
@@ -43,16 +42,16 @@ from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]
 
-CHAIN_SHARE = 0.9  # least share of the requested chains that are run: packs hold 32
+CHAIN_SHARE = 0.9  # minimum fraction of the requested chains that are run, in packs of 32
 LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
-# relative change of the posterior mean at the end, above which there is a warning
+# final relative change of the posterior mean that gives a warning
 MAX_CHANGE = 0.01
-# change of the log global scale of couplings in the second half, above which there is a warning
+# change of the couplings' log global scale in the second half that gives a warning
 MAX_SCALE_CHANGE = 0.4
-# least distance that Adam's steps must allow a log scale to go: 500 iterations at lr = 0.01
+# minimum distance that Adam's steps must be able to move a log scale: 500 iterations at lr = 0.01
 MIN_TRAVEL = 2.5
-# products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
+# products of couplings and states that justify a thread; 100 binary predictors have 9e6
 WORTH = 1e7
 
 
@@ -60,72 +59,72 @@ WORTH = 1e7
 class PersistentVI(Engine):
     """Persistent variational inference with scale-mixture priors (Ingraham & Marks 2017).
 
-    Fields and couplings, in simplex coding so that no level is special, have normal priors whose
-    scales are learnt table by table, so that most couplings shrink to zero and the others hardly at
-    all. The posterior is approximated by one that factorises; its means are the estimates. Weights
-    of rows may be any positive numbers.
+    Fields and couplings in simplex coding, where all levels are treated alike, have normal priors.
+    Their scales are estimated for each table, so that most couplings shrink to zero and the others
+    hardly at all. The posterior is approximated by a factorised distribution, whose means are the
+    estimates. Row weights may be any positive numbers.
 
     Parameters
     ----------
     prior : {"horseshoe", "laplace", "student", "gaussian", "flat"}, default "horseshoe"
-        Prior of a table's scale: ``"horseshoe"``: half-Cauchy; ``"laplace"`` and ``"student"``:
-        such that the marginal prior of a coupling is Laplace, or Student's t with 3 degrees of
-        freedom; ``"gaussian"``: all tables have the global scale. ``"flat"``: no prior, which is
-        plain persistent variational inference (Ingraham & Marks 2017, eq. 10): nothing is shrunk,
-        and couplings without a finite maximum-likelihood estimate grow with `n_iter`.
+        Prior of a table's scale. ``"horseshoe"``: half-Cauchy. ``"laplace"`` and ``"student"``: the
+        marginal prior of a coupling is Laplace, or Student's t with 3 degrees of freedom.
+        ``"gaussian"``: all tables have the global scale. ``"flat"``: no prior, which is plain
+        persistent variational inference (Ingraham & Marks 2017, eq. 10) without shrinkage;
+        couplings without a finite maximum likelihood estimate grow with `n_iter`.
     likelihood : {"sampled", "pseudo"}, default "sampled"
-        The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood,
-        without chains, which is quick but has too small sds, as each coupling is in two conditional
-        distributions.
+        "sampled" uses the likelihood, with persistent Gibbs chains; "pseudo" uses the
+        pseudo-likelihood without chains, which is fast but gives sds that are too small, since each
+        coupling occurs in two conditional distributions.
     slab : float, default 1.0
         Upper bound of the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex
-        coding (for two levels, the Ising coupling). It keeps couplings finite that have no finite
-        optimum. inf for none, as in the paper.
+        coding (for two levels, of the Ising coupling). It keeps couplings without a finite optimum
+        finite. ``inf`` means no bound, as in the paper.
     scale : float, optional
-        The global scale of fields and couplings; None to learn both.
+        The global scale of fields and couplings; None to estimate both scales.
     n_iter : int, default 20000
-        Iterations. 5,000 do for a first look; the global scale is learnt last.
+        Number of iterations. 5,000 are enough for a first look; the global scale converges last.
     tol : float, optional
         Relative change of the smoothed posterior mean within a fortieth of the iterations below
-        which the fit ends early: steps then fall to zero within a tenth of the iterations. Try
-        0.003. None to use all iterations.
+        which the fit ends early: steps then decrease to zero within a tenth of the iterations.
+        0.003 is a reasonable value. None to use all iterations.
     sweeps : int, default 3
-        Gibbs sweeps of each iteration.
+        Gibbs sweeps in each iteration.
     chains : int, default 100
-        Gibbs chains of all draws. Each draw runs packs of 32, which cost no more than one chain: as
-        few as give at least nine tenths of the chains (100 chains for 3 draws become 96, 40 chains
-        for one draw 64).
+        Total number of Gibbs chains for all draws. Each draw runs packs of 32 chains, which cost no
+        more than one chain; it uses the smallest number of packs that gives at least nine tenths of
+        the chains (100 chains for 3 draws become 96, 40 chains for one draw become 64).
     draws : int, default 3
-        Draws of the parameters in each iteration; each has its chains.
+        Number of parameter draws in each iteration; each draw has its own chains.
     lr : float, default 0.01
-        First step size of Adam; it falls to zero linearly.
+        Initial step size of Adam; it decreases linearly to zero.
     seed : int or numpy.random.Generator, optional
-        Seed of the fit, in place of the call's.
+        Random seed of the fit, which replaces the seed of the call.
     average : float, default 0.1
-        Share of the iterations, the last ones, over which the approximation is averaged.
+        Fraction of the iterations, at the end, over which the approximation is averaged.
     sd : {"factorised", "lrvb"}, default "factorised"
-        Posterior sds of the approximation, too small if parameters depend on each other, or by
-        linear response, which sums over all states of few predictors. Strengths of pairs use the
-        former.
+        Posterior sds of the approximation, which are too small if parameters depend on each other,
+        or by linear response, which sums over all states and is limited to few predictors.
+        Strengths of pairs always use "factorised".
     centred : bool, default False
-        Approximate the posterior of the parameters theta and their log scales (True), instead of
-        that of theta / scale and the log scales (False; Ingraham & Marks 2017, eq. 11). The centred
-        approximation cannot follow a coupling and its scale to zero together, so that sparse priors
-        shrink less. It is there for comparison. Not with ``prior="flat"``.
+        Whether to approximate the posterior of the parameters theta and their log scales, instead
+        of theta / scale and the log scales (Ingraham & Marks 2017, eq. 11). A centred approximation
+        cannot follow a coupling and its scale to zero together, so that sparse priors shrink less;
+        the option is provided for comparison. Not available with ``prior="flat"``.
     grouped : bool, default True
-        One scale for each table; False for one scale for each parameter in simplex coding, which
-        depends on the order of the levels if there are more than two. For two levels, both are the
-        same.
+        Whether to use one scale for each table, instead of one for each parameter in simplex
+        coding. With more than two levels, the latter depends on the order of the levels. For two
+        levels, both are equivalent.
     empirical_bayes : bool, default False
-        Fix each scale at the exponential of its posterior mean logarithm for estimates and sds
-        (empirical Bayes), instead of averaging over it: the term ``exp(2 s) / 2`` of Ingraham &
-        Marks 2017, eq. 12, is left out. The fit is the same. Not with ``prior="flat"`` or
-        ``centred=True``, whose estimates do not contain scales.
+        Whether to fix each scale at the exponential of its posterior mean logarithm for estimates
+        and sds (empirical Bayes), instead of averaging over it: the term ``exp(2 s) / 2`` of
+        Ingraham & Marks 2017, eq. 12, is omitted. The fit itself is the same. Not available with
+        ``prior="flat"`` or ``centred=True``, where estimates do not involve scales.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is out of range.
+        If an option is out of range or cannot be combined with another.
 
     References
     ----------
@@ -221,7 +220,7 @@ class PersistentVI(Engine):
                 hint=f"Give at least chains={self.draws}.",
             )
         if self.seed is not None:
-            generator(self.seed)  # raises an error if it is no seed
+            generator(self.seed)  # raises an error if the seed is invalid
 
     def _check_combination(self) -> None:
         """Raise an OptionError if options cannot be combined."""
@@ -249,43 +248,37 @@ class PersistentVI(Engine):
                 )
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the name of the approximation, with the kind of sds; it does not depend on
-        `layout`.
-        """
+        """Return the name of the approximation, with the kind of sds; `layout` is not used."""
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
     def _prior(self) -> ScalePrior:
-        """The prior of the scales that the option `prior` names."""
+        """The prior of the scales."""
         return PRIORS[self.prior]
 
     @property
     def _slab(self) -> float:
-        """Upper bound of the scales; inf, for none, with priors of light tails."""
+        """Upper bound of the scales; inf (none) with light-tailed priors."""
         return self.slab if self._prior.heavy else np.inf
 
     @property
     def _global_scale(self) -> float | None:
-        """The global scale; None if it is learnt. Under the flat prior parameters are unscaled."""
+        """The global scale; None if it is estimated. Under the flat prior it is 1."""
         return 1.0 if self._prior.flat else self.scale
 
     @property
     def n_chains(self) -> int:
-        """Number of chains of each draw, in whole packs; those of all draws are at least 90% of
-        `chains`.
-        """
+        """Number of chains for each draw, in whole packs; in total at least 90% of `chains`."""
         return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
     def penalised(self) -> bool:
-        """True: estimates are posterior means, not maxima of the likelihood, under a flat prior
-        too.
-        """
+        """True: estimates are posterior means, even with a flat prior."""
         return True
 
     @property
     def setting(self) -> float:
-        """The global scale; nan if it is learnt."""
+        """The global scale; nan if it is estimated."""
         return float("nan") if self.scale is None else self.scale
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
@@ -293,28 +286,28 @@ class PersistentVI(Engine):
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear
-        response, states.
+        """Return the bytes of a fit.
 
-        `n` rows and `settings` take no more: the arguments are those of all engines.
+        These are for the approximation, Adam's moments, draws, chains and, with linear response,
+        states. `n` and `settings` have no effect.
         """
         D = float(layout.D)
         Q = self.draws
         free_levels = layout.n_levels - 1.0
-        # parameters; if the layout has no pairs, as many as with all of them
+        # number of parameters; without pairs in the layout, assume all pairs
         size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
-        # bytes of the chains, and of the bits of all levels after each sweep, in whole words of 8
-        # bytes
+        # bytes of the chains, and of the bits of all levels after each sweep, in words of 8 bytes
         chain_bytes = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (
             self.n_chains / 8.0 + 8.0
         )
-        # numbers of a matrix (states, size) of features; the multiplications are this times `size`
+        # entries of a matrix (states, size) of features; the number of multiplications is this
+        # times `size`
         n_features = (
             min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0)
             if self.sd == "lrvb"
             else 0.0
         )
-        # 10 vectors of parameters, and 3 for each draw; 2 matrices (D, D), and 2 for each draw; 4
+        # 10 parameter vectors, plus 3 for each draw; 2 matrices (D, D), plus 2 for each draw; 4
         # arrays of features
         return (
             8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chain_bytes + 32.0 * n_features
@@ -330,11 +323,11 @@ class PersistentVI(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Fit one group at each scale of `values`, all with the same random numbers.
+        """Fit one group at each scale in `values`, all with the same random numbers.
 
-        With missing values the moments of a pair are those of the rows in which both are known; the
-        pseudo-likelihood takes complete rows only. `progress` is called with the share of the work
-        that was done since its last call, and a note.
+        With missing values, the moments of a pair are computed from the rows in which both
+        predictors are observed; the pseudo-likelihood uses complete rows only. `progress` is called
+        with the fraction of the work done since the last call, and a note.
         """
         self._check_response(layout)
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
@@ -346,7 +339,7 @@ class PersistentVI(Engine):
             if progress is None
             else lambda share, note="": progress(share / len(engines), note)
         )
-        # a copy has the same numbers and, for chains, the same generators
+        # copies have the same random numbers and, for chains, the same generators
         return [
             engine._fit(sample, layout, deepcopy(rng), report_share, workers) for engine in engines
         ]
@@ -359,8 +352,8 @@ class PersistentVI(Engine):
         progress: Callable | None,
         workers: int,
     ) -> EngineFit:
-        """Fit one group; `progress` is called with shares of the fit and a note."""
-        # the first approximation
+        """Fit one group; `progress` is called with fractions of the fit and a note."""
+        # initial approximation
         begin = start(
             sample,
             layout,
@@ -376,7 +369,7 @@ class PersistentVI(Engine):
             )
         draw_threads, inner_threads = self._threads(sample, layout, workers)
         budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
-        with ExitStack() as stack:  # ends the threads of the pools
+        with ExitStack() as stack:  # ends the threads of the thread pools
             likelihood: Likelihood
             if self.likelihood == "sampled":
                 pools = [stack.enter_context(ThreadPool(inner_threads)) for _ in range(self.draws)]
@@ -401,9 +394,7 @@ class PersistentVI(Engine):
         )
 
     def _check_response(self, layout: Layout) -> None:
-        """Raise an OptionError if linear response would sum over so many states that it takes
-        longer than seconds.
-        """
+        """Raise an OptionError if linear response would sum over too many states."""
         if self.sd == "lrvb" and count_multiplications(layout) > MAX_MULTIPLICATIONS:
             raise OptionError(
                 f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors "
@@ -417,9 +408,7 @@ class PersistentVI(Engine):
     def _sd(
         self, sample: Sample, layout: Layout, posterior: Approximation
     ) -> tuple[np.ndarray, tuple[Note, ...]]:
-        """Return the requested sds (size,), or the factorised ones with a note if the requested do
-        not exist.
-        """
+        """Return the requested sds (size,), or the factorised ones with a note if not available."""
         if self.sd != "lrvb":
             return posterior.sd, ()
         sds = response_sd(
@@ -436,8 +425,7 @@ class PersistentVI(Engine):
         )
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
-        """Return the numbers of threads that share out the draws, and the packs and blocks of each
-        draw.
+        """Return the number of threads over draws, and within each draw over packs and blocks.
 
         Chains run in packs, parameters in blocks. A thread is used only if there is enough work for
         it.
@@ -448,20 +436,21 @@ class PersistentVI(Engine):
         return min(workers, self.draws), max(1, workers // self.draws)
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
-        """Return a note if the fit has not converged, by the `history` of `ascend`."""
+        """Return a note if the fit has not converged, based on the `history` of `ascend`."""
         # one entry for each record
         t = history["iteration"]
         scale = history["scale_couplings"]
         scale_at_half = scale[np.searchsorted(t, t[-1] / 2)]
         last_scale = scale[-1]
-        # scales beyond the slab have the bound of the slab, so that their changes do not matter
-        # [0]: the scales, which `slabbed` returns with their slopes
+        # the slab bounds the scales, so changes beyond it do not matter; [0]: the scales, without
+        # their slopes
         bounded_at_half, bounded_last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]
         is_settled = (
             history["change"][-1] <= MAX_CHANGE
             and abs(np.log(bounded_last / bounded_at_half)) <= MAX_SCALE_CHANGE
         )
-        # of a log scale: the sum of step sizes, which fall linearly to zero
+        # the largest possible change of a log scale: the sum of step sizes, which decrease linearly
+        # to zero
         max_travel = self.lr * t[-1] / 2.0
         if is_settled and max_travel >= MIN_TRAVEL:
             return ()
@@ -473,15 +462,16 @@ class PersistentVI(Engine):
             Note(
                 predictor=-1,
                 level=-1,
-                what="the approximation had not converged; raise n_iter"
+                what="the approximation had not converged; increase n_iter"
                 + ", or give a scale" * (self._global_scale is None),
                 detail=detail,
             ),
         )
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
-        """Return the approximate posterior of a fit; a ValueError if what it stores does not fit
-        the layout.
+        """Return the approximate posterior of a fit.
+
+        Raises a ValueError if the stored arrays do not match the layout.
         """
         mean = fit.state["mean"]
         log_sd = fit.state["log_sd"]
@@ -511,30 +501,30 @@ class PersistentVI(Engine):
 
 
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
-    """Return a note for each predictor that another one determines and that determines the other.
+    """Return a note for each predictor that determines another one and is determined by it.
 
     Two predictors with k > 1 observed levels determine each other if only k cells of their table
     have rows.
     """
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
-    # weights of the rows with two non-reference levels (D, D), and of those with each level, (L_i,)
-    # of each predictor
+    # weights of the rows with two non-reference levels (D, D), and of each predictor's levels
+    # (L_i,)
     counts = pair_counts(sample, layout)
     level_weights = level_counts(sample, layout.n_levels)
-    n_observed = np.array([(n > 0).sum() for n in level_weights])  # levels of each predictor
+    n_observed = np.array([(n > 0).sum() for n in level_weights])  # number of observed levels
     # counts of the reference levels
     reference_weights = np.concatenate([n[:1] for n in level_weights])
     separated: set[int] = set()
-    for positions, _, a, b in equal_tables(layout):  # pairs of a by b levels, T of them
+    for positions, _, a, b in equal_tables(layout):  # T pairs with a by b levels
         i, j = layout.pairs[positions].T
         if a < 2 or b < 2:
             continue
         rows = layout.start[i, None] + np.arange(a - 1)
         columns = layout.start[j, None] + np.arange(b - 1)
         # weights of the levels of i (T, a - 1) and of j (T, b - 1), and of the cells of each table:
-        # without reference levels (T, a - 1, b - 1), with that of j alone (T, a - 1) or of i alone
-        # (T, b - 1), and with both (T,)
+        # without reference levels (T, a - 1, b - 1), with the reference level of j only (T, a - 1)
+        # or of i only (T, b - 1), and with both (T,)
         inner = counts[rows[:, :, None], columns[:, None, :]]
         weights_i = np.stack([level_weights[k][1:] for k in i])
         weights_j = np.stack([level_weights[k][1:] for k in j])

@@ -1,21 +1,18 @@
-"""Persistent variational inference: stochastic ascent of the evidence lower bound of a factorised
-posterior.
+"""Persistent variational inference: stochastic maximisation of the evidence lower bound."""
 
-In each iteration the parameters are drawn Q times from the approximation
-(`bbl.engines.variational.scaled`). The gradient of the likelihood at a draw takes expectations of
-the model, from Gibbs chains of that draw which go on from iteration to iteration (Ingraham & Marks
-2017, Algorithm 2). Simplex coding has no reference level; features are the products of contrasts
-that its parameters multiply. In the reference gauge, parameters of reference levels are zero. A
-table holds the fields of one of m predictors, or the couplings of a pair; its parameters are a
-group, of G, with one scale. `size` is the number of parameters, D that of the non-reference levels
-of all predictors. The n numbers of the approximation are z (size,), u (G,), the log scales, and v
-(2,), the log global scales; u and v may be absent.
-
-Threads share out the draws and, for each draw, packs of chains and blocks of tables:
-``run(function, tasks)`` of a `ThreadPool` of threads calls ``function(*task)`` for each task.
-Blocks depend on the model alone and their sums are added in order, so that the result does not
-depend on the number of threads.
-"""
+# In each iteration the parameters are drawn Q times from the factorised approximation
+# (`bbl.engines.variational.scaled`). The gradient of the likelihood at a draw needs expectations
+# under the model, which are estimated by persistent Gibbs chains, one set for each draw (Ingraham &
+# Marks 2017, Algorithm 2). Simplex coding has no reference level; features are the products of
+# contrasts that are multiplied by its parameters. In the reference gauge, parameters of reference
+# levels are zero. A table contains the fields of one of m predictors, or the couplings of a pair;
+# its parameters form one of G groups with a common scale. `size` is the number of parameters, D the
+# number of non-reference levels of all predictors. The n numbers of the approximation are z
+# (size,), the log scales u (G,), and the log global scales v (2,); u and v may be absent.
+#
+# Threads share the draws and, for each draw, packs of chains and blocks of tables: ``run(function,
+# tasks)`` of a `ThreadPool` calls ``function(*task)`` for each task. Blocks depend only on the
+# model and their sums are added in order, so the result does not depend on the number of threads.
 
 from __future__ import annotations
 
@@ -44,57 +41,57 @@ __all__ = [
     "simplex_tables",
 ]
 
-FIRST_DECAY = 0.99  # decay of Adam's first moment; it falls to zero with the step size
+FIRST_DECAY = 0.99  # decay of Adam's first moment; it decreases to zero with the step size
 SECOND_DECAY = 0.999  # decay of Adam's second moment
 LOWEST_LOG_SCALE = -30.0  # lower bound of log scales
 HIGHEST_LOG_SCALE = 10.0  # upper bound of log scales
-RECORDS = 40  # records of the history, if the ascent runs to its end
+RECORDS = 40  # number of records in the history, unless the ascent ends early
 SMOOTHING = 0.9  # weight of earlier records in the exponentially smoothed posterior mean
-CHUNK = 2048  # rows whose conditional probabilities are held at a time
-BLOCK = 2**15  # parameters of a block, which one thread takes
+CHUNK = 2048  # rows whose conditional probabilities are in memory at once
+BLOCK = 2**15  # number of parameters in a block, which is processed by one thread
 
 
 class Likelihood(ABC):
-    """Interface of a likelihood in the ascent."""
+    """Interface of a likelihood for `ascend`."""
 
     @abstractmethod
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write to `out` (size,) the gradient of the log-likelihood of all rows at draw q,
-        `simplex` (size,).
+        """Write the gradient (size,) of the log-likelihood of all rows to `out`.
 
-        Threads may call this for different draws at the same time.
+        It is evaluated at draw q with parameters `simplex` (size,). Threads may call this method
+        for different draws concurrently.
         """
 
 
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
     """Return the sums (layout.size,) of the features in simplex coding over the rows.
 
-    Where values are missing, a predictor or pair has the mean feature of the rows in which it is
-    known, times the weight of all rows.
+    With missing values, a predictor or pair has the mean feature of the rows in which it is
+    observed, multiplied by the total weight of all rows.
     """
     # counts (D, D)
     out = np.empty(layout.size)
     counts = pair_counts(sample, layout)
     total = sample.total
     if sample.missing is None:
-        # to `out`, from counts of pairs and, on the diagonal, of levels
+        # from counts of pairs and, on the diagonal, of levels
         tables.features(counts, total, out)
         return out
-    # weight of the rows in which both predictors of a pair are known (m, m), and counts of levels
-    # in these rows (D, m)
+    # weight of the rows in which both predictors of a pair are observed (m, m), and counts of
+    # levels in these rows (D, m)
     known_weight, known_margins = known_counts(sample, layout)
     predictor = np.repeat(np.arange(layout.m), layout.n_levels - 1)
-    # finite for pairs that are never known together
+    # finite even for pairs that are never observed together
     scale = total / np.maximum(known_weight, 1e-300)
     scaled_counts = counts * scale[np.ix_(predictor, predictor)]
-    tables.features(scaled_counts, total, out)  # the sums of fields; those of pairs are replaced
+    tables.features(scaled_counts, total, out)  # for fields; the sums for pairs are replaced below
     for i, j in layout.pairs:
         levels_i = slice(*layout.start[i : i + 2])
         levels_j = slice(*layout.start[j : j + 2])
         levels = np.r_[levels_i, levels_j]
         table_counts = scaled_counts[np.ix_(levels, levels)]
-        # counts of single levels, on the diagonal, have to be those in the rows where both
-        # predictors are known
+        # counts of single levels, on the diagonal, must be restricted to rows where both predictors
+        # are observed
         margins = np.r_[known_margins[levels_i, j], known_margins[levels_j, i]]
         np.fill_diagonal(table_counts, margins * scale[i, j])
         pair_layout = Layout(layout.n_levels[[i, j]])
@@ -110,7 +107,7 @@ def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
 
 
 def simplex_tables(layout: Layout) -> kernel.Tables:
-    """Return the layout as the kernel takes it."""
+    """Return the layout in the format of the kernel."""
     pairs = np.ascontiguousarray(layout.pairs, dtype=np.intp)
     return kernel.Tables(
         layout.n_levels, layout.start.astype(np.intp), pairs, layout.pair_start.astype(np.intp)
@@ -118,13 +115,14 @@ def simplex_tables(layout: Layout) -> kernel.Tables:
 
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters
-    stop before `ends`.
+    """Return (first, end) of runs of tables with about `BLOCK` parameters.
+
+    `ends` are the ends of the tables' parameters.
     """
     if not len(ends):  # no tables: one empty run
         return [(0, 0)]
-    # the tables in which every BLOCK-th parameter lies, counted from the end of the first, as
-    # `ends` lacks its start
+    # the tables that contain every BLOCK-th parameter, counted from the end of the first table,
+    # because `ends` does not contain its start
     tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
     cuts = np.unique(np.concatenate([[0], tables.clip(max=len(ends) - 1)]))
     cuts[-1] = len(ends)
@@ -136,11 +134,10 @@ def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
 
 
 class SampledGradient(Likelihood):
-    """The gradient of the likelihood, with expectations of the model over chains that go on from
-    call to call.
+    """The gradient of the likelihood, with model expectations from persistent Gibbs chains.
 
-    Each draw has `n_chains` chains, with `sweeps` Gibbs sweeps per call, and one of `pools`; draws
-    may run at once.
+    Each draw has `n_chains` chains, `sweeps` Gibbs sweeps per call, and its own pool in `pools`;
+    draws may run concurrently.
     """
 
     def __init__(
@@ -157,7 +154,7 @@ class SampledGradient(Likelihood):
         self.total = sample.total
         self.sums = feature_sums(sample, layout, self.tables)  # (size,)
         self.blocks = _blocks(layout.pair_start[1:])  # runs (first, end) of pairs
-        # by draw and block, see `gradient`
+        # fields for each draw and block; see `gradient`
         self.h = np.zeros((len(pools), len(self.blocks), layout.D))
         self.J = [np.zeros((layout.D, layout.D)) for _ in pools]  # couplings of each draw
         # chains leave out constant predictors
@@ -171,23 +168,21 @@ class SampledGradient(Likelihood):
         self.pools = pools
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of
-        draw q.
-        """
+        """Write the gradient at `simplex` (size,) to `out` (size,), using the chains of draw q."""
         chains = self.chains[q]
         pool = self.pools[q]
         h = self.h[q]
         J = self.J[q]
-        # each adds its fields to a row of h, and writes its couplings to J
+        # each block adds its fields to a row of h, and writes its couplings to J
         blocks = zip(h, self.blocks, strict=True)
         pool.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
         chains.update(h.sum(axis=0), J)
-        # the levels of all n_states states visited
+        # levels of all n_states states that were visited
         bits, n_states = chains.sweep_bits(self.sweeps, pool)
         pool.run(
             self.tables.features_of_bits, [(bits, n_states, out, *block) for block in self.blocks]
         )
-        out *= -self.total / n_states  # sums over the rows, less those expected by the model
+        out *= -self.total / n_states  # sums over the rows minus expectations
         out += self.sums
 
 
@@ -202,7 +197,7 @@ class PseudoLikelihoodGradient(Likelihood):
         self.rows = sample
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex` (size,) to `out` (size,), whatever the draw q."""
+        """Write the gradient at `simplex` (size,) to `out` (size,); q is not used."""
         h = np.zeros(self.layout.D)
         J = np.zeros((self.layout.D, self.layout.D))
         self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
@@ -215,11 +210,11 @@ class PseudoLikelihoodGradient(Likelihood):
                 residual = (X - P) * chunk.weights[:, None]
                 field_gradient += residual.sum(axis=0)
                 coupling_gradient += residual.T @ X
-        # a coupling is in the conditional distributions of both predictors; the kernel takes fields
-        # on the diagonal
-        coupling_gradient += coupling_gradient.T.copy()  # a copy: the sum overwrites what it reads
+        # a coupling occurs in the conditional distributions of both predictors; the kernel expects
+        # fields on the diagonal
+        coupling_gradient += coupling_gradient.T.copy()  # a copy: the sum overwrites its operand
         np.fill_diagonal(coupling_gradient, field_gradient)
-        # the transposed gauge map; 0.0: a gradient has no total
+        # the transpose of the gauge map; 0.0: a gradient has no total
         self.tables.features(coupling_gradient, 0.0, out)
 
 
@@ -234,11 +229,11 @@ class Budget:
         Relative change of the posterior mean (see `ascend`) below which `_Schedule.finish` is
         called; None for never.
     draws : int
-        Draws of the parameters in each iteration.
+        Number of parameter draws in each iteration.
     lr : float
-        First step size of Adam; it falls to zero linearly.
+        Initial step size of Adam; it decreases linearly to zero.
     average : float
-        Share of the iterations, the last ones, over which the approximation is averaged.
+        Fraction of the iterations, at the end, over which the approximation is averaged.
     """
 
     n_iter: int
@@ -262,23 +257,23 @@ def ascend(
     ----------
     likelihood : Likelihood
     begin : Approximation
-        The first approximation.
+        The initial approximation.
     budget : Budget
     rng : numpy.random.Generator
-        For the draws.
+        Generator for the draws.
     progress : callable, optional
-        Called with shares of the work and a note with the relative change.
+        Called with fractions of the work, and a note with the relative change.
     workers : int, default 1
-        Threads; the result does not depend on them.
+        Number of threads; the result does not depend on it.
 
     Returns
     -------
     Approximation
     history : dict of ndarray
-        One entry for each record: ``iteration``; ``gradient``, root mean square of the gradient by
-        the means of z since the last record; ``change``, relative change since then of the
-        posterior mean, smoothed over about ten records; ``scale_fields`` and ``scale_couplings``,
-        global scales.
+        One entry for each record: ``iteration``; ``gradient``, root mean square gradient in the
+        means of z since the last record; ``change``, relative change of the posterior mean since
+        then, smoothed over about ten records; ``scale_fields`` and ``scale_couplings``, global
+        scales.
     """
     schedule = _Schedule(budget)
     history = _History(budget.n_iter, begin)
@@ -301,17 +296,17 @@ def ascend(
 
 
 class _Schedule:
-    """Iterations and step sizes: those of iteration t fall linearly to zero at iteration `end`."""
+    """Iterations and step sizes, which decrease linearly to zero at iteration `end`."""
 
     def __init__(self, budget: Budget):
         self.budget = budget
         self.t = 0
         self.end = budget.n_iter
-        # a share of the first step size, and its iteration
+        # fraction of the initial step size at which the current decline began, and its iteration
         self.share_at_decline = 1.0
         self.decline_from = 0
         self.first_weight = 0.0  # sum of the weights of all gradients in Adam's first moment
-        self.finishing = False  # whether `finish` has brought the end forward
+        self.finishing = False  # whether `finish` has moved the end forward
 
     @property
     def running(self) -> bool:
@@ -320,8 +315,9 @@ class _Schedule:
 
     @property
     def average_from(self) -> float:
-        """Iteration after which the approximation is averaged: a share of those since the start, or
-        since `finish`.
+        """Iteration after which the approximation is averaged.
+
+        The fraction `average` refers to the iterations since the start, or since `finish`.
         """
         return self.end - max(
             1.0, self.budget.average * (self.end - (self.decline_from if self.finishing else 0))
@@ -329,17 +325,15 @@ class _Schedule:
 
     @property
     def share(self) -> float:
-        """Share of the first step size."""
+        """Fraction of the initial step size."""
         return self.share_at_decline * (
             1.0 - (self.t - self.decline_from) / (self.end - self.decline_from)
         )
 
     def next_adam(self) -> tuple[float, float, float, float, float]:
-        """Advance; return Adam's step size, decays of both moments, and factors that remove the
-        moments' bias.
-        """
+        """Advance; return Adam's step size, the two decays, and the bias corrections."""
         share = self.share
-        # the shorter the steps, the more they follow the newest gradient
+        # the shorter the steps, the higher the weight of the latest gradient
         decay = FIRST_DECAY * share
         self.t += 1
         self.first_weight = decay * self.first_weight + 1.0 - decay
@@ -352,9 +346,7 @@ class _Schedule:
         )
 
     def finish(self) -> None:
-        """Let the step size fall to zero over a tenth of the iterations, if that is before the
-        end.
-        """
+        """Let the step size decrease to zero over a tenth of the iterations, or to the end."""
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
             self.share_at_decline = self.share
@@ -364,20 +356,18 @@ class _Schedule:
 
 
 class _History:
-    """Records of the ascent, see `ascend`."""
+    """Records of the ascent; see `ascend`."""
 
     def __init__(self, n_iter: int, begin: Approximation):
         self.interval = max(1, n_iter // RECORDS)  # iterations between records
         self.smoothed_mean = begin.simplex  # posterior mean (size,), smoothed over records
         self.size = max(begin.layout.size, 1)
-        # of the gradient: its mean square, summed over iterations since the last record
+        # mean square of the gradient, summed over the iterations since the last record
         self.mean_square_sum = 0.0
-        self.records: list[tuple] = []  # the columns of the history, record by record
+        self.records: list[tuple] = []  # rows of the history
 
     def add_gradient(self, t: int, squared_gradient: float) -> bool:
-        """Add the squared norm of the gradient at iteration t, and return whether a record is
-        due.
-        """
+        """Add the squared gradient norm of iteration t; return whether a record is due."""
         self.mean_square_sum += squared_gradient / self.size
         return t % self.interval == 0
 
@@ -403,13 +393,13 @@ class _History:
 
 
 class _State:
-    """The current approximation, the moments of Adam, and scratch arrays for Q draws.
+    """The current approximation, Adam's moments, and work arrays for Q draws.
 
-    `mean`, `log_sd` and `sd` (n,) are those of the approximation, `noise` (Q, n) is that of the
-    draws; `simplex` and `gradient` (Q, size) are the parameters of each draw and the gradient of
-    the log-likelihood by them, `scale` (Q, G) its scales, `scale_gradient` (Q, n - size) the
-    gradient of the log posterior by u and v. `first_moments` and `second_moments` (2, n) are Adam's
-    of the gradients by means and by log sds; `sums` (2, n) adds up what is averaged.
+    `mean`, `log_sd` and `sd` (n,) belong to the approximation, and `noise` (Q, n) to the draws.
+    `simplex` and `gradient` (Q, size) are the parameters of each draw and the gradient of the
+    log-likelihood in these, `scale` (Q, G) its scales, `scale_gradient` (Q, n - size) the gradient
+    of the log posterior in u and v. `first_moments` and `second_moments` (2, n) are Adam's moments
+    of the gradients in means and log sds; `sums` (2, n) are the sums to be averaged.
     """
 
     def __init__(
@@ -429,14 +419,14 @@ class _State:
         self.size = size
         self.pool = pool
         self.blocks = _blocks(groups.cuts[1:])
-        # states of each draw's random generators, which run side by side: four words each, not all
+        # states of each draw's random generators, which run in parallel: four words each, not all
         # zero
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean = begin.mean.copy()
         self.log_sd = begin.log_sd.copy()
         self.first_moments = np.zeros((2, n))
         self.second_moments = np.zeros((2, n))
-        # by block: see `step`
+        # for each block; see `step`
         self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
@@ -452,7 +442,7 @@ class _State:
 
     @property
     def averaged(self) -> Approximation:
-        """The average of the approximations that were added to it."""
+        """The average of all added approximations."""
         (mean, log_sd) = self.sums / self.n_summed
         return replace(self.begin, mean=mean, log_sd=log_sd)
 
@@ -463,8 +453,9 @@ class _State:
         self.n_summed += 1
 
     def step(self, adam: tuple) -> float:
-        """Take one step by `_Schedule.next_adam`; return the sum of the squared gradients by the
-        means of z.
+        """Take one step with the numbers from `_Schedule.next_adam`.
+
+        Returns the sum of the squared gradients in the means of z.
         """
         self.pool.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.pool.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
@@ -472,23 +463,21 @@ class _State:
         return float(self.squared_gradients.sum())
 
     def draw(self, q: int) -> None:
-        """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by
-        v.
-        """
+        """Draw parameters and scales, and write the gradients in parameters, u and v at draw q."""
         b = self.begin
         groups = self.groups
         noise = self.noise[q]
         prior = self.begin.prior
         kernel.normal(self.streams[q], noise)
-        # empty if the prior gives all groups the global scale
+        # an empty slice if the prior gives all groups the global scale
         u_entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)
         v = (
             self.mean[-2:] + self.sd[-2:] * noise[-2:]
             if b.scale is None
             else np.full(2, np.log(b.scale))
         )
-        # log scales, their differences from v, and derivatives by u: of the log of the bounded
-        # scale, of the posterior
+        # log scales, their differences from v, and derivatives in u: of the log bounded scale, and
+        # of the posterior
         u, w, log_slope, by_u = np.empty((4, len(groups)))
         bounds = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE)
         kernel.log_scales(
@@ -503,39 +492,39 @@ class _State:
         )
         scale = np.exp(u, out=self.scale[q])
         kernel.slab(b.slab, scale, log_slope)  # bounds `scale` in place
-        if b.centred:  # the parameters are themselves the numbers of the approximation
+        if b.centred:  # the approximation is of the parameters themselves
             prior_precision = 1.0 / scale**2
             scale[...] = 1.0
-        # writes the parameters
+        # writes the parameters to theta
         theta = self.simplex[q]
         kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, theta)
         self.likelihood.gradient(q, theta, self.gradient[q])
-        # the kernel's step subtracts the slope of a standard normal prior: `theta`, where scales
-        # are one
+        # the kernel's step subtracts the slope of a standard normal prior, which is `theta` if
+        # scales are 1
         if prior.flat:
             self.gradient[q] += theta
         if b.centred:
             self.gradient[q] += theta - theta * prior_precision[groups.of_parameter]
         if not self.scale_gradient.size:
             return
-        if b.centred:  # the slope of the normal prior of theta by the log of the bounded scale
+        if b.centred:  # the slope of theta's normal prior in the log of the bounded scale
             squares = np.add.reduceat(theta**2, groups.cuts[:-1])
             by_u = squares * prior_precision - np.diff(groups.cuts)
         else:
             kernel.gradient_by_scale(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
-            # the gradient of the log-likelihood by the bounded scales becomes that by their
+            # from the gradient of the log-likelihood in the bounded scales to the gradient in their
             # logarithms
             by_u *= scale
-        by_u *= log_slope  # and then that by u
+        by_u *= log_slope  # to the gradient in u
         if prior.slope:
             prior_slope = prior.slope(w)
             np.add(by_u, prior_slope, out=self.scale_gradient[q, : len(groups)])
-            by_u = np.negative(prior_slope, out=by_u)  # from here on by v, as w = u - v
-        if b.scale is None:  # without a prior slope u is v
+            by_u = np.negative(prior_slope, out=by_u)  # from here on in v, as w = u - v
+        if b.scale is None:  # without a prior slope, u is v
             self.scale_gradient[q, -2:] = groups.sum_by_kind(by_u) + prior.hyper_slope(v)
 
     def step_block(self, adam: tuple, k: int) -> None:
-        """Take the step of the z in block k, a run of groups."""
+        """Take the step of the z in block k, a range of groups."""
         first, end = self.blocks[k]
         arrays = (
             self.groups.cuts,
@@ -553,7 +542,7 @@ class _State:
         np.exp(self.log_sd[block], out=self.sd[block])
 
     def step_scales(self, adam: tuple) -> None:
-        """Take the step of u and v, if they are learnt."""
+        """Take the step of u and v, if they are estimated."""
         if not self.scale_gradient.size:
             return
         numbers = (self.sd, self.mean, self.log_sd)

@@ -1,11 +1,9 @@
-"""Scale mixtures of normals as priors of groups of parameters, hyperpriors, and the slab that
-bounds scales.
+"""Scale mixtures of normals as priors, hyperpriors, and the slab that bounds scales."""
 
-A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding,
-where no level is the reference) is ``sigma z`` with standard normal z. The density of the log scale
-``u = ln sigma`` depends on ``w = u - v`` alone, where ``v = ln s`` and s is the global scale of all
-fields or of all couplings (Ingraham & Marks 2017, Table 1). There are G groups.
-"""
+# A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding
+# without a reference level) is ``sigma z`` with standard normal z. The density of the log scale ``u
+# = ln sigma`` depends only on ``w = u - v``, where ``v = ln s`` and s is the global scale of all
+# fields or of all couplings (Ingraham & Marks 2017, Table 1). There are G groups.
 
 from __future__ import annotations
 
@@ -16,13 +14,12 @@ import numpy as np
 
 __all__ = ["PRIORS", "ScalePrior", "scale_moments", "slabbed"]
 
-STUDENT_SHAPE = 1.5  # half of the degrees of freedom of the Student prior
+STUDENT_SHAPE = 1.5  # half the degrees of freedom of the Student prior
 
 
 @dataclass(frozen=True)
 class ScalePrior:
-    """The distribution of the scales of groups of parameters; functions take arrays and return
-    their shape.
+    """The distribution of the scales of groups of parameters; all functions act by element.
 
     Attributes
     ----------
@@ -30,16 +27,15 @@ class ScalePrior:
     log_density : callable, or None
         ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups have the global scale.
     slope : callable, or None
-        Derivative of `log_density` by w.
+        Derivative of `log_density` in w.
     log_hyper : callable
         ``ln p(v)``, the log hyperprior.
     hyper_slope : callable
-        Its derivative by v.
+        Derivative of `log_hyper` in v.
     heavy : bool
-        Whether tails are so heavy that parameters without a finite optimum would diverge without a
-        slab.
+        Whether tails are so heavy that parameters without a finite optimum diverge without a slab.
     flat : bool, default False
-        Whether the density of the parameters is constant, so that there are no scales.
+        Whether the density of the parameters is constant; there are then no scales.
     """
 
     name: str
@@ -52,9 +48,7 @@ class ScalePrior:
 
 
 def _half_cauchy(w: np.ndarray) -> np.ndarray:
-    """Return the log density of w, the logarithm of a half-Cauchy number: ``ln 2/pi + w - ln(1 +
-    e^2w)``.
-    """
+    """Return the log density of a half-Cauchy's log: ``ln 2/pi + w - ln(1 + e^2w)``."""
     return np.log(2.0 / np.pi) + w - np.logaddexp(0.0, 2.0 * w)
 
 
@@ -64,8 +58,9 @@ def _half_cauchy_slope(w: np.ndarray) -> np.ndarray:
 
 
 def _student(w: np.ndarray) -> np.ndarray:
-    """Return the log density of w for the Student prior: ``exp(2 w)`` is inverse gamma with shape
-    and rate a.
+    """Return the log density of w for the Student prior.
+
+    ``exp(2 w)`` is inverse gamma with shape and rate a.
     """
     from scipy.special import gammaln
 
@@ -85,8 +80,8 @@ PRIORS = {
             _half_cauchy_slope,
             heavy=True,
         ),
-        # sigma^2 exponential with rate 1/s^2, which is C+(0, 1): Laplace, for several parameters
-        # the multivariate one of Eltoft, Kim & Lee (2006)
+        # sigma^2 exponential with rate 1/s^2, which is C+(0, 1): Laplace; for several parameters,
+        # the multivariate version of Eltoft, Kim & Lee (2006)
         ScalePrior(
             "laplace",
             lambda w: np.log(2.0) + 2.0 * w - np.exp(2.0 * w),
@@ -113,18 +108,18 @@ PRIORS = {
             lambda v: -v,
             heavy=False,
         ),
-        # no prior: the parameters themselves, with scales of one that are not learnt
+        # no prior: the parameters themselves, with all scales fixed at 1
         ScalePrior("flat", None, None, np.zeros_like, np.zeros_like, heavy=False, flat=True),
     )
 }
 
 
 def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scales ``f = sigma / sqrt(1 + (sigma/c)^2)`` of log scales `u`, and ``d ln f /
+    """Return the scales ``f = sigma / sqrt(1 + (sigma/c)^2)`` for log scales `u`, and ``d ln f /
     du``.
 
-    The regularised horseshoe (Piironen & Vehtari 2017): scales hardly change if small, and have the
-    bound c, `slab` (inf for none).
+    This is the regularised horseshoe (Piironen & Vehtari 2017): small scales hardly change, and
+    large ones are bounded by c, the `slab` (``inf`` for no bound).
     """
     sigma = np.exp(u)
     if np.isinf(slab):
@@ -133,17 +128,18 @@ def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
     return sigma * np.sqrt(log_slope), log_slope
 
 
-# Gauss-Hermite quadrature: the mean of g(x) over standard normal x is about NODE_WEIGHTS @ g(NODES)
+# Gauss-Hermite quadrature: for standard normal x, the mean of g(x) is about NODE_WEIGHTS @ g(NODES)
 _RULE = np.polynomial.hermite_e.hermegauss(15)
 NODES = _RULE[0]
 NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()
 
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first two moments, (G,) each, of `slabbed` scales of normal log scales with `mean`
-    and `sd` (G,).
+    """Return the first two moments, (G,) each, of `slabbed` scales.
+
+    The log scales are normal with `mean` and `sd` (G,).
     """
-    if np.isinf(slab):  # moments of log-normal numbers
+    if np.isinf(slab):  # moments of log-normal variables
         return np.exp(mean + 0.5 * sd**2), np.exp(2.0 * mean + 2.0 * sd**2)
     scale, _ = slabbed(mean + sd * NODES[:, None], slab)
     return NODE_WEIGHTS @ scale, NODE_WEIGHTS @ scale**2

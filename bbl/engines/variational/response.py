@@ -1,20 +1,20 @@
-"""Linear response: the covariance of parameters from a factorised variational posterior.
+"""Linear response: the covariance of parameters from a factorised variational posterior."""
 
-A factorised approximation has sds that are too small where parameters depend on each other. Linear
-response takes as covariance the derivatives of the posterior means by a linear tilt of the log
-posterior: ``G H^-1 G'``, where H is minus the Hessian of the evidence lower bound by the n means
-and n log sds of the approximation, and G is the Jacobian of the parameters' means (Giordano,
-Broderick & Jordan 2018).
-
-Features are the products of contrasts that parameters in simplex coding, where no level is the
-reference, multiply. A parameter is a scale times z; the parameters of a table are a group, of G,
-with one scale, whose logarithm is u; v are the logarithms of the two global scales, of fields and
-of couplings (see `bbl.engines.variational.scaled`). A slab bounds scales. The n numbers of the
-approximation are z (layout.size,), u (G,) and v (2,), of which u and v may be absent. `approx.mean`
-and `approx.log_sd` hold their means and log sds (n,); ``approx.prior.slope`` is None if there is no
-u, as all groups have the global scale; `approx.scale` is None if v is learnt, else the global
-scale. `approx.groups.fields` is the number of groups of fields, which come first.
-"""
+# The sds of a factorised approximation are too small if parameters depend on each other. Linear
+# response estimates the covariance by the derivatives of the posterior means with respect to a
+# linear tilt of the log posterior: ``G H^-1 G'``, where H is minus the Hessian of the evidence
+# lower bound in the n means and n log sds of the approximation, and G is the Jacobian of the
+# parameters' means (Giordano, Broderick & Jordan 2018).
+#
+# Features are the products of contrasts that are multiplied by the parameters in simplex coding,
+# which has no reference level. A parameter is a scale times z. The parameters of a table form one
+# of G groups with a common scale, whose logarithm is u; v are the logarithms of the two global
+# scales, of fields and of couplings (see `bbl.engines.variational.scaled`). A slab bounds scales.
+# The n numbers of the approximation are z (layout.size,), u (G,) and v (2,), of which u and v may
+# be absent. `approx.mean` and `approx.log_sd` are their means and log sds (n,).
+# ``approx.prior.slope`` is None if there is no u because all groups have the global scale.
+# `approx.scale` is the global scale, or None if v is estimated. `approx.groups.fields` is the
+# number of groups of fields, which come first.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MAX_MULTIPLICATIONS", "count_multiplications", "response_covariance", "response_sd"]
 
-# multiplications for the covariance of all features at one draw; all draws take seconds
+# multiplications for the covariance of all features at one draw; all draws together take seconds
 MAX_MULTIPLICATIONS = 2.0**28
 DRAW_PAIRS = 64  # pairs of antithetic draws from the approximation
 STEP = 1e-5  # step of the difference quotients for the curvature of a prior
@@ -57,8 +57,9 @@ def state_features(layout: Layout) -> np.ndarray:
 def response_sd(
     approx: Approximation, feature_sums: np.ndarray, total: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the sds (layout.size,) of the parameters in the reference gauge; see
-    `response_covariance`.
+    """Return the sds (layout.size,) of the parameters in the reference gauge.
+
+    See `response_covariance`.
     """
     covariance = reference_covariance(
         approx.layout, response_covariance(approx, feature_sums, total, rng)
@@ -71,9 +72,9 @@ def response_covariance(
 ) -> np.ndarray:
     """Return the covariance (layout.size, layout.size) of the parameters in simplex coding.
 
-    `feature_sums` (layout.size,) holds the features summed over rows of weight `total`; `rng` draws
-    the points over which the Hessian of the log posterior is averaged. All nan if the bound is not
-    concave at the approximation, so that this is no optimum.
+    `feature_sums` (layout.size,) are the features summed over rows with total weight `total`; `rng`
+    generates the points over which the Hessian of the log posterior is averaged. The result is nan
+    if the bound is not concave at the approximation, which is then not an optimum.
     """
     noise = rng.standard_normal((DRAW_PAIRS, len(approx.mean)))
     with serial_blas():
@@ -90,7 +91,7 @@ def response_covariance(
 def _log_scale_entries(approx: Approximation) -> np.ndarray:
     """Return the position (G,) of each group's log scale among the n numbers; -1 if it is fixed.
 
-    The log scale is u or, if the prior gives all groups the global scale, v.
+    The log scale is u or, if all groups have the global scale, v.
     """
     if approx.prior.slope:
         return approx.layout.size + np.arange(len(approx.groups))
@@ -103,19 +104,19 @@ def _log_scale_entries(approx: Approximation) -> np.ndarray:
 def bound_hessian(
     approx: Approximation, feature_sums: np.ndarray, total: float, noise: np.ndarray
 ) -> np.ndarray:
-    """Return the Hessian (2n, 2n) of the evidence lower bound by means and log sds, averaged over
-    draws `noise` (Q, n).
+    """Return the Hessian (2n, 2n) of the evidence lower bound in means and log sds.
 
-    `feature_sums` and `total` are as in `response_covariance`. In the second derivative by a log
-    sd, the term with the gradient of the log posterior is replaced by -1, its value at an optimum,
-    where the gradient of the bound is zero: that of the entropy by each log sd is 1.
+    It is averaged over draws `noise` (Q, n). `feature_sums` and `total` are as in
+    `response_covariance`. In the second derivative with respect to a log sd, the term with the
+    gradient of the log posterior is replaced by -1, its value at an optimum: there the gradient of
+    the bound is zero, and the gradient of the entropy in each log sd is 1.
     """
     F = state_features(approx.layout)
     n = len(approx.mean)
     sd = np.exp(approx.log_sd)
-    out = np.zeros((2, n, 2, n))  # axes 0 and 2: by means (0) or log sds (1)
+    out = np.zeros((2, n, 2, n))  # axes 0 and 2: means (0) or log sds (1)
     for draw in noise:
-        # the derivative of the point by a log sd is its deviation from the mean
+        # the derivative of the point in a log sd is its deviation from the mean
         H = log_posterior_hessian(approx, F, feature_sums, total, approx.mean + sd * draw)
         deviation = sd * draw
         by_log_sd = H * deviation
@@ -133,13 +134,13 @@ def log_posterior_hessian(
 ) -> np.ndarray:
     """Return the Hessian (n, n) of the log posterior of z, u and v at a point x (n,).
 
-    With theta (size,) the parameters, J their derivatives by x, g the gradient of the
-    log-likelihood and -R'R its Hessian by theta, it is ``-J' R'R J + sum_k g_k (second derivatives
-    of theta_k by x)`` plus the Hessian of the log prior: -1 for each z, and difference quotients of
-    the prior's slopes for u and v.
+    Let theta (size,) be the parameters, J their derivatives in x, g the gradient of the
+    log-likelihood and -R'R its Hessian in theta. The result is ``-J' R'R J + sum_k g_k (second
+    derivatives of theta_k in x)`` plus the Hessian of the log prior: -1 for each z, and difference
+    quotients of the prior's slopes for u and v.
 
-    `F` (states, size) holds the `state_features` of all states; `feature_sums` and `total` are as
-    in `response_covariance`.
+    `F` (states, size) are the `state_features` of all states; `feature_sums` and `total` are as in
+    `response_covariance`.
     """
     size = approx.layout.size
     group_of = approx.groups.of_parameter
@@ -147,8 +148,8 @@ def log_posterior_hessian(
     v = x[-2:] if approx.scale is None else np.full(2, np.log(approx.scale))
     u = x[entries] if approx.prior.slope else approx.groups.repeat_by_kind(v)
     scale, log_slope = slabbed(u, approx.slab)
-    # first and second derivatives of each parameter's scale by its log scale; log_slope s is that
-    # of the log of the bounded scale, and has itself the derivative -2 s (1 - s)
+    # first and second derivatives of each parameter's scale in its log scale; log_slope s is the
+    # derivative of the log of the bounded scale, and has itself the derivative -2 s (1 - s)
     slope = (scale * log_slope)[group_of]
     second = (scale * log_slope * (3.0 * log_slope - 2.0))[group_of]
     scale = scale[group_of]
@@ -160,7 +161,7 @@ def log_posterior_hessian(
     gradient = feature_sums - total * expected  # g
     root = np.sqrt(p * total)[:, None] * (F - expected)  # R, (states, size)
     H = np.zeros((len(x), len(x)))
-    J = np.zeros((size, len(x)))  # derivatives of the parameters by x
+    J = np.zeros((size, len(x)))  # derivatives of the parameters in x
     J[np.arange(size), np.arange(size)] = scale
     if not approx.prior.flat:
         H[np.arange(size), np.arange(size)] = -1.0  # the standard normal prior of z
@@ -168,7 +169,7 @@ def log_posterior_hessian(
     z_entry = np.flatnonzero(has_scale)
     scale_entry = entries[group_of][has_scale]
     J[z_entry, scale_entry] = (z * slope)[has_scale]
-    # second derivatives of the parameters by z and the log scale, times the gradient
+    # second derivatives of the parameters in z and the log scale, times the gradient
     np.add.at(H, (z_entry, scale_entry), (gradient * slope)[has_scale])
     np.add.at(H, (scale_entry, z_entry), (gradient * slope)[has_scale])
     np.add.at(H, (scale_entry, scale_entry), (gradient * z * second)[has_scale])
@@ -181,7 +182,7 @@ def log_posterior_hessian(
             global_entries = np.repeat(
                 [-2, -1], (approx.groups.fields, len(entries) - approx.groups.fields)
             ) + len(x)
-            # .at: all groups of a kind add to the same entries of H
+            # .at: all groups of a kind contribute to the same entries of H
             np.subtract.at(H, (entries, global_entries), curvature)
             np.subtract.at(H, (global_entries, entries), curvature)
             np.add.at(H, (global_entries, global_entries), curvature)
@@ -194,16 +195,14 @@ def log_posterior_hessian(
 
 
 def mean_slopes(approx: Approximation) -> np.ndarray:
-    """Return the derivatives (layout.size, 2n) of the parameters' means by means and log sds of the
-    approximation.
-    """
+    """Return the derivatives (layout.size, 2n) of the parameters' means in means and log sds."""
     size = approx.layout.size
     n = len(approx.mean)
     group_of = approx.groups.of_parameter
     entries = _log_scale_entries(approx)
     mean, sd = approx.log_scales  # (G,) each, of the log scales
     scale, log_slope = slabbed(mean + sd * NODES[:, None], approx.slab)
-    # the mean scale of each group (G,), and its derivatives by the mean and the log sd of the log
+    # the mean scale of each group (G,), and its derivatives in the mean and the log sd of the log
     # scale
     mean_scale = NODE_WEIGHTS @ scale
     by_mean = NODE_WEIGHTS @ (scale * log_slope)

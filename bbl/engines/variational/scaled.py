@@ -1,15 +1,14 @@
-"""Factorised normal approximation to the posterior of parameters with scale-mixture priors.
+"""Factorised normal approximation to the posterior of parameters with scale-mixture priors."""
 
-Parameters in simplex coding, where no level is the reference, are ``theta = sigma z``. The
-parameters of a table (the fields of one of m predictors, the couplings of one of P pairs) are a
-group with one scale sigma; s is the global scale of all fields or of all couplings, the two kinds.
-The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab bounds the scales (see
-`bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference levels
-are zero.
-
-That is the noncentred parameterisation (Ingraham & Marks 2017, eq. 11). In the centred one the
-approximation is over theta itself, u and v. Ungrouped parameters have one scale each.
-"""
+# Parameters in simplex coding, which has no reference level, are ``theta = sigma z``. The
+# parameters of a table (the fields of one of m predictors, the couplings of one of P pairs) form a
+# group with a common scale sigma; s is the global scale of all fields or of all couplings, the two
+# kinds. The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab bounds the scales
+# (see `bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference
+# levels are zero.
+#
+# This is the noncentred parameterisation (Ingraham & Marks 2017, eq. 11). In the centred one the
+# approximation is over theta, u and v. Ungrouped parameters have one scale each.
 
 from __future__ import annotations
 
@@ -26,12 +25,14 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Approximation", "Groups", "start"]
 
-STRENGTH_DRAWS = 400  # draws of the strengths of pairs
+STRENGTH_DRAWS = 400  # number of draws of the strengths of pairs
 
 
 class Groups:
-    """The G groups of parameters that share a scale: the nonempty tables of a layout, fields before
-    couplings, or each parameter on its own if not `grouped`.
+    """The G groups of parameters that share a scale.
+
+    These are the nonempty tables of a layout, fields before couplings. If not `grouped`, each
+    parameter is a group.
 
     Attributes
     ----------
@@ -46,7 +47,7 @@ class Groups:
     """
 
     def __init__(self, layout: Layout, grouped: bool = True):
-        # first parameter of each table, and the end
+        # first parameter of each table, followed by the end
         table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])
         if grouped:
             self.table = np.flatnonzero(np.diff(table_cuts))
@@ -65,9 +66,7 @@ class Groups:
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def repeat_by_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return for each group (G,) the entry of `values` (2,) of its kind, fields or
-        couplings.
-        """
+        """Return each group's (G,) element of `values` (2,): one for fields, one for couplings."""
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
@@ -79,20 +78,21 @@ class Approximation:
     ----------
     layout : Layout
     prior : ScalePrior
-        The prior of the scales. Its `slope` is None if it gives all groups the global scale.
+        The prior of the scales. Its `slope` is None if all groups have the global scale.
     slab : float
-        Upper bound of the scales; inf for none.
+        Upper bound of the scales; inf if there is none.
     scale : float or None
-        The global scale; None if it is learnt.
+        The global scale; None if it is estimated.
     mean, log_sd : ndarray, shape (n,)
-        Means and log sds of z (layout.size), of u (G, unless the prior gives all groups the global
-        scale), and of v (2, if it is learnt).
+        Means and log sds of z (layout.size), of u (G, unless all groups have the global scale), and
+        of v (2, if it is estimated).
     centred : bool, default False
-        Whether theta is in the place of z.
+        Whether the approximation is of theta instead of z.
     grouped : bool, default True
         Whether the parameters of a table share a scale.
     empirical_bayes : bool, default False
-        Whether scales are fixed at the exponentials of the means of u, instead of averaged over.
+        Whether scales are fixed at the exponentials of the means of u, instead of averaging over
+        them.
     """
 
     layout: Layout
@@ -123,9 +123,7 @@ class Approximation:
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds, (G,) each, of the log scales: u or, if all groups have the global scale, v
-        or its value.
-        """
+        """Means and sds, (G,) each, of the groups' log scales, which may be global."""
         if self.prior.slope:
             u = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[u], np.exp(self.log_sd[u])
@@ -137,8 +135,9 @@ class Approximation:
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and mean square, (G,) each, of the scales under the slab; one, if the approximation
-        is of theta.
+        """Mean and mean square, (G,) each, of the scales with the slab.
+
+        They are 1 in the centred parameterisation.
         """
         if self.centred:
             return np.ones(len(self.groups)), np.ones(len(self.groups))
@@ -165,9 +164,7 @@ class Approximation:
 
     @property
     def sd(self) -> np.ndarray:
-        """Posterior sds (layout.size,) in the reference gauge, in which reference levels have zero
-        parameters.
-        """
+        """Posterior sds (layout.size,) in the reference gauge."""
         layout = self.layout
         if self.prior.slope and not self.grouped:  # no two parameters share a scale
             return np.sqrt(reference_variance(layout, self.simplex_variance))
@@ -182,9 +179,9 @@ class Approximation:
             for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
                 kind_z = np.zeros(layout.size)
                 kind_z[positions] = z_mean[positions]
-                # groups of a kind have one variance: that of group 0 for fields, of the last one
-                # for couplings
-                if kind_z.any():  # else the kind may have no group
+                # groups of a kind have the same variance: that of group 0 for fields, of the last
+                # group for couplings
+                if kind_z.any():  # otherwise the kind may not have any groups
                     variance += (
                         group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
                     )
@@ -195,9 +192,7 @@ class Approximation:
         return np.sqrt(variance)
 
     def strengths(self, rng: np.random.Generator, n: int = STRENGTH_DRAWS) -> np.ndarray:
-        """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum
-        gauge.
-        """
+        """Return draws (n, P) of all pairs' strengths: Frobenius norms in the zero-sum gauge."""
         layout = self.layout
         groups = self.groups
         z_mean = self.mean[: layout.size]
@@ -223,8 +218,8 @@ class Approximation:
             else:
                 squares = scale**2 * square
                 out[k] = np.sqrt(np.bincount(groups.table, squares, minlength=out.shape[1]))
-        # from the norm of a pair's coefficients in simplex coding to that of its table in the
-        # zero-sum gauge
+        # ratio of the norm of a pair's table in the zero-sum gauge to that of its coefficients in
+        # simplex coding
         L = layout.n_levels[layout.pairs].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
             # C'C = L / (L - 1) I for the contrasts C of a predictor with L levels
@@ -242,10 +237,10 @@ def start(
     centred: bool = False,
     grouped: bool = True,
 ) -> Approximation:
-    """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham &
-    Marks' Ising code.
+    """Return the initial approximation: naive Bayes fields, and no couplings.
 
-    The options are as in `Approximation`.
+    The initial scales are those in Ingraham & Marks' Ising code. The options are as in
+    `Approximation`.
     """
     n = Approximation.length(layout, prior, scale, grouped)
     groups = Groups(layout, grouped)
@@ -261,7 +256,7 @@ def start(
     naive = np.zeros(layout.size)
     if layout.D:
         naive[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-    # `_scales[0]`: the mean scale of each group
+    # `_scales[0]` is the mean scale of each group
     first_mean = mean.copy()
     first_mean[: layout.size] = (
         to_simplex(layout, naive) / approximation._scales[0][groups.of_parameter]

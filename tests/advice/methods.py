@@ -299,7 +299,7 @@ TABLE = {
         ),
     ),
     "an exact posterior of many states": Advice(
-        r"Give sampler='exchange' or 'pseudo', or 'auto', which chooses\.",
+        r"Give sampler='exchange' or 'pseudo', or 'auto' to choose automatically\.",
         lambda: many_states(sampler="exact"),
         tuple(lambda s=s: many_states(sampler=s) for s in ("exchange", "pseudo", "auto")),
     ),

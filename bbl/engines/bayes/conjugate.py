@@ -1,9 +1,7 @@
-"""Closed-form posterior under the conjugate prior of Li (2014), for categorical rows and for
-numbers in [-1, 1].
+"""Closed-form posterior under Li's (2014) conjugate prior, for categories or numbers in [-1, 1]."""
 
-Simplex coding represents the L levels of a predictor by L - 1 contrasts, so that no level is the
-reference.
-"""
+# Simplex coding represents the L levels of a predictor by L - 1 contrasts, without a reference
+# level.
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ __all__ = ["conjugate_draws", "conjugate_scores", "signed_log"]
 def conjugate_draws(
     rows: Sample, layout: Layout, c: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mean (d,) of the d coefficients of a layout, and independent draws
-    (*shape, d) of them.
+    """Return the posterior mean (d,) of a layout's d coefficients, and independent draws (*shape,
+    d).
 
     Both are in simplex coding. `c` is the factor in the prior, `shape` is (chains, draws). The
-    prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood; coefficients are
-    then independent normal with means ``S / 2c`` and variance ``1 / 2c``, where S are the
-    `simplex_sums`: the sums over the rows of what the coefficients multiply (Li 2014, section
+    prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normalising constant of the likelihood.
+    Coefficients are then independent normal with means ``S / 2c`` and variance ``1 / 2c``, where S
+    are the `simplex_sums`, the sums over rows of the coefficients' features (Li 2014, section
     3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
@@ -36,12 +34,11 @@ def conjugate_draws(
 def conjugate_scores(
     X: np.ndarray, weights: np.ndarray, c: float, new_rows: np.ndarray
 ) -> np.ndarray:
-    """Return the un-normalised scores (k,) of rows `new_rows` (k, m) at the posterior mean given
-    rows `X` (n, m).
+    """Return the unnormalised scores (k,) of `new_rows` (k, m) at the posterior mean.
 
-    Rows hold numbers in [-1, 1]; `weights` (n,) are those of `X`; `c` is the factor in the prior.
-    The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k x_k / 2c`` and
-    ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
+    The posterior is given rows `X` (n, m) of numbers in [-1, 1], with `weights` (n,); `c` is the
+    factor in the prior. The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k
+    x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
 
     Examples
     --------
@@ -52,7 +49,7 @@ def conjugate_scores(
     """
     with serial_blas():
         cross_products = (X * weights[:, None]).T @ X
-        # twice the sum over pairs j < l: each pair is in it in both orders
+        # twice the sum over pairs j < l, as each pair occurs in both orders
         pair_sums = ((new_rows @ cross_products) * new_rows).sum(
             axis=1
         ) - new_rows**2 @ cross_products.diagonal()
@@ -60,8 +57,9 @@ def conjugate_scores(
 
 
 def signed_log(scores: np.ndarray) -> np.ndarray:
-    """Return h(t) of scores t: ``sgn(t) ln |t|`` where ``|t| >= 2``, else ``t ln(2) / 2`` (Li 2014,
-    eq. 3.6).
+    """Return the transform ``sgn(t) ln |t|`` of scores t, or ``t ln(2) / 2`` if ``|t| < 2``.
+
+    See Li (2014), eq. 3.6.
 
     Examples
     --------

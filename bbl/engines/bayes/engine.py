@@ -1,10 +1,8 @@
-"""Engine `Posterior`: draws from the posterior of fields and couplings, with or without the exact
-ln Z.
+"""Engine `Posterior`: draws from the posterior of fields and couplings."""
 
-Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge the
-parameters of each predictor's first level are zero. States are the combinations of levels of all
-predictors. The layout says where each of the `size` parameters of a group is in a vector.
-"""
+# Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge
+# the parameters of each predictor's first level are zero. States are the combinations of levels of
+# all predictors. `size` is the number of parameters of a group.
 
 from __future__ import annotations
 
@@ -35,14 +33,14 @@ __all__ = ["Posterior"]
 
 PRIORS = ("normal", "conjugate", "horseshoe")
 SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
-MAX_STATES = 2**16  # up to so many states the likelihood sums over all of them
-# up to so many parameters "auto" takes the exchange algorithm, where states are too many
+MAX_STATES = 2**16  # maximum number of states for sums over all of them in the likelihood
+# with too many states, "auto" uses the exchange algorithm up to this number of parameters
 EXCHANGE_PARAMETERS = 50
-MAX_SWEPT_ROWS = 1e6  # up to so many observations the exchange algorithm draws rows by Gibbs sweeps
-MAX_RHAT = 1.01  # split R-hat above which there is a warning (Vehtari et al. 2021)
-# effective sample size per chain below which there is a warning (Vehtari et al. 2021)
+MAX_SWEPT_ROWS = 1e6  # maximum number of observations for the exchange algorithm by Gibbs sweeps
+MAX_RHAT = 1.01  # split R-hat above this gives a warning (Vehtari et al. 2021)
+# effective sample size per chain below this gives a warning (Vehtari et al. 2021)
 MIN_ESS = 100.0
-# in mixed chains R-hat - 1 rarely exceeds this times chains / effective sample size
+# in chains that have mixed, R-hat - 1 rarely exceeds this times chains / effective sample size
 RHAT_CHANCE = 6.0
 ANNEALED = (
     " With so many coupled units, sums over states are approximated by annealing; predictions are "
@@ -52,63 +50,64 @@ GREY_ADVICE = (
     "For numbers between -1 and 1, such as grey values, fit bbl.ScoreFeatures('conjugate') on "
     "these columns."
 )
-MIN_C_SHARE = 0.1  # c under this share of a group's observations brings a warning
+MIN_C_SHARE = 0.1  # c below this fraction of a group's observations gives a warning
 
 
 @dataclass(frozen=True)
 class Posterior(Engine):
     """Draws from the posterior of the fields and couplings of each group.
 
-    Priors are on coefficients in simplex coding, where no level is the reference; each draw is then
-    taken to the reference gauge. Estimates are posterior means.
+    Priors are on coefficients in simplex coding, which has no reference level; each draw is then
+    converted to the reference gauge. Estimates are posterior means.
 
     Parameters
     ----------
     prior : {"normal", "conjugate", "horseshoe"}, default "normal"
         ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of the thesis,
-        whose posterior has a closed form (see Notes). ``"horseshoe"``: normal with a scale for each
-        predictor's fields and each pair's couplings; scales are half-Cauchy around two global ones,
-        of fields and of couplings, also half-Cauchy.
+        with a closed-form posterior (see Notes). ``"horseshoe"``: normal with one scale for each
+        predictor's fields and one for each pair's couplings; the scales are half-Cauchy around two
+        global scales, of fields and of couplings, which are half-Cauchy too.
     sampler : {"auto", "conjugate", "exact", "exchange", "pseudo"}, default "auto"
-        ``"exact"``: the no-U-turn sampler on the true posterior; ln Z is summed over all states, at
-        most 65,536. ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn from
-        the model: exactly up to 65,536 states, beyond by Gibbs sweeps from the data. ``"pseudo"``:
-        the no-U-turn sampler on the pseudo-likelihood. ``"auto"``: exact if possible, else exchange
-        up to 50 parameters, else pseudo. ``"conjugate"`` belongs to the conjugate prior.
+        ``"exact"``: the no-U-turn sampler on the exact posterior, with ln Z summed over up to
+        65,536 states. ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn
+        from the model, exactly up to 65,536 states and otherwise by Gibbs sweeps that start from
+        the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood. ``"auto"``: exact if
+        possible, otherwise exchange up to 50 parameters and pseudo for more. ``"conjugate"`` is
+        only for the conjugate prior.
     chains : int, default 4
     warmup, draws : int, default 1000
-        Transitions of a chain that are discarded, and those that are kept.
+        Numbers of transitions of each chain to discard and to keep.
     hidden : int, default 0
         Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate
-        prior. They freeze, see the warning. A formula without interactions makes a restricted
-        machine. ``coef()`` holds the parameters of the predictors when every unit is -1;
-        predictions sum over the units. Predictors are categories; for layers of units over numbers
-        between -1 and 1 see `bbl.sklearn.ScoreFeatures`.
+        prior. Hidden units freeze, see the warning. With a formula without interactions, the model
+        is a restricted Boltzmann machine. ``coef()`` returns the parameters of the predictors when
+        every unit is -1; predictions sum over the units. Predictors are categorical; for layers of
+        units over numbers between -1 and 1 see `bbl.sklearn.ScoreFeatures`.
     c : float, optional
-        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by
-        default.
+        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``. The default is half the number of a
+        group's observations.
     tau : float, default 1.0
         Standard deviation of the normal prior, or of the slab that bounds the scales of the
         horseshoe (inf: no bound).
     seed : int, optional
-        Seed of the draws, in place of the call's seed.
+        Random seed of the draws, which replaces the seed of the call.
     adjust : bool, default True
-        Whether the curvature of the pseudo-likelihood is adjusted to Godambe's information. Without
-        it intervals of couplings are too narrow, as every coupling is in two conditional
-        distributions.
+        Whether to adjust the curvature of the pseudo-likelihood to Godambe's information. Without
+        the adjustment, intervals of couplings are too narrow, as every coupling occurs in two
+        conditional distributions.
     sweeps : int, default 5
-        Gibbs sweeps by which the exchange algorithm draws rows if there are too many states for
-        exact draws.
+        Number of Gibbs sweeps to draw rows in the exchange algorithm if there are too many states
+        for exact draws.
     hidden_pairs : bool, default False
-        Whether hidden units are coupled to each other too (with all pairs of predictors: the full
-        machine). Predictions sum over all states of the units, exactly up to 16 units at least,
-        else with errors and a warning.
+        Whether hidden units are also coupled to each other (with all pairs of predictors, this is
+        the full Boltzmann machine). Predictions sum over all states of the units. This is exact for
+        up to 16 units at least, otherwise approximate with a warning.
 
     Raises
     ------
     OptionError
-        If an option is out of range or contradicts another, or the model is too large for the
-        sampler.
+        If an option is out of range or cannot be combined with another, or the model is too large
+        for the sampler.
     DataError
         If values are missing.
 
@@ -116,18 +115,18 @@ class Posterior(Engine):
     -----
     ConvergenceWarning
         If R-hat of a parameter is over 1.01, and larger than expected by chance from so many draws,
-        or its effective sample size is under 100 per chain.
+        or if its effective sample size is under 100 per chain.
     DataWarning
-        If `c` is under a tenth of a group's observations, or there are hidden units.
+        If `c` is less than a tenth of a group's observations, or if there are hidden units.
 
     Notes
     -----
     The conjugate prior depends on the number n of observations and cancels the likelihood's
     ``Z^-n``: the posterior is independent normal with mean ``S / 2c`` and variance ``1 / 2c``,
-    where S is the sum of a contrast over the rows. The mean grows without bound with n, and c is
-    only an inverse temperature; with ``c = n / 2`` the mean is the moments, the first order of the
-    high-temperature expansion. The prior serves for comparison, and for un-normalised scores as
-    features, see `bbl.sklearn.ScoreFeatures`.
+    where S is the sum of a contrast over the rows. The mean grows without bound with n, and c only
+    acts as an inverse temperature; with ``c = n / 2`` the mean equals the moments, the first order
+    of the high-temperature expansion. The prior is provided for comparison, and for unnormalised
+    scores as features; see `bbl.sklearn.ScoreFeatures`.
 
     References
     ----------
@@ -229,7 +228,7 @@ class Posterior(Engine):
 
     @property
     def numbers_advice(self) -> str:
-        """Under the conjugate prior, where the machine of Li's grey values is."""
+        """With the conjugate prior, advice to fit Li's model for grey values; otherwise empty."""
         return GREY_ADVICE if self.prior == "conjugate" else ""
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
@@ -237,7 +236,7 @@ class Posterior(Engine):
         return rng if self.seed is None else np.random.default_rng(self.seed)
 
     def resolve(self, layout: Layout) -> str:
-        """Return the sampler for this model; ``"auto"`` is resolved."""
+        """Return the sampler for this model, resolving ``"auto"``."""
         if self.prior == "conjugate":
             return "conjugate"
         if self.sampler != "auto":
@@ -247,13 +246,14 @@ class Posterior(Engine):
         return "exchange" if layout.size <= EXCHANGE_PARAMETERS else "pseudo"
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
-        """Return the layout with the hidden units behind the predictors; a ValueError if it exceeds
-        `max_size`.
+        """Return the layout with the hidden units appended to the predictors.
+
+        Raises a ValueError if it has more than `max_size` parameters.
         """
         if not self.hidden:
             return layout
         n_unit_pairs = math.comb(self.hidden, 2) if self.hidden_pairs else 0
-        # a unit has a field, and a coupling to each non-reference level
+        # each unit has a field, and a coupling to each non-reference level
         if (
             layout.size + self.hidden * (1 + int((layout.n_levels - 1).sum())) + n_unit_pairs
             > max_size
@@ -262,7 +262,7 @@ class Posterior(Engine):
         return widened(layout, self.hidden, self.hidden_pairs)
 
     def describe(self, layout: Layout) -> str:
-        """Return the posterior and the sampler in words."""
+        """Return a description of the posterior and the sampler."""
         sampler = self.resolve(layout)
         states = n_states(layout)
         prior = f"{self.prior} prior" + (
@@ -291,14 +291,16 @@ class Posterior(Engine):
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason."""
+        """Return the capabilities that the method lacks, with the reason for each."""
         return super().refusals() | {
             "missing_marginal": f"method={cls.name!r} does not average over missing values"
         }
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise or warn if the sampler cannot handle the layout or the
-        rows well.
+        """Return the layout unchanged, after checks of the layout and the rows.
+
+        Raises an OptionError if the sampler cannot be used; issues a warning if it is not
+        recommended.
         """
         self.check_missing(sample)
         states = n_states(layout)
@@ -308,7 +310,7 @@ class Posterior(Engine):
                 f"sampler='exact' sums over all states, and these {layout.m} predictors have "
                 f"{states:.3g} (at most {MAX_STATES:,}).",
                 argument="sampler",
-                hint="Give sampler='exchange' or 'pseudo', or 'auto', which chooses.",
+                hint="Give sampler='exchange' or 'pseudo', or 'auto' to choose automatically.",
             )
         if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
@@ -319,7 +321,7 @@ class Posterior(Engine):
                 hint="Give sampler='pseudo'.",
             )
         if sampler == "conjugate" and self.c is not None:
-            # observations of the largest group
+            # number of observations of the largest group
             n = np.bincount(sample.response, sample.weights).max()
             if self.c < MIN_C_SHARE * n:
                 warnings.warn(
@@ -346,15 +348,13 @@ class Posterior(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's
-        metric.
-        """
-        # and at most as many scales of a horseshoe
+        """Return the bytes of all draws in two codings, and of each chain's metric."""
+        # the horseshoe has at most as many scales as coefficients
         size = layout.size * (1 if self.prior != "horseshoe" else 2)
-        # draws are held in both codings; a chain also holds the points of its warm-up, then those
-        # of its draws
+        # draws are stored in both codings; a chain also stores the points of its warm-up, then of
+        # its draws
         draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
-        # the metric of each chain, and four more matrices of this size
+        # the metric of each chain, and four more matrices of the same size
         return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
 
     def path(
@@ -366,7 +366,7 @@ class Posterior(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ):
-        """Fit one group; return a list of one fit. `values` must be None, as nothing is tuned."""
+        """Fit one group; return a list of one fit. `values` must be None: nothing is tuned."""
         rng = np.random.default_rng(0) if rng is None else rng
         check_memory(
             self.memory(sample.n, layout),
@@ -380,7 +380,7 @@ class Posterior(Engine):
                 return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
             mean, drawn = conjugate_draws(sample, layout, c, (self.chains, self.draws), rng)
             if progress is not None:
-                progress()  # no share: all of the work
+                progress()  # without a fraction: all of the work
             return [
                 self._finish(
                     sample,
@@ -403,12 +403,11 @@ class Posterior(Engine):
         workers: int,
         progress,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) of the parameters of the predictors, and the state
-        that the fit stores.
+        """Return draws (chains, draws, size) of the predictors' parameters, and the fit's state.
 
         Draws are in the reference gauge. ``state["hidden"]`` (chains, draws, size of the widened
-        layout) holds those of all parameters, ``state["flips"]`` and ``state["aligned"]`` (chains,)
-        are the attributes of `HiddenDraws`.
+        layout) are the draws of all parameters; ``state["flips"]`` and ``state["aligned"]``
+        (chains,) are the attributes of `HiddenDraws`.
         """
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
@@ -434,10 +433,10 @@ class Posterior(Engine):
         workers: int,
         progress: Callable | None,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) in simplex coding, and the state that the fit stores.
+        """Return draws (chains, draws, size) in simplex coding, and the fit's state.
 
-        The state holds, for each chain, the mean probability of acceptance and the number of
-        divergent transitions.
+        The state contains the mean acceptance probability and the number of divergent transitions
+        of each chain.
         """
         sampler = self.resolve(layout)
         states = n_states(layout)
@@ -448,20 +447,20 @@ class Posterior(Engine):
             horseshoe=self.prior == "horseshoe",
             enumerate=states <= MAX_STATES,
         )
-        # the problem of the normal approximation that chains start from: tau is bounded, so that it
-        # is proper
+        # the problem for the normal approximation from which chains start; tau is bounded to make
+        # it proper
         approximate = replace(
             problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES
         )
         approximate = replace(approximate, enumerate=not approximate.pseudo)
-        # (size,), and the precision (size, size) of the approximation
+        # the mode (size,) and the precision (size, size) of the approximation
         centre, hessian = mode(approximate)
         if approximate.pseudo and (self.adjust or sampler == "exchange"):
             godambe = adjustment(approximate, centre, hessian)
             hessian = godambe.curvature(hessian)
             approximate = replace(approximate, adjust=godambe)
         if sampler == "pseudo":
-            # also takes over the pseudo-likelihood and its adjustment
+            # this includes the pseudo-likelihood and its adjustment
             problem = replace(approximate, tau=self.tau)
         kernel = "exchange" if sampler == "exchange" else "nuts"
         sweeps = self.sweeps if sampler == "exchange" and states > MAX_STATES else 0
@@ -476,17 +475,17 @@ class Posterior(Engine):
         return np.array([chain.draws for chain in chains]), state
 
     def _finish(self, sample, layout, theta, drawn, state) -> EngineFit:
-        """Return the fit: estimates, the mean log (pseudo-)likelihood at them, and notes on
-        convergence.
+        """Return the fit: estimates, mean log (pseudo-)likelihood, and notes on convergence.
 
         `theta` (size,) are the estimates, `drawn` (chains, draws, size) the draws, both in the
-        reference gauge; `state` holds what else the fit stores.
+        reference gauge; `state` contains the remaining results to store.
         """
         lists_states = n_states(layout) <= MAX_STATES
         target = Problem(
             sample, layout, tau=np.inf, pseudo=not lists_states, enumerate=lists_states
         ).target()
-        # with tau = inf the prior adds nothing; the gradient, the second argument, is not read
+        # with tau = inf the prior contributes nothing; the gradient, the second argument, is not
+        # used
         value = target.value(np.ascontiguousarray(to_simplex(layout, theta)), np.empty(layout.size))
         rhat = split_rhat(drawn, folded=True)
         ess = effective_sample_size(drawn)
@@ -510,24 +509,23 @@ def n_states(layout: Layout) -> int:
 def _notes(
     layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int
 ) -> tuple[tuple[Note, ...], np.ndarray]:
-    """Return notes on predictors with a parameter whose draws are too few or disagree, and a mask
-    (m,) of the others.
+    """Return notes on predictors with unreliable draws, and a mask (m,) of all other predictors.
 
     `rhat` and `ess` (size,) are split R-hat and effective sample size of each parameter; `chains`
     is the number of chains.
     """
-    # nan of parameters that never change
+    # parameters that never change have nan
     rhat = np.nan_to_num(rhat, nan=1.0)
     ess = np.nan_to_num(ess, nan=np.inf)
     is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (
         ess < MIN_ESS * chains
     )
-    text = "chains have not mixed, or are too short; raise warmup and draws"
+    text = "chains have not mixed, or are too short; increase warmup and draws"
     notes = []
     converged = np.ones(layout.m, bool)
     predictors = np.full((2, layout.size), -1)  # the one or two predictors of each parameter
     predictors[0, : layout.D] = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    for pair in layout.pairs:  # its table in `predictors` is a view (2, L_i - 1, L_j - 1)
+    for pair in layout.pairs:  # the table in `predictors` is a view (2, L_i - 1, L_j - 1)
         layout.table(predictors, *map(int, pair))[:] = pair[:, None, None]
     for i in range(layout.m):
         involves_i = (predictors == i).any(axis=0)

@@ -1,10 +1,9 @@
-"""Machines of grey values: numbers in [-1, 1] with layers of hidden units, under Li's (2014) prior.
+"""Boltzmann machines for numbers in [-1, 1] with hidden layers, under Li's (2014) prior."""
 
-A row x of m numbers has the energy ``alpha'x + sum_{j<l} beta_jl x_j x_l``. Units are -1 or 1;
-those of the first layer are coupled to the numbers, those of the next layer to the first, and each
-has a field; units of a single layer may be coupled to each other. n is the number of rows, q of
-units of a layer.
-"""
+# A row x of m numbers has the energy ``alpha'x + sum_{j<l} beta_jl x_j x_l``. Units are -1 or 1.
+# Units of the first layer are coupled to the numbers, units of each further layer to the previous
+# one, and each unit has a field; the units of a single layer may be coupled to each other. n is the
+# number of rows, q the number of units in a layer.
 
 from __future__ import annotations
 
@@ -17,15 +16,15 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MAX_COUPLED", "GreyMachine", "fit_grey", "truncated_exponential"]
 
-MEAN_FIELD_STEPS = 50  # for the units of two layers or more
-MAX_COUPLED = 16  # units that are coupled to each other: scores sum over all their states
-ENERGIES_PER_CHUNK = 2**21  # energies of rows by states of units at a time: 16 MiB
-SMALL_SLOPE = 1e-6  # slope up to which exp(ax) is uniform on [-1, 1]
+MEAN_FIELD_STEPS = 50  # for the units of two or more layers
+MAX_COUPLED = 16  # maximum number of units coupled to each other: scores sum over all their states
+ENERGIES_PER_CHUNK = 2**21  # number of energies (rows by unit states) at once: 16 MiB
+SMALL_SLOPE = 1e-6  # up to this slope, exp(ax) is treated as uniform on [-1, 1]
 
 
 @dataclass(frozen=True)
 class GreyMachine:
-    """Parameters of a machine of numbers in [-1, 1].
+    """Parameters of a Boltzmann machine for numbers in [-1, 1].
 
     Attributes
     ----------
@@ -36,10 +35,10 @@ class GreyMachine:
     fields : tuple of ndarray, shape (q,)
         Fields of the units of each layer.
     weights : tuple of ndarray, shape (m or q, q)
-        Couplings of the units of each layer to the numbers, or to the layer before.
+        Couplings of the units of each layer to the numbers, or to the previous layer.
     unit_pairs : ndarray, shape (q, q), or None
-        Couplings of the units of a single layer to each other, symmetric with a diagonal of zero;
-        None if there are none.
+        Couplings between the units of a single layer, symmetric with a diagonal of zero; None if
+        there are none.
     """
 
     alpha: np.ndarray
@@ -49,11 +48,11 @@ class GreyMachine:
     unit_pairs: np.ndarray | None = None
 
     def scores(self, X: np.ndarray) -> np.ndarray:
-        """Return the un-normalised scores (n,) of rows, the energy with the units summed out.
+        """Return the unnormalised scores (n,) of rows, marginalised over the units.
 
-        The sum over one layer is exact, ``ln 2 cosh`` of the field of each unit, or over all states
-        of units that are coupled to each other; over several layers it is its lower bound by mean
-        field.
+        For one layer this is exact, with ``ln 2 cosh`` of each unit's field, or a sum over all
+        states of units that are coupled to each other. For several layers it is the mean-field
+        lower bound.
         """
         with serial_blas():
             visible = X @ self.alpha + 0.5 * ((X @ self.beta) * X).sum(axis=1)
@@ -67,7 +66,7 @@ class GreyMachine:
             return visible + self._mean_field(X)
 
     def _mean_field(self, X: np.ndarray) -> np.ndarray:
-        """Return the lower bound (n,) of the log-sum over the units of all layers."""
+        """Return the lower bound (n,) of the log of the sum over the units of all layers."""
         means = [np.zeros((len(X), len(field))) for field in self.fields]
         for _ in range(MEAN_FIELD_STEPS):
             for k in range(len(means)):
@@ -82,7 +81,7 @@ class GreyMachine:
         return bound
 
     def _unit_field(self, k: int, X: np.ndarray, units: list[np.ndarray]) -> np.ndarray:
-        """Return the fields (n, q) of the units of layer k, given the numbers and other layers."""
+        """Return the fields (n, q) of the units of layer k, given numbers and other layers."""
         below = X if k == 0 else units[k - 1]
         field = self.fields[k] + below @ self.weights[k]
         if k + 1 < len(units):
@@ -93,22 +92,22 @@ class GreyMachine:
         """Draw the units of each layer in place, given the numbers and all other units."""
         for k in range(len(units)):
             field = self._unit_field(k, X, units)
-            if self.unit_pairs is None:  # units of a layer are independent
+            if self.unit_pairs is None:  # the units of a layer are independent
                 units[k] = draw_signs(field, rng)
                 continue
             for j in range(field.shape[1]):
                 units[k][:, j] = draw_signs(field[:, j] + units[k] @ self.unit_pairs[:, j], rng)
 
     def sample(self, n: int, sweeps: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw rows (n, m) by n Gibbs chains of `sweeps` sweeps over units and numbers.
+        """Draw rows (n, m) by n Gibbs chains with `sweeps` sweeps over units and numbers.
 
-        A number given all else has the density ``exp(a x)`` on [-1, 1]. Chains begin at the fields,
-        scaled to that interval: couplings make the negative of a probable row a mode too, which
-        fields make improbable and which a chain would not leave.
+        The conditional density of a number is ``exp(a x)`` on [-1, 1]. Chains begin at the fields,
+        scaled to this interval. Couplings alone would make the negative of a probable row a mode
+        too; the fields make it improbable, but a chain that started there would not leave it.
         """
         start = self.alpha / max(float(np.abs(self.alpha).max()), 1e-300)
         X = np.tile(start, (n, 1))
-        # neutral until they are drawn, from the numbers upwards
+        # zero until they are drawn, from the first layer upwards
         units = [np.zeros((n, len(field))) for field in self.fields]
         has_pairs = bool(self.beta.any())
         with serial_blas():
@@ -125,7 +124,7 @@ class GreyMachine:
 
 
 def _sum_states(field: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the log-sum (n,) of ``exp(field u + u' pairs u / 2)`` over all states u of q units."""
+    """Return the log of the sum (n,) of ``exp(field u + u' pairs u / 2)`` over all states u."""
     from scipy.special import logsumexp
 
     q = len(pairs)
@@ -140,14 +139,15 @@ def _sum_states(field: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def draw_signs(field: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw signs -1 or 1 with log odds of twice the `field`."""
-    # a logistic number is below the log odds with the probability of +1
+    """Draw signs -1 or 1 whose log odds are twice the `field`."""
+    # a logistic variable is below the log odds with the probability of +1
     return np.where(rng.logistic(size=field.shape) < 2.0 * field, 1.0, -1.0)
 
 
 def truncated_exponential(slope: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw numbers of density ``exp(a x)`` on [-1, 1], for slopes a, by the inverse distribution
-    function (Li 2014, appendix B).
+    """Draw numbers with density ``exp(a x)`` on [-1, 1] by inversion, for slopes a.
+
+    See Li (2014), appendix B.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def truncated_exponential(slope: np.ndarray, rng: np.random.Generator) -> np.nda
     u = rng.random(slope.shape)
     a = np.abs(slope)
     safe = np.maximum(a, SMALL_SLOPE)
-    # from the end where the density is largest: exp(-2a) cannot overflow
+    # measured from the end with the highest density, so that exp(-2a) cannot overflow
     x = 1.0 + np.log(u + (1.0 - u) * np.exp(-2.0 * safe)) / safe
     x = np.where(a > SMALL_SLOPE, x, 2.0 * u - 1.0)
     return np.clip(np.where(slope < 0.0, -x, x), -1.0, 1.0)
@@ -173,13 +173,13 @@ def fit_grey(
     rng: np.random.Generator | None = None,
     hidden_pairs: bool = False,
 ) -> GreyMachine:
-    """Return the machine of rows `X` (n, m) at the posterior mean of its coefficients.
+    """Return the Boltzmann machine of rows `X` (n, m) at the posterior mean of its coefficients.
 
-    Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum over rows of what
-    it multiplies, over 2 c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units are drawn
-    together with the coefficients in `sweeps` Gibbs sweeps; the mean is that given the last units,
-    as units of different signs have no common mean. With `hidden_pairs` the units of the only layer
-    are coupled to each other too.
+    Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum over rows of its
+    feature, divided by 2 c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
+    coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last units,
+    since units with different signs have no common mean. With `hidden_pairs`, the units of the only
+    layer are coupled to each other too.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     n, m = X.shape
@@ -221,7 +221,7 @@ def _given_units(
     beta: np.ndarray,
     hidden_pairs: bool,
 ) -> GreyMachine:
-    """Return the machine at the posterior mean of its coefficients, given the units."""
+    """Return the Boltzmann machine at the posterior mean of its coefficients, given the units."""
     below = [X, *units][: len(units)]
     fields = tuple(layer.sum(axis=0) / (2.0 * c) for layer in units)
     weights = tuple(lower.T @ layer / (2.0 * c) for lower, layer in zip(below, units, strict=True))

@@ -1,11 +1,8 @@
-"""Gibbs draws of the coefficients of Li's (2014) conjugate machine and of the hidden units (-1 or
-1) of every row.
+"""Gibbs draws of coefficients and hidden units (-1 or 1) of Li's (2014) conjugate machine."""
 
-The layout says where each parameter is in a vector. The widened layout has the hidden units as
-predictors of two levels behind the m visible ones; it has d parameters. Coefficients are in simplex
-coding, which represents the L levels of a predictor by L - 1 contrasts (a hidden unit by -1 or 1).
-D counts the contrasts of all visible predictors.
-"""
+# The widened layout, with d parameters, has the hidden units as predictors of two levels after the
+# m visible ones. Coefficients are in simplex coding, which represents the L levels of a predictor
+# by L - 1 contrasts (a hidden unit by -1 or 1). D counts the contrasts of all visible predictors.
 
 from __future__ import annotations
 
@@ -35,10 +32,10 @@ class HiddenDraws(NamedTuple):
     coefficients : ndarray, shape (draws, d)
         Coefficients of the widened layout, in simplex coding.
     flips : float
-        Mean share of the units that change their sign in a sweep.
+        Mean proportion of units that change their sign in a sweep.
     aligned : float
-        Mean over draws and units of the absolute mean of a unit over rows: 1 if each has the same
-        sign in all rows.
+        Mean over draws and units of the absolute value of a unit's mean over rows; 1 if each unit
+        has the same sign in all rows.
     """
 
     coefficients: np.ndarray
@@ -47,8 +44,7 @@ class HiddenDraws(NamedTuple):
 
 
 def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
-    """Return the layout with `hidden` units behind the predictors, each unit interacting with all
-    predictors.
+    """Return the layout with `hidden` units after the predictors, each coupled to all predictors.
 
     With `coupled`, the units interact with each other too.
 
@@ -69,8 +65,7 @@ def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
 
 
 def summed_exactly(hidden: int) -> bool:
-    """Return whether predictions can sum over all states of `hidden` units that are coupled to each
-    other.
+    """Return whether predictions can sum over all states of `hidden` coupled units.
 
     Examples
     --------
@@ -78,15 +73,13 @@ def summed_exactly(hidden: int) -> bool:
     (True, False)
     """
     units = Layout(np.full(hidden, 2), [*combinations(range(hidden), 2)])
-    # None if the tables of the sum would have more cells than predictions may take, `CELLS`
+    # None if the tables of the sum would have more cells than `CELLS`, the limit for predictions
     return elimination_order(units.n_levels, units.mask, CELLS) is not None
 
 
 def visible_columns(wide: Layout, layout: Layout) -> np.ndarray:
-    """Return the positions of the parameters of `layout` among those of the widened layout, shape
-    (layout.size,).
-    """
-    # `table` then returns the positions of a predictor's fields, or a pair's couplings
+    """Return the positions (layout.size,) of a layout's parameters in the widened layout."""
+    # `table` then returns the positions of a predictor's fields, or of a pair's couplings
     position = np.arange(wide.size)
     tables = [wide.table(position, i) for i in range(layout.m)]
     tables += [wide.table(position, int(i), int(j)).ravel() for i, j in layout.pairs]
@@ -103,23 +96,23 @@ def hidden_draws(
     progress: Callable | None = None,
     coupled: bool = False,
 ) -> HiddenDraws:
-    """Draw a chain: in turns the coefficients given the units of all rows, and the units given the
-    coefficients.
+    """Draw a chain that alternates between coefficients and the units of all rows.
 
     Given the units, coefficients are independent normal with sd ``1 / sqrt(2 c)``, as in
-    `conjugate_draws`; the mean of each is the sum over rows of the contrasts and units that it
-    multiplies, over 2 c. Unit l of a row x is 1 with probability ``expit(2 (alpha_l + sum_k beta_lk
-    x_k))``, else -1 (Li 2014, section 3.2.2). If units are `coupled` to each other, the sum is over
-    the other units of the row too, and the units are drawn one after the other.
+    `conjugate_draws`; their means are the sums over rows of the products of contrasts and units,
+    divided by 2 c. Unit l of a row x is 1 with probability ``expit(2 (alpha_l + sum_k beta_lk
+    x_k))``, otherwise -1 (Li 2014, section 3.2.2). If units are `coupled` to each other, the sum
+    includes the other units of the row, and the units are drawn one after the other.
 
     A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior
     ``Z^n exp(-c|phi|^2)``, `counts` is (warmup, draws); `progress` is called after each sweep with
-    its share of the chain.
+    its fraction of the chain.
     """
     warmup, draws = counts
     wide = widened(layout, hidden, coupled)
     n = int(rows.total)
-    # three arrays of numbers of 8 bytes, for each observation with a number by unit and by contrast
+    # three arrays of 8 bytes per number, with a number for each observation and each unit or
+    # contrast
     check_memory(
         24.0 * n * (hidden + layout.D),
         f"{hidden} hidden units of {n:,} rows",
@@ -131,7 +124,7 @@ def hidden_draws(
     X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])
     field_positions, cross_positions, pair_positions, pairs = _unit_positions(wide, layout.m)
     out = np.empty((draws, wide.size))
-    # coefficients of visible predictors alone do not depend on the units: they are drawn before the
+    # coefficients of visible predictors do not depend on the units: they are drawn before the
     # sweeps, as one chain; [1] are its draws (1, draws, size)
     out[:, visible_columns(wide, layout)] = conjugate_draws(rows, layout, c, (1, draws), rng)[1][0]
     units = rng.choice([-1.0, 1.0], (n, hidden))
@@ -163,16 +156,15 @@ def hidden_draws(
 
 
 def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the positions of the hidden units' coefficients in the widened layout of m visible
-    predictors.
+    """Return the positions of the hidden units' coefficients in the widened layout.
 
-    The elements are the positions of the fields (hidden,), of the couplings to contrasts of
-    predictors (D, hidden) and of the couplings between units (pairs,), and the two units of each of
-    these pairs (2, pairs).
+    `m` is the number of visible predictors. The result contains the positions of the fields
+    (hidden,), of the couplings to contrasts of predictors (D, hidden) and of the couplings between
+    units (pairs,), followed by the two units of each of these pairs (2, pairs).
     """
     position = np.arange(wide.size)
     units = np.arange(m, wide.m)
-    # a unit has one contrast: its axis has length 1
+    # a unit has a single contrast, so its axis has length 1
     fields = np.array([wide.table(position, k)[0] for k in units])
     cross = [np.concatenate([wide.table(position, i, k) for k in units], axis=1) for i in range(m)]
     pairs = wide.pairs[wide.pairs[:, 0] >= m]
@@ -188,7 +180,7 @@ def _draw_units(
     `field` (n, hidden) is the effect of the predictors on the units, `gamma` (hidden, hidden)
     couples the units.
     """
-    # a logistic number is below the log odds of +1 with the probability of +1
+    # a logistic variable is below the log odds of +1 with the probability of +1
     new_units = units.copy()
     noise = rng.logistic(size=field.shape)
     for k in range(len(gamma)):

@@ -1,15 +1,14 @@
-"""Posterior of one group's d coefficients, its fields and couplings: log density, mode, and chains
-of draws.
+"""Posterior of one group's d coefficients: log density, mode, and chains of draws."""
 
-Coefficients phi are in simplex coding, which represents the L levels of a predictor by L - 1
-contrasts. A point of a chain, of length `size`, is phi; under a horseshoe prior the log scales of
-the groups of coefficients and two global log scales, of fields and of couplings, follow. NUTS is
-the no-U-turn sampler. A layout holds `start` (m + 1,), at which the fields of each of m predictors
-begin in the vector of coefficients, `pairs` (P, 2), and `pair_start` (P + 1,), at which their
-couplings begin; D is the number of fields. Its ``table(v, i)`` and ``table(v, i, j)`` are views, in
-a vector v, of the fields (L_i - 1,) of predictor i and of the couplings (L_i - 1, L_j - 1) of a
-pair.
-"""
+# Coefficients phi, which are fields and couplings, are in simplex coding, which represents the L
+# levels of a predictor by L - 1 contrasts. A point of a chain, of length `size`, consists of phi
+# and, under a horseshoe prior, of the log scales of the groups of coefficients and two global log
+# scales, of fields and of couplings. NUTS is the no-U-turn sampler.
+#
+# In a layout, `start` (m + 1,) are the positions at which the fields of the m predictors begin in
+# the vector of coefficients, and `pair_start` (P + 1,) those at which the couplings of `pairs` (P,
+# 2) begin; D is the number of fields. ``table(v, i)`` and ``table(v, i, j)`` are views on the
+# fields (L_i - 1,) of predictor i and the couplings (L_i - 1, L_j - 1) of a pair in a vector v.
 
 from __future__ import annotations
 
@@ -39,17 +38,17 @@ __all__ = [
     "simplex_sums",
 ]
 
-# shares of the warm-up after which the metric is estimated anew
+# fractions of the warm-up after which the metric is re-estimated
 WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)
-START_STEP = 0.5  # step of a whitened NUTS chain before tuning
-# scale of exchange proposals before tuning, times the square root of the dimension
+START_STEP = 0.5  # initial step of a whitened NUTS chain
+# initial scale of exchange proposals, times the square root of the dimension
 START_SCALE = 1.7
-TARGET_ACCEPTANCE = 0.8  # mean acceptance that steps are tuned to
-HORSESHOE_ACCEPTANCE = 0.95  # the same under a horseshoe, whose funnels need short steps
-# exchange proposals of a draw for each coefficient, where rows are drawn exactly
+TARGET_ACCEPTANCE = 0.8  # target for the mean acceptance probability
+HORSESHOE_ACCEPTANCE = 0.95  # the same under a horseshoe prior, whose funnels need short steps
+# exchange proposals per draw and coefficient, if rows are drawn exactly
 EXACT_PROPOSALS = 5.0
-SWEEP_PROPOSALS = 5  # exchange proposals of a draw where rows are drawn by Gibbs sweeps
-CHUNK = 1024  # rows whose scores are held at a time
+SWEEP_PROPOSALS = 5  # exchange proposals per draw, if rows are drawn by Gibbs sweeps
+CHUNK = 1024  # rows whose scores are in memory at once
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ class Adjustment:
     """The curvature adjustment of a log pseudo-likelihood (Ribatet, Cooley & Davison 2012).
 
     The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi -
-    centre)`` plus ``tilt' (phi - centre)``. Its gradient at the centre is that of the log
-    pseudo-likelihood, its curvature there is Godambe's information.
+    centre)`` plus ``tilt' (phi - centre)``. At the centre, its gradient equals that of the log
+    pseudo-likelihood, and its curvature is Godambe's information.
 
     Attributes
     ----------
@@ -72,8 +71,9 @@ class Adjustment:
     tilt: np.ndarray
 
     def curvature(self, hessian: np.ndarray) -> np.ndarray:
-        """Return ``matrix' H matrix`` (d, d), the adjusted curvature at the centre; H is `hessian`
-        of `adjustment`.
+        """Return ``matrix' H matrix`` (d, d), the adjusted curvature at the centre.
+
+        H is `hessian` in `adjustment`.
         """
         return self.matrix.T @ hessian @ self.matrix
 
@@ -85,18 +85,18 @@ class Problem:
     Attributes
     ----------
     sample : Sample
-        Distinct rows, none of them with missing values.
+        Distinct rows without missing values.
     layout : Layout
     tau : float
         Standard deviation of the normal prior, or of the slab of the horseshoe prior.
     horseshoe : bool
-        Whether the prior is the horseshoe, else normal.
+        Whether the prior is the horseshoe; otherwise it is normal.
     pseudo : bool
-        Whether the pseudo-likelihood takes the place of the likelihood.
+        Whether to use the pseudo-likelihood instead of the likelihood.
     adjust : Adjustment or None
         Curvature adjustment of the pseudo-likelihood.
     enumerate : bool
-        Whether the kernel makes tables over all states, which the likelihood needs.
+        Whether the kernel builds tables of all states, which the likelihood needs.
     """
 
     sample: Sample
@@ -108,13 +108,14 @@ class Problem:
     enumerate: bool = True
 
     def target(self) -> Target:
-        """Return the log posterior density as a new kernel object, whose scratch arrays threads
-        must not share.
+        """Return the log posterior density as a new kernel object.
+
+        Threads must not share it, because of its work arrays.
         """
         layout = self.layout
         rows = self.sample
         group, kind = coefficient_groups(layout)
-        # of each predictor the matrix (L, L) with a row for each level: a one, then the level's
+        # for each predictor a matrix (L, L), with a row for each level: a one, followed by its
         # contrasts
         coding_matrices = [
             np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)
@@ -133,14 +134,14 @@ class Problem:
             # the sufficient statistics
             rows.total,
             simplex_sums(rows, layout),
-            # the prior, and whether to make tables over all states
+            # the prior, and whether to build tables of all states
             float(self.tau),
             self.horseshoe,
             self.enumerate,
-            # the rows, with which the density uses the pseudo-likelihood
+            # the rows, for the pseudo-likelihood
             codes=np.ascontiguousarray(rows.codes, dtype=np.int32) if self.pseudo else None,
             weights=rows.weights if self.pseudo else None,
-            # the curvature adjustment; the kernel's `adjust` is its matrix
+            # the curvature adjustment, whose matrix is called `adjust` in the kernel
             centre=None if godambe is None else godambe.centre,
             adjust=None if godambe is None else godambe.matrix,
             tilt=None if godambe is None else godambe.tilt,
@@ -148,11 +149,10 @@ class Problem:
 
 
 def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group of each coefficient (d,), and the kind (G,) of each of G groups: fields (0)
-    or couplings (1).
+    """Return the group of each coefficient (d,), and the kind of each group (G,).
 
-    A group holds the fields of a predictor, or the couplings of a pair; predictors of one level
-    have no group.
+    A group consists of the fields of a predictor (kind 0), or of the couplings of a pair (kind 1);
+    predictors with a single level have no group.
     """
     sizes = np.concatenate([np.diff(layout.start), np.diff(layout.pair_start)])
     kind = np.repeat([0, 1], [layout.m, len(layout.pairs)])[sizes > 0]
@@ -161,13 +161,12 @@ def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the sufficient statistics (d,): weighted sums over rows of contrasts and of products
-    of two contrasts.
+    """Return the sufficient statistics (d,) in the order of the layout.
 
-    They are the sums of what the coefficients multiply, in the order of the layout.
+    These are the weighted sums over rows of contrasts and of products of two contrasts.
     """
     out = np.empty(layout.size)
-    # (n, L - 1) each
+    # (n, L - 1) for each predictor
     coded = [contrasts(int(L))[rows.codes[:, i]] for i, L in enumerate(layout.n_levels)]
     for i, C in enumerate(coded):
         layout.table(out, i)[:] = rows.weights @ C
@@ -177,18 +176,16 @@ def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
 
 
 def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mode (d,) under a normal prior, and the Hessian (d, d) of minus the log
-    density there.
-    """
+    """Return the posterior mode (d,) and the negative Hessian (d, d) under a normal prior."""
     from scipy.optimize import minimize
 
     target = replace(problem, horseshoe=False).target()
-    n = max(problem.sample.total, 1.0)  # observations; 1 without any, as it divides
+    n = max(problem.sample.total, 1.0)  # number of observations, at least 1 to divide by it
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the log density per observation, and its gradient."""
         gradient = np.empty(len(x))
-        # log density; its gradient is written to `gradient`
+        # log density; writes its gradient to `gradient`
         value = target.value(np.ascontiguousarray(x), gradient)
         return -value / n, -gradient / n
 
@@ -196,10 +193,10 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}
     ).x
     hessian = n * _hessian(objective, centre)
-    eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())  # rising
+    eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())  # in increasing order
     prior_precision = 1.0 / problem.tau**2
-    # the prior adds its precision to all eigenvalues: one below half of it is wrong by more than
-    # small errors of the differences in `_hessian`
+    # the prior adds its precision to all eigenvalues, so an eigenvalue below half of it means more
+    # than small errors in the finite differences of `_hessian`
     if eigenvalues[0] < 0.5 * prior_precision:
         hessian = (eigenvectors * np.maximum(eigenvalues, prior_precision)) @ eigenvectors.T
     return centre, hessian
@@ -208,8 +205,9 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def _hessian(
     objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray
 ) -> np.ndarray:
-    """Return the Hessian (d, d) at `x` by central differences of the gradient, which `objective`
-    returns second.
+    """Return the Hessian (d, d) at `x` by central differences of the gradient.
+
+    The gradient is the second result of `objective`.
     """
     step = 1e-4
     H = np.empty((len(x), len(x)))
@@ -223,19 +221,18 @@ def _hessian(
 
 
 def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adjustment:
-    """Return the curvature adjustment of the pseudo-likelihood at the mode `centre` (d,) of its
-    posterior.
+    """Return the curvature adjustment of the pseudo-likelihood at its posterior mode `centre` (d,).
 
-    H is `hessian` (d, d): that of minus the log posterior at the mode, with the prior's precision.
-    K is the sum over the rows of ``score score'`` plus this precision: without any rows H and K are
-    equal, and nothing is adjusted. The adjusted curvature is ``H K^-1 H = L V^-1 L'``, with the
-    Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1, which would make it
-    larger than H in some direction, are raised to 1. The matrix of the adjustment is then ``M =
-    L^-T V^-1/2 L'``, as ``M' H M = L V^-1 L'``.
+    H is `hessian` (d, d), the Hessian of minus the log posterior at the mode, including the prior's
+    precision. K is the sum over the rows of ``score score'`` plus this precision, so that without
+    rows H and K are equal and nothing is adjusted. The adjusted curvature is ``H K^-1 H = L V^-1
+    L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1, which
+    would make it larger than H in some direction, are raised to 1. The matrix of the adjustment is
+    then ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
 
-    The sampled density applies M to the pseudo-likelihood alone, with curvature H - P for the
-    prior's precision P. Its posterior has the curvature ``M' (H - P) M + P``: about ``M' H M``
-    where the rows outweigh the prior.
+    The sampled density applies M only to the pseudo-likelihood, with curvature H - P for the
+    prior's precision P. Its posterior has curvature ``M' (H - P) M + P``, which is about ``M' H M``
+    if the rows outweigh the prior.
     """
     layout = problem.layout
     rows = problem.sample
@@ -247,11 +244,11 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     with serial_blas():
         for chunk in rows.blocks(CHUNK):
             X = one_hot(chunk.codes, layout)  # indicators (rows, D) of the non-reference levels
-            # [1]: probabilities (rows, D) of the levels given the other predictors
+            # [1]: conditional probabilities (rows, D) of the levels given the other predictors
             residual = X - conditionals(X @ J.T + h, layout)[1]
             score = np.empty((chunk.n, layout.size))  # of each row, in the reference gauge
             score[:, : layout.D] = residual
-            # a coupling is in the conditional distributions of both predictors
+            # a coupling occurs in the conditional distributions of both predictors
             for i, j in layout.pairs:
                 columns_i = layout.columns([i])
                 columns_j = layout.columns([j])
@@ -272,7 +269,7 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
         )
         root = (eigenvectors / np.sqrt(np.maximum(eigenvalues, 1.0))) @ eigenvectors.T  # V^-1/2
         matrix = np.linalg.solve(L.T, root @ L.T)
-    # so that the gradient at the centre stays
+    # the tilt keeps the gradient at the centre unchanged
     return Adjustment(centre, matrix, tilt=gradient - matrix.T @ gradient)
 
 
@@ -285,9 +282,9 @@ class Chain:
     draws : ndarray, shape (draws, d)
         Draws of the coefficients in simplex coding.
     accepted : float
-        Mean probability of acceptance.
+        Mean acceptance probability.
     diverged : int
-        Number of divergent transitions of the no-U-turn sampler, else 0.
+        Number of divergent transitions of the no-U-turn sampler; 0 with the exchange algorithm.
     """
 
     draws: np.ndarray
@@ -309,10 +306,10 @@ def draw_chains(
     """Draw from the posterior by independent chains.
 
     Chains start at draws from the normal approximation with mean `centre` (d,) and precision
-    `hessian` (d, d), whose covariance is also their metric or that of their proposals. `sampler` is
-    ``"nuts"`` or ``"exchange"``, `counts` is (chains, warmup, draws). `sweeps` are the Gibbs sweeps
-    from the data by which the exchange algorithm draws rows; 0 for exact draws. `progress` is
-    called with shares of the work of all chains, which sum to one.
+    `hessian` (d, d); its covariance is also their metric, or the covariance of their proposals.
+    `sampler` is ``"nuts"`` or ``"exchange"``, `counts` is (chains, warmup, draws). `sweeps` is the
+    number of Gibbs sweeps, starting from the data, to draw rows in the exchange algorithm; 0 for
+    exact draws. `progress` is called with fractions of the total work, which sum to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():
@@ -331,10 +328,10 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
     """Return the lower triangle L with ``L L^T = hessian^-1``."""
     try:
         return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
-    # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
+    # weights of 1e9 with a prior of 1: rounding makes the inverse indefinite
     except np.linalg.LinAlgError:
         eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())
-        # R of QR is a Cholesky factor up to the signs of its rows
+        # the R of a QR factorisation is a Cholesky factor up to the signs of its rows
         triangle = np.asarray(np.linalg.qr((eigenvectors / np.sqrt(eigenvalues)).T, mode="r")).T
         return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 
@@ -342,28 +339,25 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
 def _start(
     problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the first point: phi from the normal approximation, scales of the horseshoe near the
-    sizes of phi.
+    """Return the first point of a chain.
 
-    `centre` (d,) is the mean of the approximation, `root` (d, d) the lower Cholesky factor of its
-    covariance.
+    phi is drawn from the normal approximation with mean `centre` (d,) and lower Cholesky factor
+    `root` (d, d) of its covariance. The horseshoe's scales start close to the size of phi.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
         return phi
     group, _ = coefficient_groups(problem.layout)
     mean_square = np.bincount(group, phi**2) / np.bincount(group)
-    # 1e-4 keeps scales away from 0; the noise lets chains start apart
+    # 1e-4 keeps scales away from 0; the noise makes chains start at different points
     log_scales = 0.5 * np.log(mean_square + 1e-4) + 0.1 * rng.normal(size=len(mean_square))
     # the log global scales are near -1
     return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])
 
 
 def _windows(warmup: int) -> list[int]:
-    """Return the numbers of transitions of the windows that a warm-up of `warmup` transitions is
-    cut into.
-    """
-    # a set: ends of short warm-ups coincide
+    """Return the numbers of transitions in the windows of a warm-up."""
+    # a set, because window ends coincide in short warm-ups
     ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})
     return [end - first for first, end in zip(ends, ends[1:], strict=False)]
 
@@ -386,8 +380,8 @@ def _nuts_chain(
     """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``.
 
     Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `centre`
-    and `root` are as in `_start`. `progress` is called with shares of the chain. `hessian` and
-    `sweeps` are not used: the arguments are those of `_exchange_chain`.
+    and `root` are as in `_start`. `progress` is called with fractions of the chain. `hessian` and
+    `sweeps` are not used; they match the signature of `_exchange_chain`.
     """
     target = problem.target()
     stop = stop_flag()
@@ -400,8 +394,8 @@ def _nuts_chain(
         log_scales = x[d : d + group.max() + 1]
         # bounded by the slab
         log_scales = log_scales - 0.5 * np.log1p((np.exp(log_scales) / problem.tau) ** 2)
-        x[:d] /= np.exp(log_scales)[group]  # the kernel's points hold phi in units of the scales
-        # 0.1, less than START_STEP: the metric is not yet estimated
+        x[:d] /= np.exp(log_scales)[group]  # the kernel's points contain phi in units of the scales
+        # 0.1, less than START_STEP, because the metric has not been estimated yet
         root = np.eye(target.size)
         centre = np.zeros(target.size)
         step = 0.1
@@ -410,34 +404,34 @@ def _nuts_chain(
     tuner = _tuner(step)
     for window, length in enumerate(windows):
         points = np.empty((length, target.size))
-        # writes a point for each transition to `points`, and updates `x`, the last one, and `tuner`
+        # writes a point for each transition to `points`, and updates `x`, the last point, and
+        # `tuner`
         target.nuts(centre, root, x, tuner, acceptance, stream, stop, points)
-        # not from the first window, nor in the last one, and only from enough points for a
-        # covariance
+        # not in the first and last windows, and only if there are enough points for a covariance
         if 0 < window < len(windows) - 1 and length > 2 * target.size:
             root = _metric(points)
             centre = points.mean(axis=0)
             tuner = _tuner(START_STEP)
         if progress is not None:
             progress(length / (warmup + draws))
-    # from now on the average step; divergent transitions are counted anew
+    # use the average step from now on, and restart the count of divergent transitions
     tuner[0], tuner[5] = tuner[1], 0.0
     points = np.empty((draws, target.size))
-    # 0: the step is tuned no more
+    # 0: no further tuning of the step
     accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
-    # `coefficients`: phi (draws, d), no longer in units of the scales; tuner[5]: divergent
-    # transitions
+    # `coefficients` returns phi (draws, d), no longer in units of the scales; tuner[5] is the
+    # number of divergent transitions
     return Chain(target.coefficients(points), accepted, int(tuner[5]))
 
 
 def _tuner(step: float) -> np.ndarray:
-    """Return the state of the kernel's dual averaging, which tunes steps, before any transition.
+    """Return the initial state of the kernel's dual averaging, which tunes steps.
 
-    Its numbers are: ln step; its average; the running error of the acceptance; the number of
-    transitions; the value that ln step is drawn to, here ln of ten times the step (Hoffman & Gelman
-    2014); the number of divergent transitions.
+    The elements are ln step, its average, the running error of the acceptance, the number of
+    transitions, the value towards which ln step is shrunk, here ln of ten times the step (Hoffman &
+    Gelman 2014), and the number of divergent transitions.
     """
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
@@ -445,11 +439,11 @@ def _tuner(step: float) -> np.ndarray:
 def _exchange_chain(
     problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress
 ) -> Chain:
-    """Run a chain of the exchange algorithm, whose proposals are normal.
+    """Run a chain of the exchange algorithm with normal proposals.
 
-    Their covariance is the inverse of `hessian` times the square of a tuned scale. Arguments are as
-    in `draw_chains` and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else
-    exactly from a table of all states.
+    The covariance of the proposals is the inverse of `hessian` times the square of a tuned scale.
+    Arguments are as in `draw_chains` and `_start`. With `sweeps`, rows are drawn by Gibbs sweeps
+    that start from the data, otherwise exactly from a table of all states.
     """
     target = replace(problem, enumerate=not sweeps).target()
     stop = stop_flag()
@@ -457,7 +451,7 @@ def _exchange_chain(
     x = _start(problem, centre, root, rng)
     d = problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
-    # the observations that sweeps start from
+    # the observations from which sweeps start
     data = np.zeros((0, problem.layout.m), dtype=np.int32)
     if sweeps:
         data = np.repeat(
@@ -466,11 +460,11 @@ def _exchange_chain(
     # without the precision of the prior, which the kernel adds
     information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)
     n_proposals = SWEEP_PROPOSALS if sweeps else max(int(EXACT_PROPOSALS * d), 10)
-    # ln of the proposals' scale, proposals so far
+    # ln of the proposals' scale, and the number of proposals so far
     tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])
     points = np.empty((warmup, target.size))
-    # writes a point for each draw to `points`, and updates `x` and `tuner`; True: the warm-up tunes
-    # the scale of the proposals, which the draws below do not
+    # writes a point for each draw to `points`, and updates `x` and `tuner`; True: the scale of the
+    # proposals is tuned, but only during the warm-up
     target.exchange(information, x, tuner, True, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(warmup / (warmup + draws))
@@ -480,5 +474,5 @@ def _exchange_chain(
     )
     if progress is not None:
         progress(draws / (warmup + draws))
-    # here points hold phi itself, whatever the prior
+    # points contain phi itself here, with any prior
     return Chain(np.ascontiguousarray(points[:, :d]), accepted, diverged=0)

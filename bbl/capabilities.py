@@ -1,8 +1,6 @@
-"""Capabilities: rows of the table "what works with what"; each kind of model declares those that it
-lacks.
+"""Capabilities, the rows of the table "what works with what", and what each kind of model lacks.
 
-A *kind of model* is an engine or a class of results. `MethodTraits` say what the fits of a method
-are like.
+A *kind of model* is an engine or a class of results. `MethodTraits` describes the fits of a method.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ __all__ = [
     "lacking",
 ]
 
-ABSENT = ""  # the reason if a kind of model does not have the argument or attribute at all
+ABSENT = ""  # the reason if a kind of model does not have the argument or attribute
 NO_RESPONSE = "it must have a response"  # "it" is the formula
 NOT_COUNTS = "weights are not all counts"
 
@@ -38,7 +36,7 @@ RESULTS = "Results"
 class Capability:
     """One row of the guide's table "what works with what"."""
 
-    section: str  # heading under which the row stands
+    section: str  # heading above the row
     title: str  # text of the row, in Markdown
 
 
@@ -97,9 +95,9 @@ CAPABILITIES: dict[str, Capability] = {
     "plot_network": Capability(RESULTS, "`plot_network()`"),
 }
 
-# keys of CAPABILITIES: options that only Boltzmann machines (*machines*) have
+# keys of CAPABILITIES: options of Boltzmann machines only (*machines*)
 OF_MACHINES = ("calibrate", "relevance", "structural_zeros", "gauge", "log_z", "survey")
-# keys of CAPABILITIES: what only fitted Boltzmann machines have, beside these options
+# keys of CAPABILITIES: all other features of Boltzmann machines only
 MACHINE_ONLY = (
     "mlestimate",
     "tidy",
@@ -120,7 +118,7 @@ MACHINE_ONLY = (
     "plot_logo",
     "plot_network",
 )
-# from what a fit with structural zeros lacks, in Markdown, to the reason
+# features that are not available with structural zeros, in Markdown, with the reason
 WITH_ZEROS: dict[str, str] = {
     "data read in batches": "structural zeros are compared with all rows in memory",
     "a choice of `log_z`": (
@@ -137,41 +135,40 @@ WITH_ZEROS: dict[str, str] = {
 
 
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
-    """Return the capabilities that a kind of model lacks, as a dict from keys of CAPABILITIES to
-    reasons.
+    """Return the capabilities that a kind of model lacks, as a dict from keys to reasons.
 
-    Those named in `absent` have the reason ABSENT; the keywords `reasons` have their own.
+    Keys are those of CAPABILITIES. Those in `absent` have the reason ABSENT; the keywords `reasons`
+    give other reasons.
     """
     return dict.fromkeys(absent, ABSENT) | reasons
 
 
 @dataclass(frozen=True)
 class MethodTraits:
-    """Properties of the method of a fit, for averages and tables of several fits.
+    """Properties of a fit's method, for model averages and tables of several fits.
 
     Attributes
     ----------
     name : str
-        The engine of a Boltzmann machine, the kind of any other model.
+        Name of the engine of a Boltzmann machine, or of the kind of any other model.
     learner : str
-        `name`, or the learner of a Bayesian network's structure.
+        `name`, or the structure learner of a Bayesian network.
     setting : str
         Tuned options as ``option=value``, comma-separated.
     converged : bool
-        Whether the optimum was reached; True for estimates in closed form.
+        Whether the optimum was reached; True for closed-form estimates.
     stops_early : bool
-        Whether the method is meant to stop before its optimum.
+        Whether the method stops before its optimum by design.
     needed : ndarray of intp or None
-        The predictors that a row must have to be scored; None if all can be summed out.
+        The predictors that must be observed to score a row; None if all can be marginalised.
     calibration : str
         ``"temperature"`` or ``"none"``.
     relevance : float or None
-        Significance level at which the predictors that differ between groups were chosen; None for
-        all.
+        Significance level for selecting the predictors that differ between groups; None if all do.
     can_calibrate : bool
-        Whether the method can be calibrated, and the fit is not.
+        Whether the method can be calibrated and the fit is not calibrated yet.
     models_predictors : bool
-        Whether a likelihood is that of response and predictors, P(x, y), not P(y|x).
+        Whether the likelihood is for response and predictors, P(x, y), instead of P(y|x).
     """
 
     name: str

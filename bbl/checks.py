@@ -1,6 +1,6 @@
-"""Checks of arguments of public functions: each returns the converted value, or raises an error.
+"""Checks of arguments of public functions; each returns the converted value or raises an error.
 
-The parameter `argument` is the argument's name, for the error; `value` is what the user passed.
+`argument` is the name of the argument, for the error; `value` is the value that the user passed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ __all__ = [
     "check_keywords",
 ]
 
-# from the R package's argument names to this package's, both in lower case without dots and
-# underscores
+# from argument names of the R package to ours, both in lower case without dots and underscores
 R_NAMES = {
     "nstep": "nsteps",
     "progressbar": "verbose",
@@ -46,20 +45,19 @@ T = TypeVar("T")
 
 
 def near_match(name: object, known_names: Iterable[object]) -> str:
-    """Return ``"Did you mean 'x'? "``, the beginning of a hint, for the x of `known_names` that is
-    closest to `name`; "" if none is close.
+    """Return ``"Did you mean 'x'? "`` for the known name closest to `name`, or "" if none is close.
 
-    Names are compared without case, dots and underscores, so that ``Lambda`` is closer to
-    ``lambda_`` than to ``lambdah``. An argument name of the R package matches the argument that has
-    its meaning.
+    The text is the beginning of a hint. Names are compared without case, dots and underscores, so
+    that ``Lambda`` is closer to ``lambda_`` than to ``lambdah``. An argument name of the R package
+    matches the argument with the same meaning.
     """
-    # reversed: of several names with one plain form the dict keeps the one that comes last, the
-    # first of `known_names`
+    # reversed: of several names with the same plain form, the dict keeps the last one, which is the
+    # first in `known_names`
     name_by_plain_form = {
         _plain(known_name): known_name for known_name in reversed(list(known_names))
     }
     plain_form = _plain(name)
-    # a name of R's
+    # an argument name of the R package
     if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:
         plain_form = R_NAMES[plain_form]
     close_forms = difflib.get_close_matches(plain_form, list(name_by_plain_form), n=1)
@@ -72,9 +70,7 @@ def _plain(name: object) -> str:
 
 
 def arguments(function: Callable) -> list[str]:
-    """Return the argument names of a function or method, without self, ``*args`` and
-    ``**kwargs``.
-    """
+    """Return the argument names of a function, without self, ``*args`` and ``**kwargs``."""
     parameters = inspect.signature(function).parameters.values()
     return [
         p.name
@@ -84,10 +80,9 @@ def arguments(function: Callable) -> list[str]:
 
 
 def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a public function or method so that an unknown keyword raises a
-    BBLTypeError.
+    """Decorate a public function or method to raise a BBLTypeError for unknown keywords.
 
-    The error suggests the closest argument name and lists all of them.
+    The error suggests the closest argument name and lists all argument names.
     """
     argument_names = arguments(function)
     var_positional = (
@@ -114,7 +109,7 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
-    """Return `value` if it is one of the `allowed` words."""
+    """Return `value` if it is one of the `allowed` strings."""
     if not isinstance(value, str):
         raise BBLTypeError(
             f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of "
@@ -133,7 +128,7 @@ def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
 
 
 def flag(argument: str, value: object) -> bool:
-    """Return `value` as a bool; only True and False are taken."""
+    """Return `value` as a bool; only True and False are accepted."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise BBLTypeError(
@@ -161,13 +156,14 @@ def real(
     open_low: bool = False,
     finite: bool = True,
 ) -> float:
-    """Return `value` as a float in [low, high], or (low, high] if `open_low`; infinity only if not
-    `finite`.
+    """Return `value` as a float in [low, high].
+
+    The interval is (low, high] if `open_low`. Infinity is accepted only if not `finite`.
     """
     number = any_real(argument, value)
     is_inside = low < number <= high if open_low else low <= number <= high
     if not is_inside or (finite and math.isinf(number)):
-        # for the message: a round bracket at a bound that is excluded
+        # for the message: a round bracket for an excluded bound
         left_bracket = "(" if open_low or math.isinf(low) else "["
         right_bracket = ")" if finite and math.isinf(high) else "]"
         raise OptionError(
@@ -191,8 +187,9 @@ def share(argument: str, value: object) -> float:
 
 
 def reals(argument: str, value: object, check: Callable[[str, object], float]) -> np.ndarray:
-    """Return a number or a sequence of numbers as a 1-d array; each is replaced by
-    ``check(argument, number)``.
+    """Return a number or a sequence of numbers as a 1-d array, after a check of each number.
+
+    Each number is replaced by ``check(argument, number)``.
     """
     if isinstance(value, str) or not isinstance(value, Iterable):
         return np.array([check(argument, value)])
@@ -205,7 +202,7 @@ def reals(argument: str, value: object, check: Callable[[str, object], float]) -
 
 
 def integer(argument: str, value: object, low: int | None = None, high: int | None = None) -> int:
-    """Return `value` as an int with ``low <= value <= high``; a bound of None is no bound."""
+    """Return `value` as an int with ``low <= value <= high``; None means no bound."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise BBLTypeError(
             f"{argument} must be an integer; got {value!r} of type {type(value).__name__}.",
@@ -214,7 +211,7 @@ def integer(argument: str, value: object, low: int | None = None, high: int | No
         )
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
-        # for the message; callers that give `high` give `low` too
+        # for the message; callers that give `high` also give `low`
         allowed_range = f"at least {low}" if high is None else f"in {low}..{high}"
         raise OptionError(f"{argument} must be {allowed_range}; got {number}.", argument=argument)
     return number

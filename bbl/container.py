@@ -1,8 +1,8 @@
 """The zip and npy bytes of a model file: headers, directory and digest.
 
-Every function that makes these bytes is deterministic. So `read_members` rebuilds them from names,
-sizes and checksums and compares, in place of parsing them. A *member* is one file inside the zip
-file.
+All functions that produce these bytes are deterministic, so `read_members` reconstructs the bytes
+from names, sizes and checksums and compares them, instead of parsing them. A *member* is a file
+inside the zip file.
 """
 
 from __future__ import annotations
@@ -23,36 +23,34 @@ __all__ = [
 ]
 
 MAX_ARRAYS = 1000
-_MAX_DIRECTORY = MAX_ARRAYS * 256  # bytes; names have at most 68, which leaves room
-# Records of the zip format (APPNOTE.TXT), with the order of their fields: header before each
+_MAX_DIRECTORY = MAX_ARRAYS * 256  # bytes; sufficient, as names have at most 68
+# Records of the zip format (APPNOTE.TXT), with the order of their fields. Header before each
 # member: signature; version, flags, method, time, date; crc32, two sizes; lengths of name and extra
 _LOCAL = struct.Struct("<4s5H3I2H")
-# extra field of the header: tag 1, its length 16; size before and after compression
+# extra field of the header: tag 1, its length of 16; size before and after compression
 _LOCAL_SIZES = struct.Struct("<2H2Q")
 # entry of a member in the directory: signature; versions of writer and reader, flags, method, time,
 # date; crc32, two sizes; lengths of name, extra and comment, disk, internal attributes; external
 # attributes, offset
 _ENTRY = struct.Struct("<4s6H3I5H2I")
-# extra field of the entry: tag 1, its length 24; size before and after compression, offset of the
-# member's header
+# extra field of the entry: tag 1, its length of 24; size before and after compression, offset of
+# the member's header
 _ENTRY_SIZES = struct.Struct("<2H3Q")
 # zip64 end: signature, length of the rest; versions, disks; number of entries on the disk and in
-# all, size and offset of the directory. Locator: signature, disk, offset of the zip64 end, number
+# total, size and offset of the directory. Locator: signature, disk, offset of the zip64 end, number
 # of disks. Classic end: signature; two disks, two numbers of entries; size and offset of the
 # directory; length of the comment
 _END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")
 _JANUARY_1980 = 0x21  # date of all members, so that the same model gives the same bytes
-_ZIP64 = 45  # version of the format that readers need
-_SEE64 = 0xFFFFFFFF  # in a field of four bytes: the value is in the 64-bit record
-_SEE64_SHORT = 0xFFFF  # the same, in a field of two bytes
+_ZIP64 = 45  # version of the format that readers must support
+_SEE64 = 0xFFFFFFFF  # in a four-byte field: the value is in the 64-bit record
+_SEE64_SHORT = 0xFFFF  # the same, in a two-byte field
 
 Entry = tuple[str, int, int]  # name, crc32 and size in bytes of a member
 
 
 def local_header(name: str, crc: int, size: int) -> bytes:
-    """Return the zip header that stands before a member of `size` bytes with the checksum `crc`,
-    see `_LOCAL`.
-    """
+    """Return the zip header before a member of `size` bytes with checksum `crc`; see `_LOCAL`."""
     # three zeros: no flags, no compression, midnight
     fixed = _LOCAL.pack(
         b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _LOCAL_SIZES.size
@@ -61,15 +59,14 @@ def local_header(name: str, crc: int, size: int) -> bytes:
 
 
 def directory(entries: list[Entry]) -> bytes:
-    """Return the zip directory and the end records of members that follow each other from byte 0
-    on.
+    """Return the zip directory and the end records for contiguous members that start at byte 0.
 
-    Fields are in the order of the records' formats, see `_ENTRY` and `_END`.
+    Fields are in the order of the record formats; see `_ENTRY` and `_END`.
     """
     records = []
-    offset = 0  # of the member's header
-    # the writer is Unix (3), in the high byte; the member is a regular file with permissions 644,
-    # in the high two bytes
+    offset = 0  # position of the member's header
+    # the high byte is the writer, Unix (3); the high two bytes of mode are a regular file with
+    # permissions 644
     made_by = 3 << 8 | _ZIP64
     mode = 0o100644 << 16
     for name, crc, size in entries:
@@ -112,9 +109,7 @@ def directory(entries: list[Entry]) -> bytes:
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of an npy file, format 1.0, padded with blanks to a multiple of 64
-    bytes.
-    """
+    """Return the header of an npy file, format 1.0, padded to a multiple of 64 bytes."""
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     # 11: magic, version and length before the text, and the newline
     text += " " * (-(len(text) + 11) % 64) + "\n"
@@ -122,8 +117,9 @@ def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    """Return the SHA-256 hex digest of members: pairs of a name and a list of pieces, bytes or
-    uint8 arrays.
+    """Return the SHA-256 hex digest of members, which are pairs of a name and a list of pieces.
+
+    Pieces are bytes or uint8 arrays.
     """
     checksum = hashlib.sha256()
     for name, pieces in members:
@@ -134,14 +130,14 @@ def digest(members: list[tuple[str, list[Any]]]) -> bytes:
 
 
 def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
-    """Return the bytes of the members by name, in order, without ``sha256``, after checking every
-    byte of the file.
+    """Return the bytes of the members by name, in order, after checking every byte of the file.
 
-    At most `size` bytes, the length of the file, are read. Members are read only after the
-    directory was compared with the one that their names, checksums and sizes give.
+    The member ``sha256`` is not included. At most `size` bytes, the length of the file, are read.
+    Members are read only after comparing the directory with the one determined by their names,
+    checksums and sizes.
     """
     entries, stored_directory = _read_directory(file, size)
-    # also: gaps, overlaps, comments, compression, encryption, links
+    # this also detects gaps, overlaps, comments, compression, encryption and links
     if directory(entries) != stored_directory:
         raise ValueError("its directory is corrupt")
     members: dict[str, bytes] = {}
@@ -154,7 +150,7 @@ def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
         if len(members[name]) != length or zlib.crc32(members[name]) != crc:
             raise ValueError(f"{name!r} does not match its checksum")
     stored_digest = members.pop("sha256", b"")
-    # all names differ, and one was "sha256"
+    # all names are distinct, and one of them was "sha256"
     if len(members) != len(entries) - 1 or stored_digest != digest(
         [(n, [data]) for n, data in members.items()]
     ):
@@ -163,14 +159,15 @@ def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
 
 
 def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
-    """Return the entries of the directory at the end of a file of `size` bytes, and the bytes of
-    directory and end.
+    """Return the entries of the directory at the end of a file, and the bytes of directory and end.
+
+    `size` is the length of the file in bytes.
     """
     if size < _END.size:
         raise ValueError("it is too short")
     file.seek(size - _END.size)
     end = _END.unpack(file.read(_END.size))
-    # the last two Q of `_END`, of the zip64 end
+    # the last two Q fields of the zip64 end in `_END`
     directory_size = end[8]
     offset = end[9]
     if offset + directory_size + _END.size != size or directory_size > _MAX_DIRECTORY:
@@ -178,14 +175,15 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
     file.seek(offset)
     directory_and_end = file.read(directory_size + _END.size)
     entries: list[Entry] = []
-    position = 0  # in the directory
+    position = 0  # position in the directory
     while position < directory_size:
         # see `_ENTRY`: [7] crc32, [10] length of the name
         fields = _ENTRY.unpack_from(directory_and_end, position)
         position += _ENTRY.size
         name = directory_and_end[position : position + fields[10]].decode("ascii")
         position += len(name)
-        # [2]: size before compression, which is that in the file, as members are not compressed
+        # [2]: size before compression, equal to the size in the file because members are not
+        # compressed
         entries.append((name, fields[7], _ENTRY_SIZES.unpack_from(directory_and_end, position)[2]))
         position += _ENTRY_SIZES.size
     return entries, directory_and_end

@@ -1,14 +1,12 @@
-"""Cross-validation of models that score rows: fit every fold, pool the validation scores, score
-each setting.
+"""Cross-validation of models that score rows: fit each fold, pool the scores, compare settings."""
 
-Letters: S settings (values of a penalty or another option), F folds, K response groups, N validated
-rows of all folds.
-
-A fold has the methods `training`, which returns its training rows, ``group_totals(sample, K)``,
-their weights by group, and `validation`, which returns the validation rows (with `codes` (n, m),
-marks `missing` (n, m) or None, and groups `response` (n,)), their weights, and their positions in
-the sample. ``folds.one(f)`` is fold f.
-"""
+# Letters: S settings (values of a penalty or another option), F folds, K response groups, N
+# validation rows in all folds.
+#
+# A fold has the methods `training`, which returns its training rows, ``group_totals(sample, K)``,
+# their total weights by group, and `validation`, which returns the validation rows (`codes` (n, m),
+# a mask `missing` (n, m) or None, and groups `response` (n,)), their weights, and their positions
+# in the sample. ``folds.one(f)`` is fold f.
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ __all__ = [
     "score_settings",
 ]
 
-# scores of which the lowest is best; of all others the highest
+# scores for which lower is better; for all others, higher is better
 LESS_IS_BETTER = ("logloss", "brier", "pnll")
 
 
 class Classifier(Protocol):
-    """Interface of a cross-validated model: class scores of encoded rows."""
+    """Interface of a cross-validated model, which returns class scores of encoded rows."""
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K)."""
@@ -51,29 +49,28 @@ class Classifier(Protocol):
 
 
 class Refit(Classifier, Protocol):
-    """A fit to other rows, which can be averaged with others."""
+    """A fit to other rows, which can be averaged with other fits."""
 
     @property
-    # the predictors that a row must have to be scored; None: none of them
+    # the predictors that must be observed to score a row, or None
     def needed(self) -> np.ndarray | None: ...
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Out-of-fold scores of every setting, pooled over the folds.
+    """Out-of-fold scores for each setting, pooled over the folds.
 
     Attributes
     ----------
     scores : ndarray, shape (S, N, K)
-        Class scores of the validated rows, fold after fold, by the models that were not fitted to
+        Class scores of the validation rows, fold after fold, from models that were not fitted to
         them.
     y, weights, fold, rows : ndarray, shape (N,)
-        Group, weight and fold of each row, and its position in the sample (-1 for rows that are
-        kept in a file).
+        Group, weight and fold of each row, and its position in the sample (-1 for rows in a file).
     fits : list of lists of Classifier
-        ``fits[f][s]`` is the model of setting s that was fitted to the training rows of fold f.
+        ``fits[f][s]`` is the model with setting s, fitted to the training rows of fold f.
     score_method : str
-        Name of the method of the models that returned the scores, such as ``"class_scores"``.
+        Name of the models' method that returned the scores, such as ``"class_scores"``.
     """
 
     scores: np.ndarray
@@ -85,26 +82,26 @@ class Scored:
     score_method: str
 
     def log_shares(self, totals: np.ndarray) -> np.ndarray:
-        """Return the log shares (F, K) of the groups in the training rows of each fold.
+        """Return the log class proportions (F, K) in the training rows of each fold.
 
-        `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and
-        trains all others.
+        `totals` (K,) are the groups' weights in all rows. Each row is a validation row in one fold
+        and a training row in all others.
         """
-        # initial: no row was validated
+        # initial: there may be no validation rows
         K = len(totals)
         n_folds = self.fold.max(initial=0) + 1
         # weights of the validation rows, one bin for each fold and group
         validation_totals = np.bincount(
             self.fold * K + self.y, weights=self.weights, minlength=n_folds * K
         )
-        # maximum: rounding may give differences a little below 0
+        # maximum: rounding may give differences slightly below 0
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
     def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
-        """Return the weighted mean of ``-ln P(y | x)`` by class scores (N, K) of a setting.
+        """Return the weighted mean of ``-ln P(y | x)``, given the class scores (N, K) of a setting.
 
-        With K = 1 (no response) scores are ``ln P(x)``, whose negative mean is returned.
-        `selected`, a mask (N,), restricts the mean to some of the validated rows.
+        With K = 1 (no response), scores are ``ln P(x)``, and minus their mean is returned.
+        `selected`, a mask (N,), restricts the mean to some of the validation rows.
         """
         scores = scores[selected]
         y = self.y[selected]
@@ -115,9 +112,7 @@ class Scored:
 
 
 def check_trained(n: float) -> None:
-    """Raise a DataError if a fold has no training rows: `n`, their number or their total weight, is
-    0.
-    """
+    """Raise a DataError if a fold has no training rows: `n`, their number or weight, is 0."""
     if not n:
         raise DataError(
             "A fold has no training rows.",
@@ -132,12 +127,11 @@ def check_trained(n: float) -> None:
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, score_method: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit the models of all settings to the training rows of a fold, and score its n validation
-    rows.
+    """Fit the models of all settings to the training rows of a fold, and score its validation rows.
 
-    ``fit(training_rows, *arguments)`` returns the S models; their method of the name `score_method`
-    scores rows. Returns these models, their scores (S, n, K), and group, weight and position in
-    `sample` of the validation rows, (n,) each.
+    ``fit(training_rows, *arguments)`` returns the S models, whose method named `score_method`
+    scores rows. Returns these models, their scores (S, n, K), and the group, weight and position in
+    `sample` of the n validation rows, (n,) each.
     """
     training_rows = fold.training(sample)
     check_trained(training_rows.n)
@@ -152,7 +146,7 @@ def _run_fold(
             value=error.value,
         ) from None
     validation, weights, positions = fold.validation(sample)
-    # each model's method of that name
+    # each model's method with this name
     scores = np.array(
         [getattr(fold_fit, score_method)(validation.codes, validation.missing) for fold_fit in fits]
     )
@@ -169,7 +163,7 @@ def cross_validate(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Scored:
-    """Fit to the training rows of every fold, score the validation rows, and pool the scores.
+    """Fit models to the training rows of each fold, score the validation rows, and pool the scores.
 
     Parameters
     ----------
@@ -178,14 +172,14 @@ def cross_validate(
     fit : callable
         ``fit(train, *fold_arguments)`` returns one fitted model for each setting.
     arguments : sequence of F tuples, optional
-        The ``fold_arguments`` of each fold, such as its generator and warm starts; empty tuples by
-        default.
+        The ``fold_arguments`` of each fold, such as its random generator and warm starts; empty
+        tuples by default.
     score_method : str, default "class_scores"
-        Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array
-        (n, K).
+        Name of the models' method that scores rows: it maps ``(codes, missing)`` to an array (n,
+        K).
     workers : int, default 1
-        Number of workers over which the folds are spread: threads, or processes if the user has set
-        such a joblib backend and the rows are in memory, see `run_tasks`.
+        Number of workers that share the folds: threads, or processes if the user has set such a
+        joblib backend and the rows are in memory; see `run_tasks`.
     progress : callable, optional
         Called without arguments after each fold.
     """
@@ -194,11 +188,11 @@ def cross_validate(
         (sample, folds.one(f), fit, score_method, *extra_arguments)
         for f, extra_arguments in enumerate(fold_arguments)
     ]
-    # `run_tasks` takes threads, unless the user has set a joblib backend of processes, to which
-    # tasks are pickled; shared=True forces threads: rows outside of memory are those of an open
-    # file or a client, which no pickle holds
+    # `run_tasks` uses threads unless the user has set a joblib backend with processes, to which
+    # tasks are pickled. shared=True forces threads, because rows outside memory belong to an open
+    # file or a client, which cannot be pickled.
     fold_results = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
-    # F entries each
+    # F elements each
     fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)
     scores = np.concatenate(fold_scores, axis=1)
     y, weights, rows = (
@@ -209,23 +203,22 @@ def cross_validate(
 
 
 def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
-    """Return the log shares (F, K) of the groups in the training rows of each fold."""
+    """Return the log class proportions (F, K) in the training rows of each fold."""
     return log_share(np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))]))
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
-    """Return the class scores (N, K) of one setting, those of each fold calibrated on the scores of
-    the other folds.
+    """Return a setting's class scores (N, K), each fold calibrated on the scores of the others.
 
     `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned
-    unchanged. With one fold, its even and odd rows are calibrated on each other. The search for
-    every calibration starts at that of all rows.
+    unchanged. If there is only one fold, its even and odd rows are calibrated on each other. The
+    search for each calibration starts at the calibration on all rows.
     """
     if kind == "none":
         return scores
     calibrated_scores = np.empty_like(scores)
     all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
-    # even and odd rows
+    # with one fold, even and odd rows
     fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
     for f in np.unique(fold):
         in_fold = np.flatnonzero(fold == f)
@@ -243,25 +236,26 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
-    """Compute a score of each of the S settings; return the table of scores and the position of the
-    best setting.
+    """Compute a score of each of the S settings; return all scores and the position of the best
+    one.
 
     `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log
-    pseudo-likelihood of rows) or another key of `SCORES`; `calibrate` is the `kind` of
-    `calibrated`. The table has shape (S, 3) for ``"auc"``: value, and lower and upper confidence
-    limit; else (S, 1). A setting with a score of nan is only best if all are nan.
+    pseudo-likelihood of rows) or another key of `SCORES`; `calibrate` is the `kind` in
+    `calibrated`. The table has shape (S, 3) for ``"auc"``, with the value and its lower and upper
+    confidence limits, otherwise (S, 1). A setting with score nan is the best only if all scores are
+    nan.
     """
     table: list[tuple[float, ...]] = []
     for setting_scores in scored.scores:
         scores = calibrated(scored, setting_scores, calibrate)
         if score == "auc":
-            # log-odds of the second of two groups
+            # log odds of the second of two groups
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
         elif score in ("logloss", "pnll"):
             table.append((scored.log_loss(scores),))
         else:  # a function of log-probabilities (N, K), groups (N,) and weights (N,)
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
-    values = np.array(table)  # scores, not the settings' values: (S, 3) or (S, 1)
+    values = np.array(table)  # scores, not values of the settings: (S, 3) or (S, 1)
     to_maximise = -values[:, 0] if score in LESS_IS_BETTER else values[:, 0]
     return values, int(np.argmax(np.where(np.isnan(to_maximise), -np.inf, to_maximise)))
 
@@ -269,24 +263,23 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
 def one_standard_error(
     scored: Scored, values: np.ndarray, best: int, calibrate: str, simpler: str
 ) -> int:
-    """Return the position of the simplest setting whose log-loss is within one standard error of
-    that of `best`.
+    """Return the position of the simplest setting within one standard error of the `best` log-loss.
 
-    With losses l_f of F folds, setting s is within it if ``mean l_f(s) <= mean l_f(best) + sd
-    l_f(best) / sqrt(F)``. `values` (S,) are the values of the penalty or option in the settings;
-    `simpler` is ``"larger"`` where larger values give simpler models (penalties), ``"smaller"`` for
-    ``eps``, the weight of the couplings of mean field. `calibrate` is the `kind` of `calibrated`.
+    With losses l_f of F folds, setting s qualifies if ``mean l_f(s) <= mean l_f(best) + sd
+    l_f(best) / sqrt(F)``. `values` (S,) are the settings' values of the penalty or option.
+    `simpler` is ``"larger"`` if larger values give simpler models (penalties), or ``"smaller"``
+    (``eps``, the weight of the couplings in mean field). `calibrate` is the `kind` in `calibrated`.
     """
-    # folds without rows are left out
+    # folds without rows are omitted
     fold_masks = [scored.fold == f for f in np.unique(scored.fold)]
     losses = []
     for setting_scores in scored.scores:
         scores = calibrated(scored, setting_scores, calibrate)
         losses.append([scored.log_loss(scores, mask) for mask in fold_masks])  # l_f of each fold f
     loss_table = np.array(losses)  # (S, folds)
-    # of the mean over folds
+    # standard error of the mean over folds
     standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
-    # none if losses are nan
+    # there are no candidates if losses are nan
     return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

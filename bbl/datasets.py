@@ -1,5 +1,4 @@
-"""Data sets: ``load_*`` reads a file that is shipped in bbl.data, ``fetch_*`` one that is
-downloaded.
+"""Data sets: ``load_*`` functions read files shipped in bbl.data, ``fetch_*`` download files.
 
 Examples
 --------
@@ -36,7 +35,7 @@ __all__ = [
     "load_titanic",
 ]
 
-# sorted, as R's bbl sorts the levels of predictors: the paper's session has these references
+# sorted, as R's bbl sorts the levels of predictors: these are the reference levels in the paper
 _TITANIC_LEVELS = {
     "Class": ["1st", "2nd", "3rd", "Crew"],
     "Sex": ["Female", "Male"],
@@ -46,7 +45,7 @@ _TITANIC_LEVELS = {
 
 
 def _read(name: str) -> pd.DataFrame:
-    """Return the shipped CSV file `name` as a frame; no text such as "NA" is read as missing."""
+    """Return the shipped CSV file `name` as a frame; texts such as "NA" are not read as missing."""
     content = files("bbl.data").joinpath(name).read_bytes()
     return pd.read_csv(
         io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content),
@@ -55,11 +54,9 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def _letter_frame(sequences: pd.Series) -> pd.DataFrame:
-    """Return n sequences of m letters as a frame (n, m) of letters, whose columns are ``"1"``,
-    ``"2"``, ...
-    """
+    """Return n sequences of m letters as a frame (n, m) with columns ``"1"``, ``"2"``, ..."""
     m = len(sequences.iloc[0])
-    # in memory, a string of m letters is m strings of one
+    # in memory, a string of m letters is equivalent to m strings of one letter
     letters = np.array(sequences, dtype=f"U{m}").view("U1").reshape(-1, m)
     return pd.DataFrame(letters, index=sequences.index, columns=[str(j + 1) for j in range(m)])
 
@@ -67,29 +64,26 @@ def _letter_frame(sequences: pd.Series) -> pd.DataFrame:
 def _image_frame(
     labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None
 ) -> pd.DataFrame:
-    """Return labels (n,) and pixels (n, 784) as a frame with the R package's column names: y, X1,
-    X2, ...
-    """
+    """Return labels (n,) and pixels (n, 784) as a frame with columns y, X1, X2, ... as in R."""
     frame = pd.DataFrame(pixels, index=index, columns=[f"X{j + 1}" for j in range(pixels.shape[1])])
     frame.insert(0, "y", labels.astype(np.int64))  # as the first column
     return frame
 
 
 def load_titanic() -> pd.DataFrame:
-    """Return the people on board the Titanic, counted by class, sex, age and fate (base R's
-    ``Titanic``).
+    """Return the people on board the Titanic, counted by class, sex, age and survival.
 
     Returns
     -------
     DataFrame, shape (32, 5)
         Unordered categorical columns ``Class``, ``Sex``, ``Age``, ``Survived`` with their levels in
-        alphabetical order, the order of R's bbl, and ``Freq``, the number of people: pass it as
-        ``weights="Freq"``. Eight cells are empty (``Freq`` 0).
+        alphabetical order, as in R's bbl, and ``Freq``, the number of people (use
+        ``weights="Freq"``). Eight cells are empty (``Freq`` 0).
 
     Notes
     -----
-    Source: Dawson (1995), doi:10.1080/10691898.1995.11910499; the example of Woo & Wang (2022),
-    section 3.1.
+    Source: base R's ``Titanic``; Dawson (1995), doi:10.1080/10691898.1995.11910499. It is the
+    example of Woo & Wang (2022), section 3.1.
 
     Examples
     --------
@@ -135,13 +129,13 @@ def load_genetic_code() -> pd.DataFrame:
 
 
 def load_crp_sites() -> pd.DataFrame:
-    """Return 358 binding sites of the transcription factor CRP in *Escherichia coli*, one column
-    per position.
+    """Return 358 binding sites of the transcription factor CRP in *Escherichia coli*.
 
     Returns
     -------
     DataFrame, shape (358, 26)
-        Columns ``"1"`` to ``"26"`` of letters A, C, G, T; the index names the promoter.
+        Columns ``"1"`` to ``"26"``, one for each position, with letters A, C, G, T; the index
+        contains the promoter names.
 
     Notes
     -----
@@ -158,15 +152,14 @@ def load_crp_sites() -> pd.DataFrame:
 
 
 def load_splice_sites() -> pd.DataFrame:
-    """Return the distinct 5' splice sites of the human genome with their counts, one column per
-    position.
+    """Return the distinct 5' splice sites of the human genome with their counts.
 
     Returns
     -------
     DataFrame, shape (10227, 10)
-        Columns ``"1"`` to ``"9"`` of letters: the last three bases of the exon and the first six of
-        the intron, which begins with GT or GC; and ``count``, how often the site occurs: pass it as
-        ``weights="count"``.
+        Columns ``"1"`` to ``"9"``, one for each position, with letters: the last three bases of the
+        exon and the first six of the intron, which begins with GT or GC; and ``count``, the number
+        of occurrences of the site (use ``weights="count"``).
 
     Notes
     -----
@@ -184,8 +177,7 @@ def load_splice_sites() -> pd.DataFrame:
 
 
 def load_mnist(part: str = "train") -> pd.DataFrame:
-    """Return 1,000 training or 500 test images of handwritten digits, drawn at random from MNIST,
-    in black and white.
+    """Return 1,000 training or 500 test images from MNIST, drawn at random, in black and white.
 
     Parameters
     ----------
@@ -194,13 +186,13 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     Returns
     -------
     DataFrame, shape (1000, 785) or (500, 785)
-        ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row: 1 where the grey
-        level of 0 to 255 exceeds 127. The index is the row in the original file.
+        ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row: 1 if the grey level
+        (0 to 255) exceeds 127, otherwise 0. The index is the row in the original file.
 
     Notes
     -----
-    Source: LeCun et al. (1998), doi:10.1109/5.726791. Same sizes as the subsample of Woo & Wang
-    (2022), section 3.5, but another draw.
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. The sizes are the same as in the subsample of
+    Woo & Wang (2022), section 3.5, but the images are different.
 
     Examples
     --------
@@ -210,7 +202,7 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     """
     choice("part", part, ("train", "test"))
     table = _read("mnist.csv.gz").query("part == @part")
-    # the column "pixels" has hexadecimal text, one bit for each pixel
+    # the column "pixels" contains hexadecimal text, with one bit for each pixel
     packed = np.frombuffer(bytes.fromhex("".join(table["pixels"])), dtype=np.uint8).reshape(
         len(table), -1
     )
@@ -221,16 +213,14 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Remote:
-    """A file to download: its URL, its SHA-256, and the SHA-256 of its content after unpacking
-    (.gz).
-    """
+    """A file to download: its URL, its SHA-256, and the SHA-256 of its unpacked content."""
 
     url: str
     sha256: str
     content_sha256: str
 
 
-# folder of all files of MNIST
+# directory of all MNIST files
 _MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _REMOTE = {
     "MA0014.3.fasta": _Remote(
@@ -262,9 +252,7 @@ _REMOTE = {
 
 
 def _fetch(name: str) -> bytes:
-    """Return the unpacked content of the file `name` of `_REMOTE`, from the folder BBL_DATA, the
-    cache or its URL.
-    """
+    """Return the unpacked content of a file in `_REMOTE`: from BBL_DATA, the cache or its URL."""
     path = _local_file(name) or _download(name)
     try:
         content = path.read_bytes()
@@ -282,9 +270,7 @@ def _fetch(name: str) -> bytes:
 
 
 def _local_file(name: str) -> Path | None:
-    """Return the path of the file in the folder BBL_DATA or a subfolder of it; None if it is not
-    there.
-    """
+    """Return the path of the file in the directory BBL_DATA or its subdirectories, or None."""
     folder = os.environ.get("BBL_DATA")
     if not folder:
         return None
@@ -301,9 +287,7 @@ def _local_file(name: str) -> Path | None:
 
 
 def _download(name: str) -> Path:
-    """Return the path of the file in the user's cache; pooch downloads it there first if need
-    be.
-    """
+    """Return the path of the file in the user's cache; download it with pooch if needed."""
     remote = _REMOTE[name]
     remedy = f"Put {name} into a folder and set the environment variable BBL_DATA to it"
     try:
@@ -316,12 +300,12 @@ def _download(name: str) -> Path:
             ),
         ) from error
     log_level = pooch.get_logger().level
-    pooch.get_logger().setLevel("ERROR")  # no lines about downloads
+    pooch.get_logger().setLevel("ERROR")  # suppress messages about downloads
     try:
         path = pooch.retrieve(
             remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl")
         )
-    except (OSError, ValueError) as error:  # no network, no such page; another file than expected
+    except (OSError, ValueError) as error:  # no network, no such page, or an unexpected file
         raise DataError(
             f"{name} could not be downloaded from {remote.url} ({error}).", hint=f"{remedy}."
         ) from error
@@ -331,14 +315,13 @@ def _download(name: str) -> Path:
 
 
 def fetch_ma0014() -> pd.DataFrame:
-    """Return the binding sites MA0014.3 (PAX5) of JASPAR 2018, one column per position; downloaded
-    once.
+    """Return the binding sites MA0014.3 (PAX5) from JASPAR 2018; downloaded once.
 
     Returns
     -------
     DataFrame, shape (948, 12)
-        Columns ``"1"`` to ``"12"`` of letters A, C, G, T. Of the 1412 records, 425 empty and 39
-        shorter ones are skipped.
+        Columns ``"1"`` to ``"12"``, one for each position, with letters A, C, G, T. Of the 1412
+        records, 425 empty and 39 shorter ones are skipped.
 
     Raises
     ------
@@ -347,10 +330,10 @@ def fetch_ma0014() -> pd.DataFrame:
 
     Notes
     -----
-    The data of Woo & Wang (2022), section 3.6, from the R package bbl (GPL), which is why they are
-    not shipped here. The file is looked for in the folder that the environment variable
-    ``BBL_DATA`` names, or in a folder right below it, and then in the cache of pooch, which
-    downloads it. Its SHA-256 is checked in every case.
+    These are the data of Woo & Wang (2022), section 3.6, from the R package bbl. Its licence is
+    GPL, so they are not shipped here. The file is searched for in the directory given by the
+    environment variable ``BBL_DATA``, in its immediate subdirectories, and in the cache of pooch,
+    which downloads it if necessary. Its SHA-256 is always checked.
 
     Examples
     --------
@@ -359,15 +342,13 @@ def fetch_ma0014() -> pd.DataFrame:
         sites = bbl.datasets.fetch_ma0014()
     """
     text = _fetch("MA0014.3.fasta").decode("utf-8")
-    # about skipped records, which are known
+    # the warnings concern skipped records, which are known
     with warnings.catch_warnings(action="ignore", category=DataWarning):
         return readFasta(io.StringIO(text))
 
 
 def _read_idx(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the uint8 array of a file in MNIST's IDX format; the header before the array is not
-    read.
-    """
+    """Return the uint8 array in a file in MNIST's IDX format, skipping the header."""
     content = np.frombuffer(_fetch(name), dtype=np.uint8)
     return content[content.size - int(np.prod(shape)) :].reshape(shape)
 
@@ -379,8 +360,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
     ----------
     part : {"train", "test"}, default "train"
     threshold : int or None, default 127
-        Pixels are 1 where the grey level of 0 to 255 exceeds it; None for the grey levels
-        themselves.
+        Pixels are 1 if the grey level (0 to 255) exceeds the threshold, otherwise 0; None returns
+        the grey levels.
 
     Returns
     -------
@@ -394,8 +375,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
 
     Notes
     -----
-    Source: LeCun et al. (1998), doi:10.1109/5.726791. For where the files are looked for, see
-    `fetch_ma0014`; they may be packed anew, since the SHA-256 of what they hold is checked.
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. The files are searched for as described in
+    `fetch_ma0014`; they may be recompressed, because the SHA-256 of their content is checked.
 
     Examples
     --------

@@ -1,5 +1,6 @@
-"""The error and warning classes of the package; each carries its message, a hint, and the argument,
-column and value at fault.
+"""The error and warning classes of the package.
+
+Each has a message, a hint, and the argument, column and value that caused it.
 
 Examples
 --------
@@ -29,15 +30,17 @@ __all__ = [
 
 
 class Hint(str):
-    """A hint in the words of Python, with those for users who write no Python call.
+    """A hint for Python users, with alternative wordings for other users.
+
+    The text itself is the hint for Python users.
 
     Parameters
     ----------
     text : str
-        The hint for callers in Python.
+        The hint for Python users.
     command_line, estimators : str, optional
-        The hint for users of the command line, and of the estimators of `bbl.sklearn`, where
-        theirs is another.
+        The hint for users of the command line, and of the estimators in `bbl.sklearn`, if
+        different.
 
     Examples
     --------
@@ -52,7 +55,7 @@ class Hint(str):
     def __new__(
         cls, text: str, *, command_line: str | None = None, estimators: str | None = None
     ) -> Hint:
-        """Make a hint; a wording that is left out is that of Python."""
+        """Create a hint; wordings that are not given default to `text`."""
         hint = super().__new__(cls, text)
         hint.command_line = text if command_line is None else command_line
         hint.estimators = text if estimators is None else estimators
@@ -64,7 +67,7 @@ class Hint(str):
 
 
 class _WithFields(Exception):
-    """A message and its parts, which errors and warnings share."""
+    """A message and its parts, shared by errors and warnings."""
 
     def __init__(
         self,
@@ -75,8 +78,8 @@ class _WithFields(Exception):
         column: object = None,
         value: object = None,
     ):
-        # copies and pickles are rebuilt from args, the message alone, and get the fields from
-        # __dict__
+        # copies and pickles are rebuilt from args, which is just the message, and get the other
+        # attributes from __dict__
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -85,28 +88,28 @@ class _WithFields(Exception):
         self.value = value
 
     def __str__(self) -> str:
-        """Return the message and, where there is one, the hint."""
+        """Return the message, followed by the hint if there is one."""
         return f"{self.message} Hint: {self.hint}" if self.hint else self.message
 
 
 class BBLError(_WithFields):
-    """Root of all errors that the package raises on purpose.
+    """Base class of all errors that the package raises deliberately.
 
-    ``str(error)`` is the message, followed by ``Hint:`` and the hint where there is one. All
-    parameters are attributes too.
+    ``str(error)`` is the message, followed by ``Hint:`` and the hint if there is one. All
+    parameters are available as attributes.
 
     Parameters
     ----------
     message : str
-        What is wrong.
+        Description of the problem.
     hint : str, optional
-        What to do about it, an imperative.
+        What to do about it, in the imperative.
     argument : str, optional
-        Name of the argument at fault.
+        Name of the argument that caused the error.
     column : object, optional
-        Name of the data column at fault.
+        Name of the data column that caused the error.
     value : object, optional
-        The value at fault.
+        The value that caused the error.
 
     Examples
     --------
@@ -121,19 +124,19 @@ class BBLError(_WithFields):
 
 
 class FormulaError(BBLError, ValueError):
-    """The formula cannot be read, or asks for something that a pairwise model does not have."""
+    """The formula cannot be parsed, or requests a feature that pairwise models do not have."""
 
 
 class DataError(BBLError, ValueError):
-    """The data cannot be used as they are: missing columns or values, no rows, bad weights."""
+    """The data cannot be used: missing columns or values, no rows, or invalid weights."""
 
 
 class LevelError(DataError):
-    """A factor level that the model does not know, or a factor with too few levels."""
+    """A factor level is unknown to the model, or a factor has too few levels."""
 
 
 class ModelFileError(BBLError, ValueError):
-    """A model file is damaged, not a model file, or from a later version of the package."""
+    """A file is damaged, not a model file, or from a later version of the package."""
 
 
 class OptionError(BBLError, ValueError):
@@ -141,15 +144,15 @@ class OptionError(BBLError, ValueError):
 
 
 class BBLTypeError(BBLError, TypeError):
-    """An argument, or a data column, is of a type that cannot be used."""
+    """An argument or a data column has an unsupported type."""
 
 
 class ClassError(BBLError, AttributeError):
-    """A model without a response is asked for what only classes have."""
+    """A model without a response was asked for a result that only exists for classes."""
 
 
 class ConvergenceWarning(_WithFields, UserWarning):
-    """An optimiser stopped before the optimum, or there is no finite optimum.
+    """An optimiser stopped before the optimum, or no finite optimum exists.
 
     It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
 
@@ -167,7 +170,7 @@ class ConvergenceWarning(_WithFields, UserWarning):
 
 
 class DataWarning(_WithFields, UserWarning):
-    """The data were used, but something about them deserves a look.
+    """The data were used, but something about them may need attention.
 
     It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
 

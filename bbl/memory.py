@@ -1,4 +1,4 @@
-"""Memory: how much is free, and errors for allocations that do not fit."""
+"""Available memory, and errors for allocations that do not fit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bbl.errors import BBLError
 
 __all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memory"]
 
-ALWAYS_ALLOWED = 64 * 2**20  # bytes; smaller allocations are made without a look at the free memory
-# of the available memory that an allocation may take; the rest is for temporary arrays
+ALWAYS_ALLOWED = 64 * 2**20  # bytes; smaller allocations are not checked
+# fraction of the available memory that an allocation may use; the rest is for temporary arrays
 USABLE_SHARE = 0.8
 
 
@@ -21,19 +21,20 @@ class MemoryLimitError(BBLError, MemoryError):
 
 
 def available_memory() -> int:
-    """Return the bytes that this process may still allocate: the least of free memory, cgroup limit
-    and ulimit.
+    """Return the bytes that this process may still allocate.
+
+    This is the minimum of the free memory, the cgroup limit and the ulimit.
     """
     free_bytes = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
                 free_bytes.append(int(line.split()[1]) * 1024)  # the number is in KiB
-    except OSError:  # not Linux: all physical memory, where the system tells
+    except OSError:  # not Linux: use all physical memory, where the system provides it
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             free_bytes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    # limits of control groups (containers), version 2 and version 1; "max", no limit, is no
-    # integer: ValueError
+    # limits of control groups (containers), versions 2 and 1; "max" means no limit, and int()
+    # raises a ValueError
     for limit_file, usage_file in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         (
@@ -48,13 +49,13 @@ def available_memory() -> int:
     try:
         import resource
 
-        # of address space, as ulimit -v sets it
+        # limit on the address space, as set by ulimit -v
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if soft_limit != resource.RLIM_INFINITY:
             free_bytes.append(soft_limit - _address_space())
     except ImportError:  # not a Unix
         pass
-    return min(free_bytes, default=2**63)  # by default no limit is known
+    return min(free_bytes, default=2**63)  # default: no known limit
 
 
 def _address_space() -> int:
@@ -66,10 +67,10 @@ def _address_space() -> int:
 
 
 def check_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise a MemoryLimitError if an allocation of `needed` bytes exceeds 80 % of the available
-    memory.
+    """Raise a MemoryLimitError if `needed` bytes exceed 80 % of the available memory.
 
-    The message begins with `what`, a noun for what needs them; `remedy`, a sentence, is the hint.
+    The message begins with `what`, a noun for the purpose of the allocation; `remedy`, a sentence,
+    is the hint.
     """
     if needed < ALWAYS_ALLOWED:
         return
@@ -86,13 +87,13 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     """Turn a MemoryError in the ``with`` block into a MemoryLimitError.
 
-    Its message begins with `what`, a noun for what the block computes; `remedy`, a sentence, is the
+    The message begins with `what`, a noun for the result of the block; `remedy`, a sentence, is the
     hint.
     """
     try:
         yield
     except MemoryLimitError:
-        raise  # it has a message already
+        raise  # it already has a message
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
         raise MemoryLimitError(

@@ -1,8 +1,7 @@
-"""Threads: number of workers, pools of tasks, the stop flag, BLAS limited to one thread; and
-progress bars.
+"""Worker threads, the stop flag, single-threaded BLAS, and progress bars.
 
-*Stop flag*: an int32 array of one entry that every task of a call shares; a kernel that sees it
-non-zero gives up.
+The *stop flag* is an int32 array of one element, shared by all tasks of a call. Kernels stop when
+it is nonzero.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ def n_workers(n_jobs: int | None) -> int:
     """Return the number of workers for ``n_jobs``.
 
     None or -1 means all cores, or all workers of a joblib backend; -2 means all but one, and so on.
+    Raises an OptionError for 0.
     """
     requested = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if requested == 0:
@@ -60,7 +60,7 @@ def n_workers(n_jobs: int | None) -> int:
         return requested
     from joblib.parallel import get_active_backend
 
-    # [0] is the backend; without prefer="threads" joblib counts processes, and warns inside a
+    # [0] is the backend; without prefer="threads" joblib counts processes, and warns inside the
     # worker of a pool
     return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + requested)
 
@@ -72,22 +72,21 @@ def run_tasks(
     progress: Callable | None = None,
     shared: bool = False,
 ) -> list:
-    """Return ``[function(*task) for task in tasks]``, computed in threads or by the user's joblib
-    backend.
+    """Return ``[function(*task) for task in tasks]``, computed in parallel.
 
-    Threads are the default. A backend that the user has set, as by ``with
-    joblib.parallel_config("loky")``, may run tasks in other processes, to which function and
+    Tasks run in threads by default. A backend set by the user, for example with
+    ``joblib.parallel_config("loky")``, may run them in other processes, to which function and
     arguments are pickled.
 
-    Tasks must not write what other tasks read or write, so that results do not depend on `workers`.
-    With `shared`, tasks run in threads under any backend, because they write into arrays of this
-    process or cannot be pickled. `progress` is called without arguments after each task.
+    No task may write data that another task reads or writes, so that results do not depend on
+    `workers`. With `shared`, tasks run in threads under any backend, because they write to arrays
+    of this process or cannot be pickled. `progress` is called without arguments after each task.
     """
-    # that of an outer call of `run_tasks`, if this one is inside of its tasks; else a new one
+    # inside a task of an outer call of `run_tasks`, use the flag of that call; otherwise create one
     stop = stop_flag()
     results = []
     if workers == 1 or len(tasks) < 2:
-        # in this thread: inside of tasks `stop` is its flag already, outside nobody else can set it
+        # in this thread: inside tasks, `stop` is already the flag; outside, nobody else can set it
         for task in tasks:
             if stop[0]:
                 raise Stopped
@@ -97,9 +96,9 @@ def run_tasks(
         return results
     from joblib.parallel import Parallel, delayed, get_active_backend
 
-    # the former forces threads
+    # "require" forces threads
     backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
-    # False for multiprocessing
+    # False for the multiprocessing backend
     has_generator = get_active_backend(**backend)[0].supports_return_generator
     joblib_pool = Parallel(
         n_jobs=min(workers, len(tasks)),
@@ -112,20 +111,20 @@ def run_tasks(
             if progress is not None:
                 progress()
     except BaseException:
-        # an interrupt is raised in this thread only; tasks of other threads read the flag
+        # an interrupt is raised only in this thread; tasks in other threads check the flag
         stop[0] = 1
         raise
-    # `_run_with_flag` returns the class if a task gave up
+    # `_run_with_flag` returns the class Stopped if a task gave up
     if any(result is Stopped for result in results):
         raise Stopped
     return results
 
 
 def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
-    """Yield ``function(item)`` of all `items` in their order; threads are up to `workers` items
-    ahead of the caller.
+    """Yield ``function(item)`` for all `items` in order, computed ahead in threads.
 
-    Items are taken in the caller's thread. An error comes after the results of the items before it.
+    Up to `workers` items are processed ahead of the caller. Items are read in the caller's thread.
+    If reading fails, the results of earlier items are yielded before the error is raised.
     """
     if workers == 1:
         yield from map(function, items)
@@ -139,7 +138,7 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
                 item = next(remaining_items)
             except StopIteration:
                 break
-            # raised where the items are made; the results before it come first
+            # raised while reading an item; the results of earlier items come first
             except Exception as error:
                 read_error = error
                 break
@@ -153,10 +152,10 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
 
 
 class ThreadPool:
-    """Pool of threads for many short rounds of tasks: `run` costs some 0.05 ms a round, `run_tasks`
-    a few ms.
+    """Pool of threads for many short rounds of tasks.
 
-    The threads end with the ``with`` statement, or with the object.
+    A round of `run` has an overhead of about 0.05 ms, compared with a few ms for `run_tasks`. The
+    threads end with the ``with`` statement, or with the object.
 
     Parameters
     ----------
@@ -166,7 +165,7 @@ class ThreadPool:
 
     def __init__(self, workers: int):
         self.workers = workers
-        # the caller's thread works, too
+        # the caller's thread also runs tasks
         self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
 
     def __enter__(self) -> ThreadPool:
@@ -179,17 +178,18 @@ class ThreadPool:
             self._pool.shutdown()
 
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
-        """Call ``function(*task)`` for each of `tasks`, which must not write what other tasks read
-        or write.
+        """Call ``function(*task)`` for each of `tasks`.
+
+        No task may write data that another task reads or writes.
         """
         queue = deque(tasks)
-        # beside the caller's thread
+        # threads in addition to the caller's
         n_helpers = 0 if self._pool is None else min(self.workers, len(queue)) - 1
         helpers = [self._pool.submit(_run_queue, function, queue) for _ in range(n_helpers)]  # type: ignore[union-attr]
         try:
             _run_queue(function, queue)
         finally:
-            queue.clear()  # after an error or an interrupt no further task is started
+            queue.clear()  # start no further tasks after an error or an interrupt
             errors = [helper.exception() for helper in helpers]  # waits for the helpers
         for error in errors:
             if error is not None:
@@ -207,17 +207,16 @@ def _run_queue(function: Callable, queue: deque) -> None:
 
 
 class Stopped(Exception):
-    """A task gave up because its call of `run_tasks` failed or was interrupted in another
-    thread.
-    """
+    """Raised when a task gives up because its call of `run_tasks` failed or was interrupted."""
 
 
-_local = threading.local()  # its attribute `stop` is the stop flag of the task that the thread runs
+_local = threading.local()  # its attribute `stop` is the stop flag of the thread's current task
 
 
 def stop_flag() -> np.ndarray:
-    """Return the stop flag, int32 of shape (1,), of the task that this thread runs; a new one
-    outside of tasks.
+    """Return the stop flag of the thread's current task, int32 of shape (1,).
+
+    Outside tasks, a new flag is returned.
     """
     task_flag = getattr(_local, "stop", None)
     return np.zeros(1, dtype=np.int32) if task_flag is None else task_flag
@@ -226,35 +225,30 @@ def stop_flag() -> np.ndarray:
 def _run_with_flag(
     function: Callable[..., T], stop: np.ndarray, *task: object
 ) -> T | type[Stopped]:
-    """Return ``function(*task)``, run with `stop` as the thread's stop flag; the class Stopped if
-    the task gave up.
-    """
+    """Return ``function(*task)``, with `stop` as the thread's stop flag, or the class Stopped."""
     outer_flag = getattr(_local, "stop", None)
     _local.stop = stop
     try:
         return function(*task)
     except Stopped:
-        return Stopped  # raised, it could reach the caller before the error that set the flag
+        return Stopped  # if raised, it could reach the caller before the error that set the flag
     finally:
         _local.stop = outer_flag
 
 
 class _Steps:
-    """Callable that advances a tqdm bar by a share of a step and shows a note; does nothing without
-    a bar.
-    """
+    """Callable that advances a tqdm bar, if there is one, and shows a note."""
 
     def __init__(self, bar: tqdm | None = None):
         self._bar = bar
 
     def __call__(self, share: float = 1.0, note: str = "") -> None:
-        """Advance the bar by `share` of a step, and show `note` behind it."""
+        """Advance the bar by a fraction `share` of a step, and show `note` after the bar."""
         if self._bar is not None:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(share)
-            # a note without progress is shown at once, but not during the delay in which tqdm shows
-            # no bar
+            # show a note immediately, even without progress, unless tqdm has not shown the bar yet
             if (
                 not (share or self._bar.disable)
                 and time.time() > self._bar.start_t + self._bar.delay
@@ -262,43 +256,41 @@ class _Steps:
                 self._bar.refresh()  # update(0) would not show the new note
 
     def __reduce__(self):
-        """Pickle without the bar: in another process it does nothing."""
+        """Pickle without the bar; in another process there is no bar to advance."""
         return _Steps, ()
 
 
 @dataclass(frozen=True)
 class _ScaledProgress:
-    """Callable that passes shares of a task's work on to `progress`, multiplied by `scale`."""
+    """Callable that reports fractions of a task to `progress`, multiplied by `scale`."""
 
     progress: Callable
     scale: float
 
     def __call__(self, share: float = 1.0, note: str = "") -> None:
-        """Report the `share` of the task, 1 for all of it, with a `note`."""
+        """Report that a fraction `share` of the task (1: all of it) is done, with a `note`."""
         self.progress(self.scale * share, note)
 
 
 def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
-    """Return a progress function for a task that is the share `scale` of a step; None if `progress`
-    is None.
-    """
+    """Return a progress function for a task that is a fraction `scale` of a step, or None."""
     return None if progress is None else _ScaledProgress(progress, scale)
 
 
 @contextmanager
 def progress_bar(total: int | None, title: str, verbose: int):
-    """Show a progress bar if stderr is a terminal and `verbose`; yield ``progress(share=1.0,
-    note="")``.
+    """Show a progress bar if stderr is a terminal and `verbose`; yield a progress function.
 
-    `total` is the number of steps, None if unknown; `share` is the share of a step that was done
-    since the last call, `note` a text behind the bar. Bars within a hidden bar are hidden too.
+    The function is called as ``progress(share=1.0, note="")``, where `share` is the fraction of a
+    step done since the last call and `note` is shown after the bar. `total` is the number of steps,
+    or None if unknown. Bars inside a hidden bar are hidden too.
     """
     from tqdm import tqdm
 
     is_asked_for = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
     is_shown = is_asked_for and SHOWS_BARS.get()
-    # disable=None: no bar if stderr is no terminal; delay: no bar in the first second
-    # steps advance by shares, and are shown as whole numbers
+    # disable=None: no bar unless stderr is a terminal; delay: no bar in the first second.
+    # Fractional steps are displayed as integers.
     counts = "{n:.0f}" if total is None else "{percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f}"
     with tqdm(
         total=total,
@@ -317,9 +309,7 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
 @functools.cache
 def _find_blas_libraries() -> list[Any]:
-    """Return threadpoolctl's controllers of the BLAS libraries that are loaded: numpy's and
-    scipy's.
-    """
+    """Return threadpoolctl's controllers of all loaded BLAS libraries (numpy's and scipy's)."""
     import scipy.linalg  # noqa: F401  (loads scipy's BLAS)
     from threadpoolctl import ThreadpoolController
 
@@ -328,33 +318,32 @@ def _find_blas_libraries() -> list[Any]:
 
 def _set_blas_threads(library: Any, n_threads: int) -> None:
     """Limit a BLAS library, given by its threadpoolctl controller, to `n_threads` threads."""
-    # since 3.8 threadpoolctl's set_num_threads silently does nothing except in one Python thread
+    # since version 3.8, threadpoolctl's set_num_threads silently does nothing in all but one Python
+    # thread
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 
 
 class _SerialBlas:
-    """Context in which BLAS runs on one thread, so that results do not depend on the number of
+    """Context in which BLAS uses one thread, so that results do not depend on the number of
     workers.
 
-    Most BLAS libraries have one limit of threads for the whole process; those with OpenMP have one
-    for each thread. `n_inside` counts the threads in the context; `limits_before` are the limits,
-    one per library, to be restored.
+    Most BLAS libraries have a single thread limit for the whole process; OpenMP has one for each
+    thread. `n_inside` is the number of threads inside the context; `limits_before` are the limits,
+    one per library, to restore.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all threads that are inside, and their lock."""
-        # [0] is a placeholder, which the first thread that enters replaces
+        """Reset the lock and the number of threads inside."""
+        # [0] is a placeholder, replaced by the first thread that enters
         self.lock = threading.Lock()
         self.n_inside = 0
         self.limits_before = [0]
 
     def __enter__(self) -> None:
-        """Limit all BLAS libraries to one thread; the first thread that enters stores their
-        limits.
-        """
+        """Limit all BLAS libraries to one thread; the first thread to enter stores their limits."""
         libraries = _find_blas_libraries()
         with self.lock:
             if not self.n_inside:
@@ -364,9 +353,7 @@ class _SerialBlas:
                 _set_blas_threads(library, 1)
 
     def __exit__(self, *_: object) -> None:
-        """Restore the limits: of the whole process if no thread is inside any more, of this thread
-        at once.
-        """
+        """Restore the limits of this thread, and of the process if no thread is left inside."""
         with self.lock:
             self.n_inside -= 1
             for library, n_threads in zip(_find_blas_libraries(), self.limits_before, strict=True):
@@ -375,12 +362,12 @@ class _SerialBlas:
                     _set_blas_threads(library, n_threads)
 
 
-_serial_blas = _SerialBlas()  # the one context of this process
-# a forked child has none of the other threads, but would keep their lock
+_serial_blas = _SerialBlas()  # the only instance in this process
+# a forked child has no other threads, but would inherit a lock that they may hold
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_serial_blas.reset)
 
 
 def serial_blas() -> _SerialBlas:
-    """Return the context in which BLAS runs on one thread; it may be entered more than once."""
+    """Return the context in which BLAS uses one thread; it may be entered repeatedly."""
     return _serial_blas

@@ -1,18 +1,16 @@
-"""The model file: a JSON-ready dict and plain numpy arrays in one safe, checked file. Loading never
-runs code.
+"""The model file: a JSON-ready dict and numpy arrays in one file, loaded without running code."""
 
-Format version 1 is a zip file (stored, every size in 64 bits, fixed time stamps) of these members,
-in this order:
-
-- ``meta.json``: ASCII JSON of the format's name and version, the kind of content, the bbl version,
-  the table of arrays (name, dtype, shape, size in bytes) and the caller's dict;
-- ``NAME.npy`` for each array, sorted by name, little-endian and in C order;
-- ``sha256``: the hex digest over name, length and bytes of every member above.
-
-Zip headers, directory and npy headers follow from names, sizes and checksums. So the reader
-rebuilds and compares them: a file from a stranger meets no general zip or npy parser. A *member* is
-one file inside the zip file.
-"""
+# Format version 1 is a zip file (not compressed, all sizes in 64 bits, fixed time stamps) with
+# these members, in this order:
+#
+# - ``meta.json``: ASCII JSON of the format's name and version, the kind of content, the bbl
+#   version, the table of arrays (name, dtype, shape, size in bytes) and the caller's dict;
+# - ``NAME.npy`` for each array, sorted by name, little-endian and in C order;
+# - ``sha256``: the hex digest of name, length and bytes of all members above.
+#
+# Zip headers, directory and npy headers are determined by names, sizes and checksums, so the reader
+# reconstructs and compares them: a file from an untrusted source is never passed to a general zip
+# or npy parser. A *member* is a file inside the zip file.
 
 from __future__ import annotations
 
@@ -49,42 +47,42 @@ FORMAT = "bbl model"
 VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
-# limits that keep a file from a stranger from filling the memory or the stack
+# limits that prevent a file from an untrusted source from exhausting memory or the stack
 _MAX_META = 64 * 2**20  # bytes of meta.json
-_MAX_DEPTH = 64  # of nested lists and dicts in meta.json
-# lists and dicts in meta.json: an empty list is 2 bytes in the file and 90 in memory
+_MAX_DEPTH = 64  # nesting depth of lists and dicts in meta.json
+# number of lists and dicts in meta.json; an empty list takes 2 bytes in the file and 90 in memory
 _MAX_CONTAINERS = 250_000
 
-# a string, whose brackets do not count; an opening bracket (group 1); or a closing one. ++ and *+
-# do not backtrack, so that the search takes linear time
+# a string, where brackets do not count, an opening bracket (group 1), or a closing one. ++ and *+
+# do not backtrack, which makes the search linear in time
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
 
 def write_model(
     path: str | os.PathLike, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl"
 ) -> None:
-    """Write a model file; the old file, if any, stays whole until the new one is complete on the
-    disk.
+    """Write a model file; an existing file is replaced only when the new one is complete on disk.
 
-    The same input gives the same bytes. After an error nothing is left behind.
+    The same input gives the same bytes. No files are left behind after an error.
 
     Parameters
     ----------
     path : str or os.PathLike
-        The file. A symbolic link is followed; a file that is replaced hands on its permissions.
+        The file. Symbolic links are followed; the permissions of an existing file are kept.
     meta : dict
-        str, int, finite float, bool, None, and lists and str-keyed dicts of these, at most 60 deep.
+        Values are str, int, finite float, bool, None, and lists and str-keyed dicts of these,
+        nested at most 60 levels deep.
     arrays : dict of numpy.ndarray
-        bool, integer or float64 arrays by name (letters, digits and ``_``).
+        bool, integer or float64 arrays, keyed by name (letters, digits and ``_``).
     kind : str, default "bbl"
-        What the file holds; `read_model` refuses a file of another kind.
+        Kind of content; `read_model` rejects a file of a different kind.
 
     Raises
     ------
     BBLTypeError, OptionError
-        `path`, `meta` or `arrays` cannot be written; nothing was touched.
+        If `path`, `meta` or `arrays` cannot be written; no file is changed.
     OSError
-        The folder is missing or not writable, the path is a folder, the disk is full.
+        If the directory is missing or not writable, the path is a directory, or the disk is full.
 
     Examples
     --------
@@ -116,7 +114,7 @@ def write_model(
 def read_model(
     path: str | os.PathLike, kind: str = "bbl"
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return (meta, arrays) of a model file of one `kind`, as `read_any` does."""
+    """Return (meta, arrays) of a model file of one `kind`; see `read_any`."""
     _, meta, arrays = read_any(path, (kind,))
     return meta, arrays
 
@@ -124,29 +122,29 @@ def read_model(
 def read_any(
     path: str | os.PathLike, kinds: Collection[str]
 ) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file that `write_model` wrote. Every byte is checked, so the file may come from a
-    stranger.
+    """Read a file written by `write_model`; every byte is checked, so the source may be untrusted.
 
     Parameters
     ----------
     path : str or os.PathLike
         The file.
     kinds : collection of str
-        The kinds that the caller can use.
+        The kinds that the caller accepts.
 
     Returns
     -------
     kind : str
     meta : dict
     arrays : dict of numpy.ndarray
-        By name, sorted; the bits that were written, C-contiguous, native byte order, read-only.
+        Arrays by name, sorted; bitwise identical to the stored ones, C-contiguous, in native byte
+        order, and read-only.
 
     Raises
     ------
     FileNotFoundError, OSError
-        There is no such file, or it cannot be read.
+        If the file does not exist or cannot be read.
     ModelFileError
-        The file is damaged, no model file, of another kind, or of a later format version.
+        If the file is damaged, not a model file, of another kind, or of a later format version.
     """
     file_name = _check_path(path)
     try:
@@ -166,7 +164,7 @@ def read_any(
 
 
 def _check_path(path: str | os.PathLike) -> str:
-    """Return `path` as a str, after checking that it names a regular file or nothing yet."""
+    """Return `path` as a str, after checking that it is a regular file or does not exist yet."""
     try:
         file_name = os.fsdecode(path)
         mode = os.stat(file_name).st_mode
@@ -175,7 +173,7 @@ def _check_path(path: str | os.PathLike) -> str:
         raise BBLTypeError(
             f"path must be a str or os.PathLike; got {description}.", argument="path"
         ) from None
-    except ValueError as error:  # a NUL, or what the file system cannot encode
+    except ValueError as error:  # a NUL, or characters that the file system cannot encode
         raise OptionError(
             f"path={path!r} cannot be a file name: {error}.",
             argument="path",
@@ -183,7 +181,7 @@ def _check_path(path: str | os.PathLike) -> str:
             value=path,
         ) from None
     except OSError:
-        # absent or not accessible: taken for a regular file, as opening it raises the error
+        # absent or not accessible: treat it as a regular file, and opening it raises the error
         mode = stat.S_IFREG
     if stat.S_ISDIR(mode) or not os.path.basename(file_name):
         raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", file_name)
@@ -193,8 +191,9 @@ def _check_path(path: str | os.PathLike) -> str:
 
 
 def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
-    """Return the bytes of a model file in order, as bytes objects and flat uint8 arrays (views
-    where possible).
+    """Return the bytes of a model file as a list of bytes objects and flat uint8 arrays.
+
+    The arrays are views where possible.
     """
     plain_arrays = {name: _plain_array(name, array) for name, array in arrays.items()}
     if len(plain_arrays) > MAX_ARRAYS:
@@ -207,7 +206,7 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     for name, array in plain_arrays.items():
         header = npy_header(array.dtype.str, array.shape)
         members.append((f"{name}.npy", [header, array.reshape(-1).view(np.uint8)]))
-    members.append(("sha256", [digest(members)]))  # of the members before
+    members.append(("sha256", [digest(members)]))  # of all previous members
     chunks: list[Any] = []
     entries: list[Entry] = []
     for name, pieces in members:
@@ -239,9 +238,7 @@ def _plain_array(name: object, array: np.ndarray) -> np.ndarray:
 
 
 def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
-    """Return the bytes of meta.json: the caller's `meta`, the table of `arrays`, and the
-    versions.
-    """
+    """Return the bytes of meta.json: `meta`, the table of `arrays`, and the versions."""
     if type(meta) is not dict or type(kind) is not str:
         raise BBLTypeError(
             f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta"
@@ -261,7 +258,7 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
     try:
         text = json.dumps(document, separators=(",", ":"))
         _check_json(text)
-    except ValueError as error:  # also raised for an int of more digits than Python turns into text
+    except ValueError as error:  # also raised for an int with too many digits to convert
         raise OptionError(
             f"meta cannot be written: {error}.", argument="meta", hint="Make it smaller."
         ) from None
@@ -269,14 +266,14 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
 
 
 def _check_plain(value: object, place: str, depth: int) -> None:
-    """Refuse values that JSON would change: tuples, numpy scalars, keys other than str, NaN and
-    infinity.
+    """Raise an error for values that JSON would change.
 
-    `place` names the value, such as ``meta['terms'][0]``, in messages; `depth` is 1 + the number of
-    lists and dicts around it in meta.json.
+    These are tuples, numpy scalars, keys other than str, NaN and infinity. `place` describes the
+    value in messages, such as ``meta['terms'][0]``; `depth` is 1 + the number of enclosing lists
+    and dicts in meta.json.
     """
-    # 62 levels: the dict of meta.json, meta, and 60 inside of it, as `write_model` says. 2 less
-    # than in `_check_json`, so that this error, which names the place, comes first
+    # 62 levels: the dict of meta.json, meta, and the 60 levels documented in `write_model`. This is
+    # 2 less than in `_check_json`, so that this error, which names the place, comes first.
     if depth > _MAX_DEPTH - 2:
         raise OptionError(
             f"{place[:200]} is nested too deeply.", argument="meta", hint="Make it flatter."
@@ -307,14 +304,12 @@ def _check_plain(value: object, place: str, depth: int) -> None:
 
 
 def _write_file(target: str, chunks: list[Any]) -> None:
-    """Write `chunks` to a temporary file in the folder of `target`, sync it to the disk, and rename
-    it to `target`.
-    """
+    """Write `chunks` to a temporary file in the same directory, and rename it to `target`."""
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:  # x: the file must not exist
-            with suppress(OSError):  # no old file, or a file system without permissions
+            with suppress(OSError):  # there is no old file, or the file system has no permissions
                 os.chmod(temporary, os.stat(target).st_mode & 0o777)
             for chunk in chunks:
                 file.write(chunk)
@@ -326,8 +321,8 @@ def _write_file(target: str, chunks: list[Any]) -> None:
             os.unlink(temporary)
         raise
     if os.name == "posix":
-        # the new name must reach the disk, too; the file is complete, and not every file system can
-        # sync a folder
+        # The new name must reach the disk, too. The file is already complete, and not every file
+        # system can sync a directory.
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
             try:
@@ -339,14 +334,14 @@ def _write_file(target: str, chunks: list[Any]) -> None:
 def _unpack(
     members: dict[str, bytes], kinds: Collection[str]
 ) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Return (kind, meta, arrays) of the members of a file; raise a ValueError if meta.json is not
-    valid.
+    """Return (kind, meta, arrays) from the members of a file.
 
-    `read_members` has checked and removed the member ``sha256``.
+    Raises a ValueError if meta.json is invalid. `read_members` has already checked and removed the
+    member ``sha256``.
     """
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
-    # parse_constant gets NaN and Infinity, which are refused
+    # parse_constant receives NaN and Infinity, which are rejected
     document = json.loads(
         text, object_pairs_hook=_build_dict, parse_float=_parse_finite, parse_constant=_parse_finite
     )
@@ -380,8 +375,9 @@ def _unpack(
 
 
 def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
-    """Return (name, array) of one row of meta.json's table; the array is a read-only view of the
-    member's bytes.
+    """Return (name, array) for one row of the table in meta.json.
+
+    The array is a read-only view of the member's bytes.
     """
     if type(row) is not dict or row.keys() != {"name", "dtype", "shape", "size"}:
         raise ValueError("a row of the table of arrays is incomplete")
@@ -414,9 +410,7 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
 
 
 def _check_json(text: str) -> None:
-    """Raise a ValueError if JSON text is too long, too deeply nested, or has too many lists and
-    dicts to build.
-    """
+    """Raise a ValueError if JSON text is too long, or has too many or too deep containers."""
     if len(text) > _MAX_META:
         raise ValueError(f"over {_MAX_META >> 20} MiB of JSON")
     depth = n_brackets = 0
@@ -429,8 +423,9 @@ def _check_json(text: str) -> None:
 
 
 def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the (key, value) pairs of a JSON object as a dict; raise a ValueError if a key occurs
-    twice.
+    """Return the (key, value) pairs of a JSON object as a dict.
+
+    Raises a ValueError for duplicate keys.
     """
     result = dict(pairs)
     if len(result) != len(pairs):

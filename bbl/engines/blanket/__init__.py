@@ -1,3 +1,1 @@
-"""Engine `MarkovBlanket`: classes by a Bayesian network of response and predictors; its families
-and their search.
-"""
+"""Engine `MarkovBlanket`: classification by a Bayesian network of response and predictors."""

@@ -1,6 +1,4 @@
-"""Engine `MarkovBlanket`: fields and couplings of all groups from a Bayesian network of response
-and predictors.
-"""
+"""Engine `MarkovBlanket`: fields and couplings from a Bayesian network with the response."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from bbl.stats.metrics import falling_order, log_loss, log_probabilities
 
 __all__ = ["MarkovBlanket"]
 
-# predictors of the network: those that tell most of the response; others are left out
+# maximum number of predictors in the network: only the most informative are included
 MAX_PREDICTORS = 100
 # ends the message "method='blanket' ..."
 NO_ERRORS = "selects a network from the rows, and standard errors would ignore this selection"
@@ -35,17 +33,19 @@ class MarkovBlanket(Engine):
     """The Markov blanket of the response in a Bayesian network, as fields and couplings.
 
     A network of the response y and all predictors is learnt by hill climbing, with at most two
-    parents for each variable. P(y|x) then depends on the Markov blanket of y alone: its parents,
-    its children, and the other parents of these. ``ln P(y|x)`` is the sum of ``ln P(y | parents)``
-    and of ``ln P(x_i | y, other parent)`` of its children, up to its normaliser: fields, and
-    couplings of pairs. All other parameters are zero. P(x|y) is not modelled: there are no
-    likelihoods of rows and no ln Z, and missing values cannot be summed out.
+    parents for each variable. P(y|x) then depends only on the Markov blanket of y: its parents, its
+    children, and the children's other parents. Up to its normaliser, ``ln P(y|x)`` is the sum of
+    ``ln P(y | parents)`` and of ``ln P(x_i | y, other parent)`` over the children of y, which are
+    fields and couplings of pairs. All other parameters are zero. P(x|y) is not modelled, so there
+    are no row likelihoods and no ln Z, and missing values cannot be marginalised.
+
+    Parameters
 
     Parameters
     ----------
     iss : float, default 10.0
-        Imaginary sample size: weight of the Dirichlet priors of all probability tables, in rows.
-        The larger it is, the more arcs the network has.
+        Imaginary sample size: the weight, in rows, of the Dirichlet priors of all probability
+        tables. Larger values give networks with more arcs.
 
     Raises
     ------
@@ -54,10 +54,10 @@ class MarkovBlanket(Engine):
 
     Notes
     -----
-    The score of networks is BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); the
-    probabilities of a table are their posterior means. A response without parents has the
-    class proportions. Couplings are only given to pairs that are in the formula. Of more than 100
-    predictors, the most informative take part.
+    Networks are scored by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); probability
+    tables are estimated by posterior means. A response without parents has the class proportions.
+    Only pairs in the formula can have couplings. With more than 100 predictors, only the most
+    informative are used.
 
     Examples
     --------
@@ -88,12 +88,12 @@ class MarkovBlanket(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether a penalty shrinks the estimates: the priors do, towards equal probabilities."""
+        """True: the priors shrink estimates towards equal probabilities."""
         return True
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason."""
+        """Return the capabilities that the method lacks, with the reason for each."""
         reasons = super().refusals()
         method = f"method={cls.name!r}"
         return reasons | {
@@ -102,15 +102,13 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the codes (n, M), kept twice, and of the counts that `Families`
-        keeps, with their levels.
+        """Return the bytes of two copies of the codes (n, M), and of the counts kept by `Families`.
 
-        With S levels in all, these are (L_i, S) for each variable i, and (L_i, L_j, S) with a
-        parent j; twice, for parents that are given up on the way. `settings` takes no more: the
-        argument is that of all engines.
+        With S levels in all, the counts are (L_i, S) for each variable i, and (L_i, L_j, S) with a
+        parent j; twice, for parents that are discarded later. `settings` has no effect.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
-        # the M predictors with most levels, one for the response
+        # the M - 1 predictors with most levels, and the response
         S = float(np.sort(layout.n_levels)[-M:].sum())
         # S / M: mean number of levels of a parent
         return 12.0 * n * M + 24.0 * S**2 * (1.0 + S / M)
@@ -127,15 +125,15 @@ class MarkovBlanket(Engine):
     ) -> list[JointFit]:
         """Return a fit of all groups for each imaginary sample size; see `JointTraits`.
 
-        `oof_scores`, `rng` and `start` are not used: networks start from no other fit.
+        `oof_scores`, `rng` and `start` are not used, because no other fit is needed.
         """
         check_memory(
             self.memory(sample.n, layout),
             f"A network of {layout.m} predictors with {layout.D + layout.m} levels",
             "Use fewer predictors, or merge rare levels.",
         )
-        # variables of the network: number 0 is the response, then the predictors that tell most of
-        # it
+        # variables of the network: number 0 is the response, the others are the most informative
+        # predictors
         predictors = _informative_predictors(sample, layout.n_levels, K)
         families = Families(
             np.column_stack([sample.response, sample.codes[:, predictors]]),
@@ -159,16 +157,15 @@ class MarkovBlanket(Engine):
         predictors: np.ndarray,
         sample_size: float,
     ) -> JointFit:
-        """Return the fit at one imaginary `sample_size`; variable k > 0 is the predictor
-        ``predictors[k - 1]``.
+        """Return the fit at one imaginary `sample_size`.
 
-        The class score of y is ``ln P(y | parents)`` plus ``ln P(x_i | y, other parent)`` of its
-        children i. Each of these tables has y on its first axis, and no, one or two predictors on
-        the others. `interacts` is that of `climb`.
+        Variable k > 0 is the predictor ``predictors[k - 1]``. The class score of y is ``ln P(y |
+        parents)`` plus ``ln P(x_i | y, other parent)`` for its children i. Each of these tables has
+        y on its first axis, and up to two predictors on the others. `interacts` is as in `climb`.
         """
         parents = climb(families, interacts, sample_size)
         K = int(families.n_levels[RESPONSE])
-        # used: mask of the parameters that some table has
+        # used: mask of the parameters that occur in a table
         theta = np.zeros((K, layout.size))
         constant = np.zeros(K)
         used = np.zeros(layout.size, dtype=bool)
@@ -178,7 +175,7 @@ class MarkovBlanket(Engine):
                 other_parents = tuple(k for k in parents_of_i if k != RESPONSE)
                 log_p = families.log_probabilities(i, (RESPONSE, *other_parents), sample_size)
                 tables.append(((i, *other_parents), np.moveaxis(log_p, 1, 0)))
-        scores = np.zeros((K, sample.n))  # of the training rows
+        scores = np.zeros((K, sample.n))  # for the training rows
         for variables, table in tables:
             levels: tuple[Any, ...] = (slice(None), *(families.codes[:, k] for k in variables))
             scores += table[levels].reshape(K, -1)
@@ -187,7 +184,7 @@ class MarkovBlanket(Engine):
             )
         loss = log_loss(log_probabilities(scores.T), sample.response, sample.weights)
         limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K
-        # in closed form there is no gradient, and nothing is iterated
+        # a closed form has no gradient and no iterations
         return JointFit(
             theta,
             constant,
@@ -203,11 +200,11 @@ class MarkovBlanket(Engine):
 
 
 def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
-    """Return the predictors of most mutual information with the response, at most `MAX_PREDICTORS`,
-    the most first.
+    """Return the `MAX_PREDICTORS` most informative predictors, in decreasing order.
 
-    The bias of the mutual information without any dependence, ``(L - 1)(K - 1) / 2n``, is
-    subtracted. With variables in this order, the search does not depend on the order of columns.
+    The criterion is the mutual information with the response, minus its bias under independence,
+    ``(L - 1)(K - 1) / 2n``. This order of variables makes the search independent of the order of
+    columns.
     """
     information = np.empty(len(n_levels))
     for i, L in enumerate(n_levels):
@@ -216,18 +213,17 @@ def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.
         ).reshape(K, -1)
         expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0) / sample.total
         occurs = joint > 0.0
-        # n times the information
+        # n times the mutual information
         total_information = float(joint[occurs] @ np.log(joint[occurs] / expected[occurs]))
         information[i] = (total_information - 0.5 * (L - 1) * (K - 1)) / sample.total
     return falling_order(information)[:MAX_PREDICTORS]
 
 
 def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-    """Return ln P(y | parents), shape (K, L_i, ...); without parents, the log shares (K,) of the
-    groups.
+    """Return ln P(y | parents), shape (K, L_i, ...); without parents, the log class proportions.
 
-    The prior has the weight `sample_size`, spread evenly over the levels of the parents, and the
-    class proportions at each. A group without rows has 0 in place of -inf.
+    The prior has weight `sample_size`, spread evenly over the levels of the parents, with the class
+    proportions at each. Groups without rows have 0 instead of -inf.
     """
     counts = families.count_family(RESPONSE, *parents)
     shares = families.count_family(RESPONSE) / families.weights.sum()

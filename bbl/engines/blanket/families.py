@@ -1,11 +1,9 @@
-"""Families of a Bayesian network: counts of a variable with its parents, their marginal likelihood
-and probabilities.
+"""Families of a Bayesian network: counts, marginal likelihood and probabilities."""
 
-Variables are the response, number 0, and m predictors, in a fixed order. A *family* is a variable
-with its parents, at most two. The variables have L_0, L_1, ... levels; `S` is the sum of these, and
-`blocks` (M + 1,) are the positions at which the levels of each of the M = m + 1 variables begin
-among the S levels of all.
-"""
+# A *family* is a variable with its parents, at most two. Variables are the response, number 0, and
+# m predictors, in a fixed order; in total there are M = m + 1, with L_0, L_1, ... levels. `S` is
+# the sum of these numbers, and `blocks` (M + 1,) are the positions at which each variable's levels
+# begin among all S.
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ __all__ = ["Families"]
 
 
 class Families:
-    """Counts of the families of some rows, and their scores under a Dirichlet prior.
+    """Counts of families over rows, and their scores under a Dirichlet prior.
 
     Attributes
     ----------
@@ -36,13 +34,13 @@ class Families:
         self.weights = np.ascontiguousarray(weights, dtype=float)
         self.n_levels = n_levels.astype(np.intp)
         self.blocks = np.concatenate([[0], np.cumsum(self.n_levels)])
-        # of the levels among those of all variables
+        # positions of the levels among those of all variables
         self._positions = (self.codes + self.blocks[:-1]).astype(np.int32)
         # (1, S)
         self._alone = _FilledCells.of(
             self.count_with_others(np.zeros(len(weights), dtype=np.intp), 1)
         )
-        # of `_count_with_parent` and of `_parent_gain_by_level`
+        # caches for `_count_with_parent` and `_parent_gain_by_level`
         self._with_parent: dict[tuple[int, int | None], _FilledCells] = {}
         self._parent_gains: dict[tuple[int | None, float], np.ndarray] = {}
 
@@ -52,10 +50,9 @@ class Families:
         return len(self.n_levels)
 
     def count_with_others(self, cells: np.ndarray, n_cells: int) -> np.ndarray:
-        """Return the counts (n_cells, S) of the rows in each of `n_cells` cells at each level of
-        every variable.
+        """Return the counts (n_cells, S) of rows by cell and by level of every variable.
 
-        `cells` (n,) has the cell of each row.
+        `cells` (n,) are the cells of the rows, numbered from 0 to `n_cells` - 1.
         """
         counts = np.zeros((n_cells, self.blocks[-1]))
         kernel.add_level_counts(self._positions, cells, self.weights, counts)
@@ -69,21 +66,21 @@ class Families:
 
     def scores_alone(self, sample_size: float) -> np.ndarray:
         """Return the score (M,) of each variable without parents; see `scores_with_parents`."""
-        prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, as q is 1
+        prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, with q = 1
         of_all_rows = _FilledCells.of(self.weights.sum(keepdims=True)).gain_by_level(
             np.array([sample_size])
         )
         return np.add.reduceat(self._alone.gain_by_level(prior), self.blocks[:-1]) - of_all_rows
 
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
-        """Return the score (M,) of variable `i` with the parents j and k, for every variable k; j
-        may be None.
+        """Return the scores (M,) of variable `i` with parents j and k, for every variable k.
 
-        The score is the logarithm of the probability of the levels of i given those of its parents,
-        under Dirichlet priors of the same `sample_size` alpha for every family (BDeu; Heckerman,
-        Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q
-        L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents and the levels
-        a of i, with counts n. lnG is the log gamma function. Entries k = i and k = j mean nothing.
+        j may be None. The score is the log probability of the levels of i given those of its
+        parents, under Dirichlet priors with the same `sample_size` alpha for every family (BDeu;
+        Heckerman, Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a
+        lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents
+        and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i and k = j
+        are meaningless.
         """
         # (S,): q L_i at each level of k
         n_joint = (
@@ -98,9 +95,7 @@ class Families:
         )
 
     def _parent_gain_by_level(self, j: int | None, sample_size: float) -> np.ndarray:
-        """Return the sum of ``lnG(alpha/q + n_b) - lnG(alpha/q)`` over the levels of j, for each
-        level of k, (S,).
-        """
+        """Return ``lnG(alpha/q + n_b) - lnG(alpha/q)``, summed over j, by level of k (S,)."""
         key = (j, sample_size)
         if key not in self._parent_gains:
             n_joint = (1 if j is None else self.n_levels[j]) * np.repeat(
@@ -111,9 +106,7 @@ class Families:
         return self._parent_gains[key]
 
     def _count_with_parent(self, i: int, j: int | None) -> _FilledCells:
-        """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, S)
-        without j.
-        """
+        """Return the counts (L_i, L_j, S) of i, j and every third variable; (L_i, S) without j."""
         key = (i, j)
         if key not in self._with_parent:
             n_parent_levels = 1 if j is None else int(self.n_levels[j])
@@ -123,10 +116,9 @@ class Families:
         return self._with_parent[key]
 
     def log_probabilities(self, i: int, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-        """Return ln P(level of i | levels of its parents), shape (L_i, L_j, ...), of posterior
-        means.
+        """Return posterior mean ln P(level of i | levels of its parents), shape (L_i, L_j, ...).
 
-        The prior is that of the scores: `sample_size` rows, spread evenly over all cells.
+        The prior is the same as for the scores: `sample_size` rows, spread evenly over all cells.
         """
         counts = self.count_family(i, *parents)
         smoothed = counts + sample_size / counts.size
@@ -135,13 +127,14 @@ class Families:
 
 @dataclass(frozen=True)
 class _FilledCells:
-    """The cells with counts above 0 of a table (..., S); most cells of few rows and many levels are
-    empty.
+    """The cells with positive counts of a table (..., S).
+
+    With few rows and many levels, most cells are empty.
 
     Attributes
     ----------
     levels : ndarray of int32, shape (cells,)
-        Their position on the last axis.
+        Positions of the cells on the last axis.
     counts : ndarray, shape (cells,)
     n_by_level : ndarray of intp, shape (S,)
         Number of these cells at each position on the last axis.
@@ -153,15 +146,16 @@ class _FilledCells:
 
     @classmethod
     def of(cls, table: np.ndarray) -> _FilledCells:
-        """Return those of a table of counts."""
+        """Return the filled cells of a table of counts."""
         S = table.shape[-1]
         filled = np.flatnonzero(table)
         levels = (filled % S).astype(np.int32)
         return cls(levels, table.ravel()[filled], np.bincount(levels, minlength=S))
 
     def gain_by_level(self, prior: np.ndarray) -> np.ndarray:
-        """Return the sum of ``lnG(prior + n) - lnG(prior)`` over the counts n at each level, shape
-        (S,) as `prior`.
+        """Return the sums (S,) of ``lnG(prior + n) - lnG(prior)`` over the counts n at each level.
+
+        `prior` has shape (S,).
         """
         from scipy.special import gammaln
 

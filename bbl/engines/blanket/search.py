@@ -1,10 +1,8 @@
-"""Search for the structure of a Bayesian network of response and predictors: hill climbing by the
-score of families.
+"""Structure search for a Bayesian network of response and predictors, by hill climbing."""
 
-M variables, of which number 0 is the response. ``parents[i]`` is the tuple of the parents of
-variable i, at most two. Matrices (M, M) have an entry for each arc: the parent in rows, the child
-in columns.
-"""
+# There are M variables; number 0 is the response. ``parents[i]`` is the tuple of the parents of
+# variable i, at most two. Matrices (M, M) have an entry for each arc, with the parent in rows and
+# the child in columns.
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from bbl.stats.metrics import TIE
 
 __all__ = ["RESPONSE", "climb"]
 
-MAX_PARENTS = 2  # with two, the class scores of a network are fields and couplings of pairs
+MAX_PARENTS = 2  # class scores of the network are then fields and couplings of pairs
 RESPONSE = 0
 
 
 class _Network:
-    """A network on its way up the hill; its score is the sum of `scores`.
+    """The network during the search; its score is the sum of `scores`.
 
     Attributes
     ----------
@@ -32,11 +30,12 @@ class _Network:
     scores : ndarray, shape (M,)
         Score of each variable with its parents; see `Families.scores_with_parents`.
     scores_with, scores_without : ndarray, shape (M, M)
-        Entry (k, i) of the first: score of variable i with k as a further parent, -inf where the
-        family would be too large, or have predictors that do not interact. Of the second: its score
-        without its parent k, -inf where k is not a parent.
+        Entry (k, i) of `scores_with` is the score of variable i with k as an additional parent, or
+        -inf if the family would be too large or would contain predictors that do not interact.
+        Entry (k, i) of `scores_without` is its score without its parent k, or -inf if k is not a
+        parent.
     is_ancestor : ndarray of bool, shape (M, M)
-        Entry (k, i): whether a path leads from k to i.
+        Entry (k, i): whether there is a path from k to i.
     """
 
     def __init__(self, families: Families, interacts: np.ndarray, sample_size: float):
@@ -55,9 +54,9 @@ class _Network:
             self._set_scores_with(i)
 
     def add(self, j: int, i: int) -> None:
-        """Add the arc from j to i, which closes no cycle."""
+        """Add the arc from j to i, which must not close a cycle."""
         self._set_parents(i, (*self.parents[i], j))
-        # a path leads from j and its ancestors to i and its descendants
+        # there is a path from j and its ancestors to i and its descendants
         is_source = self.is_ancestor[:, j].copy()
         is_target = self.is_ancestor[i].copy()
         is_source[j] = is_target[i] = True
@@ -66,36 +65,30 @@ class _Network:
     def remove(self, j: int, i: int) -> None:
         """Remove the arc from j to i."""
         self._set_parents(i, tuple(k for k in self.parents[i] if k != j))
-        # ends of paths of one arc
+        # pairs connected by a path of one arc
         is_ancestor = self.has_arc
         new_pairs = self.has_arc
-        while new_pairs.any():  # ends of paths of one arc more, which no shorter path joins
+        while new_pairs.any():  # pairs connected by one more arc, but by no shorter path
             new_pairs = (new_pairs.astype(np.float32) @ self.has_arc > 0.0) & ~is_ancestor
             is_ancestor = is_ancestor | new_pairs
         self.is_ancestor = is_ancestor
 
     @property
     def has_arc(self) -> np.ndarray:
-        """Whether there is each arc, bool (M, M)."""
+        """Which arcs exist, bool (M, M)."""
         return np.isfinite(self.scores_without)
 
     def addition_gains(self) -> np.ndarray:
-        """Return how much each further arc (M, M) raises the score; -inf where it would close a
-        cycle.
-        """
-        # arc (j, i) closes a cycle if a path leads from i to j
+        """Return the gain (M, M) for adding each arc; -inf if it would close a cycle."""
+        # arc (j, i) closes a cycle if there is a path from i to j
         return np.where(self.is_ancestor.T, -np.inf, self.scores_with - self.scores)
 
     def removal_gains(self) -> np.ndarray:
-        """Return how much the removal of each arc (M, M) raises the score; -inf where there is
-        none.
-        """
+        """Return the gain (M, M) for removing each arc; -inf for arcs that do not exist."""
         return self.scores_without - self.scores
 
     def reversal_gains(self, removal_gains: np.ndarray) -> np.ndarray:
-        """Return how much the reversal of each arc (M, M) raises the score; -inf where it would
-        close a cycle.
-        """
+        """Return the gain (M, M) for reversing each arc; -inf if it would close a cycle."""
         gains = removal_gains + (self.scores_with - self.scores).T
         # the reversal of the arc (j, i) closes a cycle if j is an ancestor of another parent of i
         for i, parents in enumerate(self.parents):
@@ -105,22 +98,18 @@ class _Network:
         return gains
 
     def first_largest(self, gains: np.ndarray) -> tuple[float, int, int]:
-        """Return the largest of some gains (M, M), and its parent and child: the first of equal
-        ones.
-        """
+        """Return the largest gain in (M, M), with its parent and child; the first one if tied."""
         largest = float(gains.max())
         parent, child = divmod(int((gains >= largest - self.rounding).argmax()), len(gains))
         return largest, parent, child
 
     @property
     def rounding(self) -> float:
-        """Difference of the network's scores up to which they count as equal: `TIE`, relative to
-        their size.
-        """
+        """Largest difference between the network's scores that counts as a tie; see `TIE`."""
         return TIE * float(np.abs(self.scores).sum())
 
     def _set_parents(self, i: int, parents: tuple[int, ...]) -> None:
-        """Give variable i other parents, and set what depends on them but `is_ancestor`."""
+        """Change the parents of variable i, and all dependent values except `is_ancestor`."""
         self.parents[i] = parents
         self.scores[i] = self._score(i, parents)
         self.scores_without[:, i] = -np.inf
@@ -129,11 +118,10 @@ class _Network:
         self._set_scores_with(i)
 
     def _set_scores_with(self, i: int) -> None:
-        """Set column i of `scores_with`: the scores of variable i with each variable as a further
-        parent.
+        """Set column i of `scores_with`: the scores of variable i with each additional parent.
 
-        The two predictors of a family with the response must interact, as its table gives them a
-        coupling.
+        The two predictors of a family with the response must interact, because its table gives them
+        a coupling.
         """
         parents = self.parents[i]
         column = np.full(len(self.parents), -np.inf)
@@ -149,15 +137,13 @@ class _Network:
         self.scores_with[:, i] = column
 
     def _score(self, i: int, parents: tuple[int, ...]) -> float:
-        """Return the score of variable i with some parents."""
+        """Return the score of variable i with the given parents."""
         if not parents:
             return float(self.scores_alone[i])
         return float(self._scores_with_one_more(i, parents[:-1])[parents[-1]])
 
     def _scores_with_one_more(self, i: int, parents: tuple[int, ...]) -> np.ndarray:
-        """Return the scores (M,) of variable i with `parents`, at most one, and each variable as a
-        further parent.
-        """
+        """Return the scores (M,) of variable i with `parents`, at most one, and one more parent."""
         key = (i, parents)
         if key not in self._scores_by_parents:
             parent = parents[0] if parents else None
@@ -168,19 +154,19 @@ class _Network:
 
 
 def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list[tuple[int, ...]]:
-    """Return the parents of each variable, found by hill climbing from the network without arcs.
+    """Return the parents of each variable, found by hill climbing from the empty network.
 
-    Each step is the addition, removal or reversal of an arc that raises the score most, until none
-    raises it. The score is the log-probability of all variables under Dirichlet priors (see
-    `Families.scores_with_parents`). Networks that differ in directions alone may have equal scores:
-    of equal arcs, the one from the earlier variable is added.
+    Each step is the addition, removal or reversal of the arc that increases the score most, until
+    no change increases it. The score is the log probability of all variables under Dirichlet priors
+    (see `Families.scores_with_parents`). Networks that differ only in directions may have equal
+    scores; in this case the arc from the earlier variable is added.
 
     Parameters
     ----------
     families : Families
     interacts : ndarray of bool, shape (M, M)
-        Whether the model may have a coupling of two predictors; only families with the response ask
-        for it.
+        Whether the model may have a coupling for a pair of predictors; required only in families
+        that contain the response.
     sample_size : float
         Imaginary sample size of the priors.
     """

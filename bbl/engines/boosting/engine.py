@@ -1,4 +1,4 @@
-"""Engine `Boosting`: fields and couplings of all groups by boosting, the mean over five models."""
+"""Engine `Boosting`: fields and couplings of all groups by boosting, averaged over five models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bbl.stats.metrics import log_loss, log_probabilities
 
 __all__ = ["Boosting"]
 
-NFOLD = 5  # models: each learns from four fifths of the rows
+NFOLD = 5  # number of models: each is fitted to four fifths of the rows
 # ends the message "method='boosting' ..."
 NO_ERRORS = "stops before its optimum, where standard errors are not available"
 
@@ -33,22 +33,25 @@ class Boosting(Engine):
     """Fields and couplings by boosting, for prediction.
 
     The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors
-    and of some pairs. They begin at zero and grow in rounds: each table in turn takes a small step
-    towards a higher likelihood, along a cut that parts the levels of its predictor in two, or those
-    of a pair in two times two, so that levels that act alike stay alike. A table begins to grow
-    only if its first cut gains clearly more than chance, so that predictors that do not matter have
-    no parameters. Fields come first, then the pairs that promise most. The rows are assigned to
-    five folds; five models learn from four of them each, and end where the log-loss of the fifth is
-    lowest. The fit is their mean. P(x|y) is not modelled: there are no likelihoods of rows and no
-    ln Z, and missing values cannot be summed out.
+    and of some pairs. They start at zero and grow in rounds. In each round, each table in turn
+    takes a small step towards a higher likelihood, along a cut that divides the levels of its
+    predictor in two, or those of a pair in two times two, so that levels with similar effects have
+    equal parameters. A table only starts to grow if the gain of its first cut is clearly larger
+    than expected by chance, so that irrelevant predictors have no parameters. Fields come first,
+    followed by the most promising pairs. The rows are assigned to five folds. Each of five models
+    is fitted to four folds and ends where the log-loss of the fifth is lowest; the result is their
+    mean. P(x|y) is not modelled, so there are no row likelihoods and no ln Z, and missing values
+    cannot be marginalised.
+
+    Parameters
 
     Parameters
     ----------
     rate : float, default 0.2
-        Size of a step, as a share of a Newton step. Smaller ones take more rounds.
+        Size of a step, as a fraction of a Newton step. Smaller steps need more rounds.
     pairs : int, optional
-        Number of pairs that each model chooses, of those in the formula; None for as many as there
-        are predictors.
+        Number of pairs that each model selects from the formula; by default the number of
+        predictors.
 
     Raises
     ------
@@ -57,11 +60,11 @@ class Boosting(Engine):
 
     Notes
     -----
-    Boosting of additive logistic models by Newton steps is from Friedman, Hastie & Tibshirani
-    (2000, Annals of Statistics 28); pairs on top of fields, and their choice by the best cuts, are
-    from Lou, Caruana, Gehrke & Hooker (2013, KDD). The levels of a pair are cut in the order of
-    their fields. Pairs with more than 4096 cells are left out, and of more than 45 predictors,
-    pairs of those with small fields.
+    Boosting of additive logistic models by Newton steps is due to Friedman, Hastie & Tibshirani
+    (2000, Annals of Statistics 28); adding pairs to fields, and selecting them by their best cuts,
+    is due to Lou, Caruana, Gehrke & Hooker (2013, KDD). The levels of a pair are cut in the order
+    of their fields. Pairs with more than 4096 cells are left out; with more than 45 predictors, so
+    are pairs of predictors with small fields.
 
     Examples
     --------
@@ -84,26 +87,23 @@ class Boosting(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether something shrinks the estimates: ending early does, towards equal
-        probabilities.
-        """
+        """True: stopping early shrinks estimates towards equal probabilities."""
         return True
 
     @property
     def stops_early(self) -> bool:
-        """Whether fits end before their optimum."""
+        """True: fits end before their optimum."""
         return True
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason."""
+        """Return the capabilities that the method lacks, with the reason for each."""
         return super().refusals() | dict.fromkeys(NEED_ERRORS, f"method={cls.name!r} {NO_ERRORS}")
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the codes (m, n) in two orders, of weights in five folds, and of
-        tables of pairs.
+        """Return the bytes of the codes in two orders, of fold weights and of tables of pairs.
 
-        `settings` takes no more: the argument is that of all engines.
+        The codes are (m, n). `settings` has no effect.
         """
         n_pairs = min(layout.count(2), layout.m if self.pairs is None else self.pairs)
         largest = min(float(np.sort(layout.n_levels)[-2:].prod()), MAX_CELLS) if n_pairs else 0.0
@@ -124,18 +124,20 @@ class Boosting(Engine):
         """Return the fit of all groups; see `JointTraits`.
 
         `rng` assigns the rows to folds and draws the cuts of the first rounds. `values`,
-        `oof_scores` and `start` are not used: nothing is tuned, and the fit begins at equal scores.
+        `oof_scores` and `start` are not used: nothing is tuned, and the fit starts from equal
+        scores.
         """
         check_memory(
             self.memory(sample.n, layout),
             f"Boosting of {layout.m} predictors on {sample.n} rows",
             "Use fewer predictors or fewer rows.",
         )
-        # columns, rows and pairs in an order that no name changes: cuts are drawn column by column
+        # cuts are drawn column by column, so use an order of columns, rows and pairs that does not
+        # depend on names
         order = order_by_content(sample, layout.n_levels)
         sample = sample.rows(order.rows)
         place = np.argsort(order.columns)
-        # groups that have rows; `y` are their numbers among these
+        # groups with rows; `y` are their numbers among these
         groups, y = np.unique(sample.response, return_inverse=True)
         folds = stratified_folds(sample, NFOLD, rng)
         codes = np.ascontiguousarray(sample.codes.T, dtype=np.int32)
@@ -185,8 +187,9 @@ class Boosting(Engine):
 
 
 def _in_columns_of_layout(model: BoostedModel, columns: np.ndarray) -> BoostedModel:
-    """Return a model of sorted columns with the tables of the layout; `columns` (m,) are the
-    positions of the sorted columns.
+    """Return a model of sorted columns with tables in the order of the layout.
+
+    `columns` (m,) are the positions of the sorted columns.
     """
     tables = []
     for predictors, table in model.tables:
@@ -201,11 +204,11 @@ def _in_columns_of_layout(model: BoostedModel, columns: np.ndarray) -> BoostedMo
 def _mean_scores(
     models: list[BoostedModel], layout: Layout, log_shares: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean of the class scores of models, as parameters (G, size), constants (G,) and
-    scores (G, n) of rows.
+    """Return the mean class scores of models, as parameters, constants and scores of rows.
 
-    `log_shares` (G,) are those of the groups in all rows, `codes` (m, n) the levels of the rows.
-    The last array is a mask (size,) of the parameters that some table has.
+    The parameters are (G, size), the constants (G,), the scores (G, n). `log_shares` (G,) are the
+    log class proportions of all rows, `codes` (m, n) the levels of the rows. The last array is a
+    mask (size,) of the parameters that occur in a table.
     """
     theta = np.zeros((len(log_shares), layout.size))
     constant = log_shares.copy()

@@ -1,12 +1,10 @@
-"""One boosted model: tables of class scores of predictors and of pairs, grown by rounds of small
-steps.
+"""A boosted model: tables of class scores of predictors and pairs, grown in small steps."""
 
-There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes` (m,
-n), the level of each predictor, the observed group `y` (n,), and two sets of weights (n,): the
-model learns from those of `train`, and ends where the log-loss of those of `validation_weights` is
-lowest. `p` (n, G) are the probabilities of the groups. Cuts, gains, steps and the order of levels
-along which pairs are cut are those of `bbl._ext.boosting.boosting`.
-"""
+# There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes`
+# (m, n), the level of each predictor, the observed group `y` (n,), and two sets of weights (n,):
+# the model is fitted with weights `train`, and ends where the log-loss with `validation_weights` is
+# lowest. `p` (n, G) are the group probabilities. Cuts, gains, steps and the order of a pair's
+# levels are defined in `bbl._ext.boosting.boosting`.
 
 from __future__ import annotations
 
@@ -21,22 +19,22 @@ from bbl.stats.metrics import falling_order
 __all__ = ["MAX_CELLS", "BoostedModel", "Rows", "boost"]
 
 RIDGE = 1.0  # added to the curvature of every part, in rows
-LEAST = 4.0  # rows that a part must have to take a step
-# significance level at which the first cut of a table must gain more than chance
+LEAST = 4.0  # minimum number of rows in a part that takes a step
+# significance level of the test whether the first cut of a table gains more than chance
 ENTRY_LEVEL = 0.05
-RANDOM_ROUNDS = 7  # rounds at the beginning whose cuts are drawn: tables then begin smooth
-# after the random rounds, tables may begin in each eighth one alone, as looking for cuts takes time
+RANDOM_ROUNDS = 7  # number of initial rounds with random cuts, which make tables start smooth
+# after the random rounds, tables may only start in every eighth round, as looking for cuts is slow
 ENTRY_ROUNDS = 8
-PATIENCE = 5  # rounds without a lower log-loss of the held-out rows after which a model ends
+PATIENCE = 5  # number of rounds without improvement of the held-out log-loss that ends a model
 MAX_ROUNDS = 1000
-GAIN = 1e-6  # log-loss that counts as lower
-MAX_CELLS = 4096  # cells of the table of a pair; larger pairs are left out
-MAX_PAIR_PREDICTORS = 45  # predictors whose pairs are compared: those with the largest fields
+GAIN = 1e-6  # smallest decrease of the log-loss that counts as improvement
+MAX_CELLS = 4096  # maximum number of cells in the table of a pair; larger pairs are left out
+MAX_PAIR_PREDICTORS = 45  # pairs are compared among this many predictors with the largest fields
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a model, as in the module's docstring."""
+    """Rows of a model, as described at the top of the module."""
 
     codes: np.ndarray
     n_levels: np.ndarray
@@ -47,16 +45,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """A boosted model: class scores that are the log class proportions plus the entries of
-    tables.
+    """A boosted model, with class scores equal to log class proportions plus entries of tables.
 
     Attributes
     ----------
     tables : list of (tuple of int, ndarray)
-        The predictor, or the pair of predictors, and the class scores (G, L_i) or (G, L_i, L_j) of
+        The predictor, or the pair of predictors, with the class scores (G, L_i) or (G, L_i, L_j) of
         its levels.
     rounds : int
-        Number of rounds that were made.
+        Number of rounds.
     converged : bool
         Whether the model ended before `MAX_ROUNDS`.
     """
@@ -74,11 +71,10 @@ def boost(
     rate: float,
     rng: np.random.Generator,
 ) -> BoostedModel:
-    """Return the model with the fields of all predictors, then of `n_pairs` of the `pairs` (pairs,
-    2) of predictors.
+    """Return the model with the fields of all predictors, followed by `n_pairs` of the `pairs`.
 
-    It begins at the class proportions, of logarithms `log_shares` (G,). A step is the share
-    `rate` of a Newton step; `rng` is for the cuts that are drawn.
+    `pairs` is (pairs, 2). The model starts at the class proportions, given as `log_shares` (G,). A
+    step is the fraction `rate` of a Newton step; `rng` draws the random cuts.
     """
     G = len(log_shares)
     steps = _Steps(
@@ -89,7 +85,7 @@ def boost(
     )
     fields = np.zeros((int(rows.n_levels.sum()), G))
     rounds, converged = _repeat(lambda number: steps.of_fields(fields, number), steps, fields)
-    # m tables (L_i, G); `split` makes one of nothing too
+    # m tables (L_i, G); `split` returns one even without predictors
     by_predictor = np.split(fields, np.cumsum(rows.n_levels)[:-1])[: len(rows.n_levels)]
     tables: list[tuple[tuple[int, ...], np.ndarray]] = [
         ((i,), table.T) for i, table in enumerate(by_predictor) if table.any()
@@ -97,7 +93,7 @@ def boost(
     ranks = [_rank_levels(table) for table in by_predictor]
     pairs = _pairs_of_large_fields(pairs, by_predictor, rows) if n_pairs else pairs[:0]
     if len(pairs):
-        # the rounds after the best one are undone
+        # discard the rounds after the best one
         scores = log_shares + sum(
             table[codes] for table, codes in zip(by_predictor, rows.codes, strict=True)
         )
@@ -122,19 +118,19 @@ def boost(
 
 
 class _Steps:
-    """Calls of the kernel for the rows of a model.
+    """Kernel calls for the rows of a model.
 
     Attributes
     ----------
     codes : ndarray of int32, shape (m, n)
         Levels of the rows, in the order along which pairs are cut.
     boosted : BoostedRows
-        The rows of the kernel.
+        The rows in the kernel's format.
     p : ndarray, shape (n, G)
-        Their probabilities of the groups, changed by every step.
+        Their group probabilities, updated by every step.
     entry : float
-        Gain above which a table begins to grow. Of a cut that tells nothing, (G - 1) / G of the
-        gain has about a chi-square distribution with G - 1 degrees of freedom.
+        Gain above which a table starts to grow. For an uninformative cut, (G - 1) / G times the
+        gain has approximately a chi-square distribution with G - 1 degrees of freedom.
     """
 
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
@@ -152,15 +148,13 @@ class _Steps:
         )
 
     def rule(self, number: int) -> tuple[float, float, float, float, bool]:
-        """Return the rate, the ridge, the least weight and first gain of steps, and whether cuts
-        are random.
-        """
+        """Return the rate, ridge, minimum weight and first gain, and whether cuts are random."""
         is_random = number < RANDOM_ROUNDS
         may_begin = is_random or (number - RANDOM_ROUNDS) % ENTRY_ROUNDS == 0
         return self.rate, RIDGE, LEAST, self.entry if may_begin else np.inf, is_random
 
     def of_fields(self, fields: np.ndarray, number: int) -> None:
-        """Make the round with this number of the fields (sum of n_levels, G) of all predictors."""
+        """Perform round `number` of the fields (sum of n_levels, G) of all predictors."""
         if not len(fields):  # no predictors
             return
         kernel.round_of_fields(
@@ -168,7 +162,7 @@ class _Steps:
         )
 
     def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, number: int) -> None:
-        """Make the round with this number of the `cells` of the `pairs` (pairs, 2)."""
+        """Perform round `number` of the `cells` of the `pairs` (pairs, 2)."""
         kernel.round_of_pairs(
             self.boosted,
             self.codes,
@@ -187,16 +181,16 @@ class _Steps:
 
 
 def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> tuple[int, bool]:
-    """Make rounds until the held-out log-loss stops falling; leave the best `tables`, and return
-    (rounds, converged).
+    """Perform rounds until the held-out log-loss no longer decreases; return (rounds, converged).
 
-    ``step(number)`` makes a round, which changes ``steps.p`` and `tables`.
+    ``step(number)`` performs a round, which changes ``steps.p`` and `tables`. At the end, `tables`
+    are the best ones.
     """
     held = np.flatnonzero(steps.rows.validation_weights)
     best = np.inf
     best_round = 0
     best_tables = tables.copy()
-    if not len(held):  # nothing tells when to end
+    if not len(held):  # no basis for deciding when to end
         return 0, True
     y = steps.rows.y[held]
     weights = steps.rows.validation_weights[held] / steps.rows.validation_weights.sum()
@@ -215,10 +209,10 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
 
 
 def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Rows) -> np.ndarray:
-    """Return the `pairs` (pairs, 2) whose tables are not too large, of at most
-    `MAX_PAIR_PREDICTORS` predictors.
+    """Return the `pairs` (pairs, 2) with tables of moderate size and large fields.
 
-    These are the ones whose `fields`, m tables (L_i, G), differ most over the training rows.
+    They contain at most `MAX_PAIR_PREDICTORS` predictors: those whose `fields`, m tables (L_i, G),
+    vary most over the training rows.
     """
     n_levels = rows.n_levels[pairs]
     pairs = pairs[(n_levels.min(axis=1, initial=2) > 1) & (n_levels.prod(axis=1) <= MAX_CELLS)]
@@ -233,8 +227,9 @@ def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Ro
 
 
 def _rank_levels(table: np.ndarray) -> np.ndarray:
-    """Return the rank of each level of a table (L, G) along the direction in which its class scores
-    differ most.
+    """Return the ranks of a table's levels along the direction of largest variation.
+
+    The table (L, G) contains class scores.
     """
     centred = table - table.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=0)

@@ -1,1 +1,1 @@
-"""The engine of sparse high-order machines."""
+"""The engine of sparse high-order Boltzmann machines."""

@@ -1,17 +1,14 @@
-"""Engine `HighOrder`: sparse high-order Boltzmann machines.
+"""Engine `HighOrder`: sparse high-order Boltzmann machines (Min et al. 2014, section 3)."""
 
-A term is a set of predictors that interact; its order is their number. The regressions of single
-predictors on products of the others choose the terms; then all parameters are fitted together. A
-regression *votes* for the terms that it chooses, and for their sub-terms with its predictor. A
-layout says where each of `size` parameters is in a vector: first D fields, one for each
-non-reference level, then the table of each term. The result of `choose` has the `weights` of the
-chosen terms of a regression, a dictionary of arrays by term, the `intercept`, and `path`, fits at
-all penalties. A `Fitted` has the parameters `theta` (size,), the objective `value`, the gradient
-norm `norm`, and how the fit ended.
-
-Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS,
-section 3.
-"""
+# Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS.
+#
+# Regressions of single predictors on products of the others select the terms; then all parameters
+# are fitted jointly. A regression *votes* for the terms that it selects, and for their sub-terms
+# that contain its predictor. A parameter vector of length `size` starts with the D fields, one for
+# each non-reference level, followed by the table of each term. The result of `choose` has the
+# `weights` of a regression's selected terms, a dictionary of arrays by term, the `intercept`, and
+# `path`, fits at all penalties. A `Fitted` has the parameters `theta` (size,), the objective
+# `value`, the gradient norm `norm`, and the status of the fit.
 
 from __future__ import annotations
 
@@ -41,63 +38,64 @@ from bbl.sparse.tables import reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
 
-RULES = ("ebic", "cv")  # values of lambda_ that choose the terms in place of a penalty
+RULES = ("ebic", "cv")  # values of lambda_ that select the terms by a rule instead of a penalty
 COMBINE = ("or", "and", "max")
 PENALTIES = ("group", "l1")
-RIDGE = 2.0  # default penalty of terms, on the sum of the losses of all observations
-REGRESSIONS_SHARE = 0.8  # share of a fit's time that the regressions take, for progress
+RIDGE = 2.0  # default penalty on terms, relative to the sum of the losses of all observations
+REGRESSIONS_SHARE = 0.8  # fraction of a fit's time used by the regressions, for progress
 
 Term = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class HighOrder(Engine):
-    """A sparse high-order Boltzmann machine (SHBM): the method chooses the terms; the formula names
-    the predictors.
+    """A sparse high-order Boltzmann machine (SHBM), which selects its own terms.
 
-    In each group every predictor is regressed on products of the others. A product in the
-    regression of predictor i makes a term of its predictors and i. The terms of all regressions are
-    merged and their sub-terms added (a product in the zero-sum gauge is a sum of products of all
-    lower orders in the reference gauge). Then all parameters are fitted jointly.
+    The formula only names the predictors. In each group every predictor is regressed on products of
+    the others. A product in the regression of predictor i gives a term of its predictors and i. The
+    terms of all regressions are merged and their sub-terms added (a product in the zero-sum gauge
+    is a sum of products of all lower orders in the reference gauge). Then all parameters are fitted
+    jointly.
 
     Parameters
     ----------
     order : int, default 3
-        Largest number of predictors in a term.
+        Maximum number of predictors in a term.
     lambda_ : {"ebic", "cv"}, float, or sequence of ``order - 1`` floats, default "ebic"
-        How the terms of a regression are chosen. A number is the penalty of `bbl.shooter` on the
-        sum of losses, for all products or one each for products of 1, 2, ... predictors; "cv" takes
-        the one of least held-out loss in 5 folds. "ebic" takes as candidates the products on a path
-        of penalties to slightly beyond its least extended BIC; a stepwise search adds and removes
-        indicators of their joint levels while the extended BIC (gamma = 1) falls.
+        How the terms of a regression are selected. A number is the penalty of `bbl.shooter` on the
+        sum of losses, for all products, or one for each of the products of 1, 2, ... predictors.
+        "cv" selects the penalty with the smallest held-out loss in 5 folds. "ebic" takes as
+        candidates the products on a path of penalties to slightly beyond the minimum of the
+        extended BIC; a stepwise search then adds and removes indicators of their joint levels as
+        long as the extended BIC (gamma = 1) decreases.
     combine : {"or", "and", "max"}, default "or"
-        Which terms are kept: those of the regression of at least one ("or") or two ("and") of their
-        predictors, each regression's sub-terms included. "max" keeps the terms of "or" with the
-        weight of largest magnitude in a regression, without the joint fit.
+        Which terms are kept: those in the regressions of at least one ("or") or two ("and") of
+        their predictors, including each regression's sub-terms. "max" keeps the terms of "or" with
+        the weight of largest magnitude in any regression, without a joint fit.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
         Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states),
         persistent contrastive divergence, contrastive divergence from the rows, or damped mean
         field.
     penalty : {"group", "l1"}, default "group"
-        Whether all levels of a term enter together.
+        Whether all levels of a term are selected together.
     screen : {"heredity", "all"}, default "heredity"
-        Which products of two predictors are candidates in a regression: those with a chosen
+        Which products of two predictors are candidates in a regression: those with a selected
         predictor, or all.
     ridge : float, optional
-        L2 penalty per observation of all terms in the joint fit, which keeps them finite where rows
-        are separated; fields have 1e-6 at most. By default 2 divided by the number of observations.
-        Raise it if there are few rows for many terms.
+        L2 penalty per observation on all terms in the joint fit, which keeps them finite if rows
+        are separated; the penalty on fields is at most 1e-6. The default is 2 divided by the number
+        of observations. Increase it if there are few rows for many terms.
     tolerance : float, default 1e-9
-        Norm of the gradient at which "pseudo" and "exact" fits end.
+        Gradient norm at which "pseudo" and "exact" fits end.
     sweeps : int, default 3
         Gibbs sweeps, or mean-field updates, per step of "cd" (the T of CD-T), "pcd" and "mf".
     n_iter : int, default 1000
         Number of steps of "cd", "pcd" and "mf".
     lr : float, default 0.1
-        First step size of "cd", "pcd" and "mf", in units of the inverse variance of a parameter's
-        monomial; it has halved after 200 steps.
+        Initial step size of "cd", "pcd" and "mf", in units of the inverse variance of a parameter's
+        monomial; it is halved after 200 steps.
     damping : float in [0, 0.99], default 0.2
-        Share d of the previous means in an update of "mf": ``r <- d r + (1 - d) P(v | r)``.
+        Weight d of the previous means in an update of "mf": ``r <- d r + (1 - d) P(v | r)``.
 
     Raises
     ------
@@ -106,8 +104,8 @@ class HighOrder(Engine):
 
     Notes
     -----
-    Predictors that are constant in a group get ``h = ln f`` with a prior count of 1, and no terms.
-    With ``missing="marginal"`` the complete rows are fitted.
+    Predictors that are constant in a group get fields ``h = ln f`` with a prior count of 1, and no
+    terms. With ``missing="marginal"``, only complete rows are fitted.
 
     Examples
     --------
@@ -124,7 +122,7 @@ class HighOrder(Engine):
     3       1    1
     """
 
-    order: int = 3  # type: ignore[misc]  # the option of the user, and what `Engine.order` declares
+    order: int = 3  # type: ignore[misc]  # the user's option, also declared as `Engine.order`
     lambda_: str | float | tuple[float, ...] = "ebic"
     combine: str = "or"
     refit: str = "pseudo"
@@ -174,11 +172,11 @@ class HighOrder(Engine):
 
     @property
     def setting(self) -> float:
-        """The penalty; nan if it is chosen or differs between orders."""
+        """The penalty; nan if it is selected automatically or differs between orders."""
         return self.lambda_ if isinstance(self.lambda_, float) else float("nan")
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout without terms, as the fit chooses them."""
+        """Return the layout without terms, because the fit selects them."""
         return Layout(layout.n_levels, ())
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
@@ -197,10 +195,8 @@ class HighOrder(Engine):
         return complete
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return about the bytes of the rows' indicators, their probabilities and the
-        regressions.
-        """
-        return 40.0 * n * layout.D  # five arrays (n, D) of numbers of 8 bytes
+        """Return the approximate bytes of indicators, probabilities and regressions."""
+        return 40.0 * n * layout.D  # five arrays (n, D) with 8 bytes per number
 
     def path(
         self,
@@ -211,8 +207,9 @@ class HighOrder(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Choose the terms of one group and fit them, at each penalty of `values`; None for the
-        engine's own.
+        """Select the terms of one group and fit them at each penalty of `values`.
+
+        None stands for the engine's own penalty.
         """
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
@@ -227,11 +224,10 @@ class HighOrder(Engine):
         rng: np.random.Generator,
         progress: Callable | None,
     ) -> EngineFit:
-        """Fit one group; predictors that are constant in the group take no part in regressions and
-        joint fit.
+        """Fit one group; constant predictors are excluded from the regressions and the joint fit.
 
-        `progress` is called with shares of the work. The joint fit starts from the weights of the
-        regressions or, if it samples or is of mean field, from independent predictors.
+        `progress` is called with fractions of the work. The joint fit starts from the weights of
+        the regressions or, with sampling or mean field, from independent predictors.
         """
         varying = np.flatnonzero((sample.codes != sample.codes[:1]).any(axis=0))
         varying_sample = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
@@ -249,11 +245,11 @@ class HighOrder(Engine):
         varying_layout = Layout(n_levels, terms)
         site_weights = _site_weights(varying_layout, regressions)
         start = _largest_magnitude(site_weights)
-        # or: without a varying predictor there is nothing to concatenate
+        # or: concatenate needs at least one array
         start[: varying_layout.D] = np.concatenate(
             [regression.field for regression in regressions] or [np.empty(0)]
         )
-        # without a joint fit
+        # the result if there is no joint fit
         fitted = Fitted(start, value=float("nan"), norm=0.0, n_iter=0, converged=True)
         if self.combine != "max" and varying_layout.D:
             if self.refit not in ("pseudo", "exact"):
@@ -276,15 +272,15 @@ class HighOrder(Engine):
         votes: dict[Term, int],
         site_weights: np.ndarray,
     ) -> EngineFit:
-        """Return a fit of all predictors, given that of the `varying` ones (their numbers among
-        all).
+        """Return a fit of all predictors, given a fit of the `varying` ones.
 
-        Constant predictors get the fields ``ln f(x)/f(0)`` of their smoothed shares f, and no
-        terms. `fitted`, `votes` and `site_weights` (order, size) are about the varying predictors:
-        their joint fit, the number of regressions that vote for each term, and the estimates by
-        single regressions (see `_site_weights`). The fit's state holds "votes" (size,): for each
-        parameter the votes for its term, 0 for fields; and "nodes" (order, size): the site weights.
-        Both are in the layout of all predictors.
+        `varying` are their numbers among all predictors. Constant predictors get the fields ``ln
+        f(x)/f(0)`` of their smoothed frequencies f, and no terms. `fitted`, `votes` and
+        `site_weights` (order, size) concern the varying predictors: their joint fit, the number of
+        regressions that vote for each term, and the estimates from single regressions (see
+        `_site_weights`). The fit's state contains "votes" (size,), the number of votes for each
+        parameter's term, 0 for fields, and "nodes" (order, size), the site weights. Both are in the
+        layout of all predictors.
         """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
         D = varying_layout.D
@@ -294,7 +290,7 @@ class HighOrder(Engine):
             [log_ratio(f) for f in frequencies(sample, layout, 1.0)]
         )
         columns = full_layout.columns(varying)
-        # constant predictors have no terms: couplings are in the same order in both layouts
+        # constant predictors have no terms, so couplings are in the same order in both layouts
         theta[columns], theta[full_layout.D :] = fitted.theta[:D], fitted.theta[D:]
         full_weights = np.full((len(site_weights), full_layout.size), np.nan)
         full_weights[:, columns], full_weights[:, full_layout.D :] = (
@@ -307,14 +303,14 @@ class HighOrder(Engine):
         if not fitted.converged:
             detail = f"gradient norm {fitted.norm:.2g} after {fitted.n_iter} iterations"
             remedy = (
-                "raise ridge"
+                "increase ridge"
                 if self.refit in ("pseudo", "exact")
-                else "raise ridge, or use refit='pseudo'"
+                else "increase ridge, or use refit='pseudo'"
             )
             notes = (
                 Note(
                     predictor=-1,  # the fit as a whole
-                    level=-1,  # none
+                    level=-1,  # no level
                     what=f"did not converge (refit={self.refit!r} of all predictors); {remedy}",
                     detail=detail,
                 ),
@@ -337,12 +333,12 @@ class Regression(NamedTuple):
     Attributes
     ----------
     terms : list of tuple of int
-        Terms of i, with all sub-terms.
+        Terms that contain i, with all sub-terms.
     field : ndarray, shape (L - 1,)
         Fields of the non-reference levels of i.
     tables : dict of ndarray
-        For each term, by its predictors other than i: coefficients of non-reference levels, those
-        of i along the last axis.
+        For each term, identified by its predictors other than i: coefficients of non-reference
+        levels, with those of i along the last axis.
     """
 
     terms: list[Term]
@@ -355,11 +351,11 @@ def _regress(
 ) -> Regression:
     """Regress predictor `i` on products of the others, with the options of `engine`.
 
-    `n_levels` (m,) holds the levels of all predictors. In the regression the predictors are the m -
-    1 others, in their order, and the classes are the K levels of i that occur. The weights of a
-    term with d features are (d, K - 1): they give K - 1 links, from which `contrasts` makes the
-    scores of the K classes. `engine.lambda_` is a penalty of all terms, a tuple of one for each
-    order of products, or the rule "ebic" or "cv" that chooses the terms.
+    `n_levels` (m,) are the numbers of levels of all predictors. The regression has the m - 1 other
+    predictors, in their order, and as classes the K levels of i that occur. The weights of a term
+    with d features are (d, K - 1): they give K - 1 links, which `contrasts` converts to the scores
+    of the K classes. `engine.lambda_` is a penalty on all terms, a tuple with one penalty for each
+    order of products, or the rule "ebic" or "cv".
     """
     others = np.delete(np.arange(len(n_levels)), i)
     occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
@@ -386,8 +382,8 @@ def _regress(
     weights = chosen.weights
     intercept = chosen.intercept
     if engine.lambda_ == "ebic":
-        # a point of the path has a stage for each order; the last one has the chosen products of
-        # all orders ([-1:]: the last one, or none)
+        # a point of the path has a stage for each order; the last stage has the selected products
+        # of all orders ([-1:]: the last one, or none)
         candidates = {
             term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights
         }
@@ -395,35 +391,34 @@ def _regress(
         start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
         # the first two fields of a `Refit`
         weights, intercept = refit(problem, start, intercept)[:2]
-    # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of
-    # the levels of i. A table has an axis for each predictor of its term, then the K - 1 links;
-    # that of () is the intercept's
+    # Convert tables of links from the zero-sum to the reference gauge, then links to log odds of
+    # the levels of i. A table has an axis for each predictor of its term, followed by the K - 1
+    # links; the table of () is the intercept.
     zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
     zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
     tables = {}
     level_contrasts = contrasts(K).T
     for term, table in reference_tables(zero_sum_tables).items():
-        # the reshape drops a leading axis of length 1 of the intercept; the last axis of scores:
+        # the reshape drops the intercept's leading axis of length 1; the last axis of scores is for
         # levels that occur
         score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts
         log_odds = np.zeros((*score.shape[:-1], int(n_levels[i])))
         log_odds[..., occurring_levels] = score - score[..., :1]
-        log_odds = log_odds - log_odds[..., :1]  # the reference may be a level that does not occur
+        log_odds = log_odds - log_odds[..., :1]  # the reference level may not occur
         # without the reference levels along all axes
         tables[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
     terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in add_subterms(weights)]
-    # the table without other predictors holds the fields
+    # the table without other predictors contains the fields
     return Regression(terms, tables.pop(()), tables)
 
 
 def _merge_terms(
     chosen: Sequence[list[Term]], min_votes: int
 ) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms of at least `min_votes` regressions, with their sub-terms, and the votes of
-    these.
+    """Return the terms of at least `min_votes` regressions, with sub-terms, and their votes.
 
-    `chosen` holds the terms of each regression; the votes of a term are the number of regressions
-    that have it.
+    `chosen` are the terms of each regression; the votes of a term are the number of regressions
+    that contain it.
     """
     votes: dict[Term, int] = {}
     for terms in chosen:
@@ -437,33 +432,32 @@ def _merge_terms(
 
 
 def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarray:
-    """Return the estimates of all parameters by single regressions, shape (order, size).
+    """Return the estimates of all parameters from single regressions, shape (order, size).
 
-    Row k holds those by the regression of the k-th predictor of the parameter's term; nan where it
-    lacks the term.
+    Row k contains the estimates from the regression of the k-th predictor in the parameter's term,
+    or nan if that regression does not contain the term.
     """
     out = np.full((max(layout.order, 2), layout.size), np.nan)
     for terms in layout.terms:
         for term in terms.tolist():
             for axis, i in enumerate(term):
                 others = tuple(j for j in term if j != i)
-                # whose axes are the others, then i, as asked of `table`
+                # its axes are the others, followed by i, as requested from `table`
                 if others in regressions[i].tables:
                     layout.table(out[axis], *others, i)[...] = regressions[i].tables[others]
     return out
 
 
 def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
-    """Return the entry of largest magnitude of each column of (order, size); 0 where all are
-    nan.
-    """
+    """Return the entry of largest magnitude in each column of (order, size); 0 if all are nan."""
     weights = np.nan_to_num(site_weights)
     return np.take_along_axis(weights, np.abs(weights).argmax(axis=0)[None], axis=0)[0]
 
 
 def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors: fields ``ln f/f_0`` with a prior
-    count of 1.
+    """Return the parameters (size,) of independent predictors, with a prior count of 1.
+
+    The fields are ``ln f/f_0``.
     """
     theta = np.zeros(layout.size)
     theta[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
@@ -471,8 +465,9 @@ def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
 
 
 def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
-    """Return the checked option `lambda_`: a rule, one penalty, or `n` penalties for products of 1
-    to n predictors.
+    """Return the validated option `lambda_`.
+
+    It is a rule, one penalty, or `n` penalties for products of 1 to n predictors.
     """
     if isinstance(value, str):
         return choice("lambda_", value, RULES)

@@ -1,11 +1,10 @@
-"""Joint estimation of all parameters (size,) of a model with terms of any order, by five methods.
+"""Joint estimation of all parameters (size,) of a model with terms of any order."""
 
-Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method; contrastive
-divergence, its persistent variant and damped mean field follow a gradient whose model moments are
-estimated (Min et al. 2014, section 3.3). The moments are the means of the monomials, the products
-of indicators that the parameters multiply. A row has D indicators, one for each non-reference level
-of each predictor; they are the columns of X (n, D).
-"""
+# Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method. Contrastive
+# divergence, its persistent variant and damped mean field follow a gradient in which the moments of
+# the model are estimated (Min et al. 2014, section 3.3). The moments are the means of the
+# monomials, the products of indicators that are multiplied by the parameters. A row has D
+# indicators, one for each non-reference level of each predictor, which are the columns of X (n, D).
 
 from __future__ import annotations
 
@@ -32,12 +31,12 @@ __all__ = ["REFITS", "Ascent", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
 MAX_NEWTON_STEPS = 100
-MAX_CG_STEPS = 500  # steps of conjugate gradients for each Newton step
-MAX_FIELD_RIDGE = 1e-6  # largest penalty of fields
-DECAY_STEPS = 200.0  # steps after which the step length has halved
-MIN_VARIANCE = 0.02  # least variance of a monomial by which steps are scaled
+MAX_CG_STEPS = 500  # maximum number of conjugate gradient steps in each Newton step
+MAX_FIELD_RIDGE = 1e-6  # maximum penalty on fields
+DECAY_STEPS = 200.0  # number of steps after which the step length is halved
+MIN_VARIANCE = 0.02  # minimum variance of a monomial for scaling steps
 EVALUATE_EVERY = 5  # mean-field steps between evaluations of the pseudo-likelihood
-CHAINS = 512  # Gibbs chains that estimate moments
+CHAINS = 512  # Gibbs chains for estimating moments
 # largest mean gradient of a converged sampled fit, in standard deviations of a monomial
 SETTLED = 0.02
 
@@ -45,18 +44,17 @@ SETTLED = 0.02
 class Ascent(NamedTuple):
     """Options of the gradient methods."""
 
-    sweeps: int  # sweeps of the chains, or mean-field updates, per step
+    sweeps: int  # number of Gibbs sweeps, or mean-field updates, per step
     steps: int
-    rate: float  # first step length, in units of a monomial's inverse variance
-    damping: float  # share of the previous means in a damped mean-field update
+    rate: float  # initial step length, in units of a monomial's inverse variance
+    damping: float  # weight of the previous means in a damped mean-field update
 
 
 class Fitted(NamedTuple):
-    """Result of `fit_jointly`: parameters (size,), the objective per observation, and how the fit
-    ended.
+    """Result of `fit_jointly`: parameters (size,), objective per observation, and status.
 
-    The objective `value` is the log pseudo-likelihood or log-likelihood less the penalty, nan for
-    sampled gradients; `norm` is the norm of its remaining gradient.
+    The objective `value` is the log pseudo-likelihood or log-likelihood minus the penalty, or nan
+    for sampled gradients; `norm` is the norm of the final gradient.
     """
 
     theta: np.ndarray
@@ -67,9 +65,7 @@ class Fitted(NamedTuple):
 
 
 class Objective(ABC):
-    """A convex function of parameters (size,); the Hessian is that at the last point of
-    evaluation.
-    """
+    """A convex function of parameters (size,), with the Hessian at the last evaluation point."""
 
     @abstractmethod
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -87,12 +83,12 @@ class Objective(ABC):
 class PseudoObjective(Objective):
     """Minus the mean log pseudo-likelihood of rows plus a ridge penalty.
 
-    `ridge` is the penalty per observation of terms; `P` (n, D) holds the conditional probabilities
-    of all levels at the last point of evaluation.
+    `ridge` is the penalty per observation on terms; `P` (n, D) are the conditional probabilities of
+    all levels at the last evaluation point.
     """
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
-        # four arrays (n, D) of numbers of 8 bytes
+        # four arrays (n, D) with 8 bytes per number
         check_memory(
             32.0 * sample.n * layout.D,
             f"A joint fit of {sample.n} rows",
@@ -103,7 +99,7 @@ class PseudoObjective(Objective):
         self.monomials = Monomials(layout)
         self.X = one_hot(sample.codes, layout)
         self.weights = sample.weights / sample.total
-        # first column and number of columns in X of each predictor that has any
+        # first column and number of columns in X, for predictors that have any
         self.first_column = layout.start[:-1][layout.n_levels > 1]
         self.n_columns = layout.n_levels[layout.n_levels > 1] - 1
 
@@ -118,7 +114,7 @@ class PseudoObjective(Objective):
     def curve(self, v: np.ndarray) -> np.ndarray:
         """Return the Hessian at the last point times `v` (size,)."""
         field = self.monomials.fields(v, self.X)
-        # change of the probabilities as the parameters change by v: the fields less their mean over
+        # change of the probabilities if the parameters change by v: the fields minus their mean for
         # each predictor
         mean_field = np.add.reduceat(self.P * field, self.first_column, axis=1)
         G = self.P * (field - np.repeat(mean_field, self.n_columns, axis=1)) * self.weights[:, None]
@@ -133,11 +129,10 @@ class PseudoObjective(Objective):
 
 
 class ExactObjective(Objective):
-    """Minus the mean log-likelihood plus a ridge penalty, by enumeration of all
-    states.
+    """Minus the mean log-likelihood plus a ridge penalty, by enumeration of all states.
 
-    `means` (size,) are those of the monomials over the rows; `moments` (size,) those over the
-    states with probabilities `p`, at the last point of evaluation.
+    `means` (size,) are the means of the monomials over the rows; `moments` (size,) are their means
+    over the states with probabilities `p`, at the last evaluation point.
     """
 
     def __init__(self, layout: Layout, means: np.ndarray, ridge: float):
@@ -148,7 +143,7 @@ class ExactObjective(Objective):
                 argument="refit",
                 hint="Give refit='pseudo'.",
             )
-        # two arrays (states, D) of numbers of 8 bytes
+        # two arrays (states, D) with 8 bytes per number
         check_memory(16.0 * states * layout.D, f"A list of {states} states", "Take refit='pseudo'.")
         self.means = means
         self.ridge = _ridges(layout, ridge)
@@ -178,21 +173,18 @@ class ExactObjective(Objective):
 
 
 def _ridges(layout: Layout, ridge: float) -> np.ndarray:
-    """Return the penalty (size,) of each parameter; that of fields is just enough to keep them
-    finite.
-    """
+    """Return the penalty (size,) of each parameter, just enough to keep fields finite."""
     return np.where(np.arange(layout.size) < layout.D, min(ridge, MAX_FIELD_RIDGE), ridge)
 
 
 def minimise(
     objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = MAX_NEWTON_STEPS
 ) -> Fitted:
-    """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step
-    halving.
+    """Minimise from `theta` (size,) by Newton's method with conjugate gradients and step halving.
 
-    `tolerance` is the norm of the gradient at which it ends. If no step lowers the objective any
-    more, or after `itmax` steps, a norm of up to 100 times the tolerance counts as converged.
-    `n_iter` is the number of steps.
+    `tolerance` is the gradient norm at which the iteration ends. If no step reduces the objective,
+    or after `itmax` steps, a norm of up to 100 times the tolerance counts as converged. `n_iter` in
+    the result is the number of steps.
     """
     value, gradient = objective(theta)
     n_steps = 0
@@ -200,18 +192,18 @@ def minimise(
         norm = float(np.linalg.norm(gradient))
         if norm <= tolerance:
             return Fitted(theta, -value, norm, n_steps, converged=True)
-        # an inexact Newton step, ever more accurate as the norm falls
+        # an inexact Newton step, more accurate as the norm decreases
         direction = _solve_newton(objective, -gradient, min(0.1, math.sqrt(norm)))
         slope = float(gradient @ direction)
         step = 1.0
         while step > 1e-10:
             new_theta = theta + step * direction
             new_value, new_gradient = objective(new_theta)
-            # Armijo's rule, to rounding
+            # Armijo's rule, up to rounding errors
             if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):
                 break
             step *= 0.5
-        # no step lowers it; value and gradient are still those of theta, now its stored Hessian is
+        # no step reduces it; evaluate at theta again, so that the stored Hessian belongs to theta
         # too
         else:
             value, gradient = objective(theta)
@@ -227,8 +219,8 @@ def minimise(
 def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> np.ndarray:
     """Return the solution (size,) of ``Hessian @ x = right`` by preconditioned conjugate gradients.
 
-    These stop when the preconditioned norm of the residual has fallen to `accuracy` times that of
-    `right` (size,).
+    The iteration stops when the preconditioned norm of the residual has decreased to `accuracy`
+    times that of `right` (size,).
     """
     # the bound only prevents division by zero
     preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)
@@ -241,7 +233,7 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
     for _ in range(MAX_CG_STEPS):
         hessian_direction = objective.curve(direction)
         curvature = float(direction @ hessian_direction)
-        if curvature <= 0.0:  # flat to rounding
+        if curvature <= 0.0:  # flat, up to rounding errors
             break
         step = squared_norm / curvature
         out = out + step * direction
@@ -267,13 +259,12 @@ def fit_jointly(
     ascent: Ascent,
     progress: Callable | None = None,
 ) -> Fitted:
-    """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta`
-    (layout.size,).
+    """Fit all parameters jointly to complete rows, starting from `theta` (layout.size,).
 
-    `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6.
-    `tolerance` is the norm of the gradient at which "pseudo" and "exact" end; `rng` serves "pcd"
-    and "cd", `ascent` these two and "mf". `progress` is not used: callers report the fit as a
-    whole.
+    `method` is one of `REFITS`. `ridge` is the L2 penalty per observation on all terms; the penalty
+    on fields is at most 1e-6. `tolerance` is the gradient norm at which "pseudo" and "exact" end.
+    `rng` is used by "pcd" and "cd", `ascent` by these and by "mf". `progress` is not used: callers
+    report the fit as a whole.
     """
     with serial_blas():
         if method == "pseudo":
@@ -296,16 +287,15 @@ def _ascend(
     rng: np.random.Generator,
     ascent: Ascent,
 ) -> Fitted:
-    """Follow the gradient of the log-likelihood, ``means - moments - ridges * theta``, with
-    estimated model moments.
+    """Maximise the log-likelihood by its gradient, with estimated model moments.
 
-    `means` (size,) are those of the monomials over the rows. Steps are divided by the monomials'
-    variances and get shorter with time. With sampled moments the result is the average over the
-    second half of the steps (Polyak & Juditsky 1992); its norm is the largest component of the mean
-    gradient of that half, in standard deviations of the monomials. The mean-field gradient need not
-    vanish anywhere: the result are the parameters of largest pseudo-likelihood on the way, and the
-    fit has converged if these are not the last ones. `method` is "pcd", "cd" or "mf"; the fit
-    starts from `theta` (size,).
+    The gradient is ``means - moments - ridges * theta``, where `means` (size,) are the means of the
+    monomials over the rows. Steps are divided by the monomials' variances and become shorter. With
+    sampled moments, the result is the average over the second half of the steps (Polyak & Juditsky
+    1992); its norm is the largest component of the mean gradient in that half, in standard
+    deviations of the monomials. The mean-field gradient may not vanish anywhere: the result is the
+    iterate with the largest pseudo-likelihood, and the fit has converged unless this is the last
+    one. `method` is "pcd", "cd" or "mf"; the fit starts from `theta` (size,).
     """
     monomials = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)
@@ -316,8 +306,8 @@ def _ascend(
     else:
         moments = _chain_moments(layout, monomials, sample, theta, method, rng, ascent.sweeps)
         pseudo = None
-    # of sampled moments: averages over the second half of the steps; of mean field: the point of
-    # the best evaluation
+    # with sampled moments, averages over the second half of the steps; with mean field, the best
+    # evaluation
     average = theta
     mean_gradient = np.zeros(len(theta))
     best = theta
@@ -328,7 +318,7 @@ def _ascend(
         gradient = means - moments(theta) - ridges * theta
         theta = theta + ascent.rate / (1.0 + step / DECAY_STEPS) * gradient / scale
         if pseudo is None and 2 * step >= steps:
-            # of this step in the average so far: 1, 1/2, 1/3, ...
+            # weight of this step in the running average: 1, 1/2, 1/3, ...
             share = 1.0 / (step - (steps - 1) // 2)
             average = average + (theta - average) * share
             mean_gradient = mean_gradient + (gradient - mean_gradient) * share
@@ -341,7 +331,7 @@ def _ascend(
             best = theta
             best_step = step
     if pseudo is not None:
-        is_last = best_step + EVALUATE_EVERY >= steps  # of the evaluations
+        is_last = best_step + EVALUATE_EVERY >= steps  # the last evaluation
         return Fitted(
             best, -best_value, float(np.linalg.norm(gradient)), steps, converged=not is_last
         )
@@ -354,8 +344,8 @@ def _mean_field_moments(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function from parameters to moments (size,) by damped mean field.
 
-    The means r (n, D) of the levels start at each row and are updated by ``r <- d r + (1 - d)
-    P(x | r)``, d the damping. The mean of a monomial is approximated by the product of means.
+    The means r (n, D) of the levels start at each row and are updated by ``r <- d r + (1 - d) P(x |
+    r)``, with damping d. The mean of a monomial is approximated by the product of means.
     """
     X = one_hot(sample.codes, layout)
     share = sample.weights / sample.total
@@ -382,15 +372,14 @@ def _chain_moments(
     rng: np.random.Generator,
     sweeps: int,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from parameters to moments (size,), the means of monomials over Gibbs
-    chains.
+    """Return a function from parameters to moments (size,), estimated by Gibbs chains.
 
-    Chains start at random, and go on from call to call; with `method` "cd" they restart from random
-    rows at each call. `theta` (size,) gives the chains their shapes; its values are replaced before
-    the first sweep.
+    Chains start at random and are persistent; with `method` "cd" they restart from random rows at
+    each call. `theta` (size,) only defines the shapes of the chains' parameters; its values are
+    replaced before the first sweep.
     """
-    # fields (D,), couplings (D, D), and a `Tables` of the terms of 3 and more (`values`: their
-    # parameters), or None
+    # fields (D,), couplings (D, D), and a `Tables` of the terms of order 3 or more (with parameters
+    # `values`), or None
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=higher_terms)
     share = sample.weights / sample.total

@@ -1,9 +1,8 @@
-"""Monomials of a model with terms of any order, and sums of them over rows.
+"""Monomials of a model with terms of any order, and sums of them over rows."""
 
-A term is a set of k interacting predictors, its order is k. Each of its parameters multiplies a
-monomial, a product of indicators of k non-reference levels; a field multiplies a single indicator.
-Indicators are columns of X (n, D).
-"""
+# A term is a set of k interacting predictors, where k is its order. Each of its parameters is
+# multiplied by a monomial, the product of indicators of k non-reference levels; a field is
+# multiplied by a single indicator. Indicators are columns of X (n, D).
 
 from __future__ import annotations
 
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Monomials"]
 
-CELLS = 2**22  # monomials, over rows and parameters, that are held at a time: 32 MiB
+CELLS = 2**22  # monomials, over rows and parameters, in memory at once: 32 MiB
 
 
 class Monomials:
-    """The monomials ``prod 1[x_i = a]`` that the `size` parameters of a layout multiply.
+    """The monomials ``prod 1[x_i = a]`` of the `size` parameters of a layout.
 
-    Methods take indicators X (n, D) of rows, or means of indicators.
+    Methods accept the indicators X (n, D) of rows, or means of indicators.
 
     Attributes
     ----------
     orders : list of tuples
-        For each order k from 2 on with T > 0 parameters: their positions (T,), the columns of their
-        indicators (k, T), and for each of the k factors the sparse matrix (T, D) that adds a
-        parameter's value to the column of the factor.
+        For each order k >= 2 with T > 0 parameters: their positions (T,), the columns of their
+        indicators (k, T), and for each of the k factors a sparse matrix (T, D) that adds a
+        parameter's value to the factor's column.
 
     Examples
     --------
@@ -48,7 +47,7 @@ class Monomials:
     def __init__(self, layout: Layout):
         self.D = layout.D
         self.size = layout.size
-        # (highest order, size): columns in X of each parameter's indicators, then -1
+        # (highest order, size): columns in X of each parameter's indicators, padded with -1
         columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
         self.orders: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
@@ -58,14 +57,11 @@ class Monomials:
             scatters = [_scatter(factor_columns[axis], layout.D) for axis in range(k)]
             if len(positions):
                 self.orders.append((positions, factor_columns, scatters))
-        # rows of a chunk; the other ones in max guard against division by zero and chunks without
-        # rows
+        # rows of a chunk; the ones in max prevent division by zero and chunks without rows
         self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
-        """Return slices of n rows, such that the monomials of a slice and one order are at most
-        `CELLS`.
-        """
+        """Return slices of n rows whose monomials, for one order, are at most `CELLS`."""
         return (slice(first, first + self._rows) for first in range(0, n, self._rows))
 
     def sums(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -79,9 +75,7 @@ class Monomials:
         return out
 
     def energies(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the sum of all monomials times their parameters `theta` (size,) in each row, shape
-        (n,).
-        """
+        """Return the sum (n,) of all monomials times `theta` (size,) in each row."""
         out = X @ theta[: self.D]
         for rows in self._chunks(len(X)):
             chunk = X[rows]
@@ -90,10 +84,10 @@ class Monomials:
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the field (n, D) of each level in each row: the derivative of the energy by the
-        level's indicator.
+        """Return the field (n, D) of each level in each row.
 
-        `theta` (size,) are the parameters, `X` (n, D) the indicators.
+        This is the derivative of the energy with respect to the level's indicator. `theta` (size,)
+        are the parameters, `X` (n, D) the indicators.
         """
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._chunks(len(X)):
@@ -107,11 +101,10 @@ class Monomials:
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
-        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,), for weights G (n,
-        D).
+        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,).
 
-        With the derivatives G of a loss by the `fields` at `X`, it is the gradient of the loss by
-        theta.
+        If G (n, D) are the derivatives of a loss with respect to the `fields` at `X`, the result is
+        the gradient of the loss in theta.
         """
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
@@ -128,9 +121,7 @@ class Monomials:
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return T products (n, T) of k columns of X (n, D) each, whose numbers `columns` (k, T)
-    holds.
-    """
+    """Return T products (n, T) of k columns of X (n, D) each, given their numbers (k, T)."""
     out = X[:, columns[0]]
     for column in columns[1:]:
         out = out * X[:, column]
@@ -138,9 +129,7 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _scatter(columns: np.ndarray, D: int) -> csr_array:
-    """Return the sparse matrix (T, D) with a one in row t at ``columns[t]``; `columns` has shape
-    (T,).
-    """
+    """Return the sparse matrix (T, D) with ones at ``columns[t]`` in row t."""
     from scipy.sparse import csr_array
 
     T = len(columns)

@@ -1,3 +1,1 @@
-"""Engines that fit fields and couplings of pairs jointly, without the likelihood: minimum
-probability flow and persistent contrastive divergence.
-"""
+"""Engines of pairwise models without the likelihood: probability flow, contrastive divergence."""

@@ -1,6 +1,4 @@
-"""What the two engines of this folder share: their penalties, which are of tables in the zero-sum
-gauge.
-"""
+"""Base class of the pairwise engines: penalties on tables in the zero-sum gauge."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ __all__ = ["PairwiseEngine"]
 
 @dataclass(frozen=True)
 class PairwiseEngine(Engine):
-    """Options of the penalty, see `ProbabilityFlow`."""
+    """Options of the penalty; see `ProbabilityFlow`."""
 
     lambda_: float = 1e-5
     lambdah: float = 0.0
@@ -27,7 +25,7 @@ class PairwiseEngine(Engine):
     tuned = PENALTY
     log_z = "half"
     weights = "real"
-    # bounds fields of levels without rows, and changes little else
+    # bounds the fields of absent levels, and changes little else
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
 
     def __post_init__(self):
@@ -46,7 +44,7 @@ class PairwiseEngine(Engine):
         return self.lambda_ > 0.0 or self.lambdah > 0.0
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an OptionError if the penalty does not suit it."""
+        """Return the layout unchanged; raise an OptionError if the penalty does not support it."""
         if self.penalty == "l1":
             check_two_levels(layout)
         return layout

@@ -1,9 +1,8 @@
-"""Engine `ContrastiveDivergence`: maximum likelihood by persistent contrastive divergence
-(Tieleman 2008), also known as stochastic maximum likelihood.
+"""Engine `ContrastiveDivergence`: maximum likelihood by persistent contrastive divergence."""
 
-Parameters (size,) are in simplex coding, in which no level is the reference; the parameters of a
-table, of G, are the fields of a predictor or the couplings of a pair.
-"""
+# The method is also known as stochastic maximum likelihood (Tieleman 2008). Parameters (size,) are
+# in simplex coding, which has no reference level. Each of the G tables contains the fields of a
+# predictor or the couplings of a pair.
 
 from __future__ import annotations
 
@@ -32,47 +31,46 @@ from bbl.rows.sample import Sample
 
 __all__ = ["ContrastiveDivergence"]
 
-CHAIN_SHARE = 0.9  # least share of the requested chains that are run: packs hold 32
-FIRST_DECAY = 0.97  # decay of Adam's first moment; the longer the average, the more tables are zero
+CHAIN_SHARE = 0.9  # minimum fraction of the requested chains that are run, in packs of 32
+FIRST_DECAY = 0.97  # decay of Adam's first moment; longer averages make more tables zero
 SECOND_DECAY = 0.999  # decay of Adam's second moment
-REPORTS = 40  # reports of progress
-# products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
+REPORTS = 40  # number of progress reports
+# products of couplings and states that justify a thread; 100 binary predictors have 9e6
 WORTH = 1e7
-# root mean square of the mean gradient over the second half of the iterations, in units of the
-# gradient of a single one, above which there is a warning
+# root mean square of the mean gradient over the second half of the iterations, relative to a single
+# gradient, that gives a warning
 SETTLED = 0.05
-# least distance that Adam's steps must allow a parameter to go: 500 iterations at lr = 0.01
+# minimum distance that Adam's steps must be able to move a parameter: 500 iterations at lr = 0.01
 MIN_TRAVEL = 2.5
 
 
 @dataclass(frozen=True)
 class ContrastiveDivergence(PairwiseEngine):
-    """Maximum likelihood by persistent contrastive divergence (Tieleman 2008), for fields and
-    couplings of pairs.
+    """Maximum likelihood for pairwise models by persistent contrastive divergence (Tieleman 2008).
 
-    Adam follows the gradient of the likelihood, whose expectations under the model come from Gibbs
-    chains that go on from iteration to iteration. It is persistent variational inference
-    (`PersistentVI`) without the posterior: a point estimate, for comparison, or for models whose
-    likelihood ``method="ml"`` cannot compute.
+    Adam follows the gradient of the likelihood, whose expectations under the model are estimated by
+    persistent Gibbs chains. The method is a point estimate version of persistent variational
+    inference (`PersistentVI`), for comparison or for models whose likelihood ``method="ml"`` cannot
+    compute.
 
     Parameters
     ----------
     lambda_ : float, default 1e-5
-        Penalty on couplings, of the log-likelihood per observation.
+        Penalty on couplings, relative to the log-likelihood per observation.
     lambdah : float, default 0.0
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
-        Penalty of the couplings of a pair, see `ProbabilityFlow`. With "l1" and "group" most
-        tables that the penalty makes zero are exactly zero.
+        Penalty on the couplings of a pair; see `ProbabilityFlow`. With "l1" and "group", most of
+        the tables that the penalty makes zero are exactly zero.
     n_iter : int, default 2000
-        Iterations.
+        Number of iterations.
     sweeps : int, default 3
-        Gibbs sweeps of each iteration.
+        Gibbs sweeps in each iteration.
     chains : int, default 100
-        Gibbs chains. They run in packs of 32, which cost no more than one chain: as few as give at
-        least nine tenths of the chains.
+        Number of Gibbs chains. They run in packs of 32, which cost no more than one chain; the
+        smallest number of packs is used that gives at least nine tenths of the chains.
     lr : float, default 0.01
-        First step size of Adam; it falls to zero linearly.
+        Initial step size of Adam; it decreases linearly to zero.
 
     Raises
     ------
@@ -121,9 +119,7 @@ class ContrastiveDivergence(PairwiseEngine):
         return math.ceil(CHAIN_SHARE * self.chains / pack_size()) * pack_size()
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of vectors of parameters, matrices (D, D), chains, and states as
-        bits.
-        """
+        """Return the bytes of parameter vectors, matrices (D, D), chains, and states as bits."""
         D = float(layout.D)
         chain_bytes = (8.0 * layout.m + 32.0) * self.n_chains
         bit_bytes = D * self.sweeps * (self.n_chains / 8.0 + 8.0)
@@ -141,9 +137,9 @@ class ContrastiveDivergence(PairwiseEngine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, all with the same random numbers.
 
-        With missing values the moments of a pair are those of the rows in which both are known.
-        `progress` is called with the share of the work that was done since its last call, and a
-        note.
+        With missing values, the moments of a pair are computed from the rows in which both
+        predictors are observed. `progress` is called with the fraction of the work done since its
+        last call, and a note.
         """
         rng = np.random.default_rng(0) if rng is None else rng
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
@@ -153,7 +149,7 @@ class ContrastiveDivergence(PairwiseEngine):
             "Use fewer predictors or chains.",
         )
         report = None if progress is None else lambda share: progress(share / len(engines), "")
-        # a copy has the same numbers and, for chains, the same generators
+        # copies have the same random numbers and, for chains, the same generators
         return [e._fit(sample, layout, deepcopy(rng), report, workers) for e in engines]
 
     def _fit(
@@ -164,7 +160,7 @@ class ContrastiveDivergence(PairwiseEngine):
         report: Callable[[float], object] | None,
         workers: int,
     ) -> EngineFit:
-        """Fit one group; `report` is called with shares of the fit."""
+        """Fit one group; `report` is called with fractions of the fit."""
         if not layout.D:  # no parameters
             return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool))
         n_products = float(layout.D) ** 2 * self.n_chains * self.sweeps
@@ -176,7 +172,7 @@ class ContrastiveDivergence(PairwiseEngine):
         notes: tuple[Note, ...] = ()
         if not self.lambdah:
             notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
-        # the sum of step sizes, which fall linearly to zero
+        # the sum of step sizes, which decrease linearly to zero
         is_settled = unsettled <= SETTLED and self.lr * self.n_iter / 2.0 >= MIN_TRAVEL
         if not is_settled:
             what = "the chains and parameters had not converged; increase n_iter"
@@ -199,18 +195,18 @@ class ContrastiveDivergence(PairwiseEngine):
         penalty: TablePenalty,
         report: Callable[[float], object] | None,
     ) -> tuple[np.ndarray, float]:
-        """Return the parameters (size,), and the root mean square of the mean gradient over the
-        second half of the iterations, in units of the gradient of a single one.
+        """Return the parameters (size,), and a measure of non-convergence.
 
-        `total` is the weight of the rows. The step size is the same for all parameters of a table,
-        so that the proximal step of a norm is exact.
+        This is the root mean square of the mean gradient over the second half of the iterations,
+        relative to a single gradient. `total` is the total weight of the rows. All parameters of a
+        table have the same step size, so that the proximal step of a norm is exact.
         """
         stop = stop_flag()
         size = len(penalty.ridge)
         simplex = np.zeros(size)
         gradient = np.empty(size)
         first_moment = np.zeros(size)
-        second_moment = np.zeros(len(penalty.sizes))  # of tables
+        second_moment = np.zeros(len(penalty.sizes))  # one for each table
         mean_gradient = np.zeros(size)
         interval = max(1, self.n_iter // REPORTS)
         for t in range(1, self.n_iter + 1):

@@ -1,8 +1,7 @@
-"""Engine `ProbabilityFlow`: minimum probability flow (Sohl-Dickstein et al. 2011).
+"""Engine `ProbabilityFlow`: minimum probability flow (Sohl-Dickstein et al. 2011)."""
 
-Parameters (size,) are in simplex coding, in which no level is the reference; X (n, D) holds the
-indicators of the non-reference levels of rows.
-"""
+# Parameters (size,) are in simplex coding, which has no reference level; X (n, D) are the
+# indicators of the non-reference levels of rows.
 
 from __future__ import annotations
 
@@ -28,10 +27,10 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Flow", "ProbabilityFlow", "minimise"]
 
-CHUNK = 2048  # rows whose flows are held at a time
-# norm of the gradient that moves parameters in the fourth decimal at most: no reason for a warning
+CHUNK = 2048  # rows whose flows are in memory at once
+# gradient norm that changes parameters in the fourth decimal at most, so no warning is needed
 HARMLESS = 1e-6
-GROWTH = 0.95  # factor by which the curvature falls after each step, so that steps may get longer
+GROWTH = 0.95  # factor of the curvature after each step, so that steps can become longer
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -40,11 +39,11 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 class ProbabilityFlow(PairwiseEngine):
     """Minimum probability flow (Sohl-Dickstein et al. 2011), for fields and couplings of pairs.
 
-    Rows flow to all states that differ from them in one predictor, at the rate ``exp((E(x') -
-    E(x)) / 2)``, with E the exponent of the model. The estimate minimises half the mean flow out of
-    the rows, plus the penalty. The objective is convex, contains no ln Z, and its minimum is the
-    true model if the rows have its probabilities. It is there to be compared with
-    pseudo-likelihood, which is usually the more accurate.
+    Probability flows from rows to all states that differ from them in one predictor, at the rate
+    ``exp((E(x') - E(x)) / 2)``, with the model's energy E. The estimate minimises half the mean
+    flow out of the rows, plus the penalty. The objective is convex and does not involve ln Z. If
+    the rows have the probabilities of a model, that model is the minimum. The method is provided
+    for comparison with pseudo-likelihood, which is usually more accurate.
 
     Parameters
     ----------
@@ -54,15 +53,14 @@ class ProbabilityFlow(PairwiseEngine):
     lambdah : float, default 0.0
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
-        Penalty of the couplings of a pair. ``"l2"`` is ``lambda_ / 2`` times their squares in the
-        zero-sum gauge. ``"l1"``, for predictors of two levels, is `lambda_` times the size of
-        ``J_ij``, and ``"group"``, for any numbers of levels, `lambda_` times the Frobenius norm of
-        the table ``J_ij`` in the zero-sum gauge: both make tables exactly zero.
+        Penalty on the couplings of a pair. ``"l2"`` is ``lambda_ / 2`` times their sum of squares
+        in the zero-sum gauge. ``"l1"``, for predictors with two levels, is `lambda_` times
+        ``|J_ij|``, and ``"group"``, for any number of levels, is `lambda_` times the Frobenius norm
+        of the table ``J_ij`` in the zero-sum gauge; both make tables exactly zero.
     tolerance : float, default 1e-8
-        Largest norm of the gradient, or violation of the conditions of optimality, at which the fit
-        ends.
+        Largest gradient norm, or violation of the optimality conditions, at which the fit ends.
     itmax : int, default 5000
-        Largest number of iterations.
+        Maximum number of iterations.
 
     Raises
     ------
@@ -99,13 +97,13 @@ class ProbabilityFlow(PairwiseEngine):
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, each with the reason."""
+        """Return the capabilities that the method lacks, with the reason for each."""
         return super().refusals() | {
             "missing_marginal": "method='mpf' needs complete rows, to compare neighbouring states"
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a chunk of rows, two matrices (D, D), and vectors of parameters."""
+        """Return the bytes of a chunk of rows, two matrices (D, D), and parameter vectors."""
         return 8.0 * (6.0 * min(n, CHUNK) * layout.D + 2.0 * layout.D**2 + 30.0 * layout.size)
 
     def path(
@@ -115,9 +113,9 @@ class ProbabilityFlow(PairwiseEngine):
         values: Sequence[float] | None = None,
         workers: int = 1,
     ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`, the largest first, each from the one before.
+        """Fit one group at each penalty of `values`, in decreasing order, with warm starts.
 
-        `workers` is in the signature of all engines, and unused here.
+        `workers` is part of the signature of all engines and is not used here.
         """
         self.check_missing(sample)
         grid = [self.lambda_] if values is None else [float(value) for value in values]
@@ -170,7 +168,7 @@ class Flow:
         self.tables = simplex_tables(layout)
         self.rows = sample
         has_levels = layout.n_levels > 1
-        # first column, and number of columns, in X of each predictor that has any
+        # first column and number of columns in X, for predictors that have any
         self.first_column = layout.start[:-1][has_levels]
         self.n_columns = layout.n_levels[has_levels] - 1
 
@@ -181,7 +179,7 @@ class Flow:
         J = np.zeros((D, D))
         self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
         value = 0.0
-        # derivatives of twice the flow, by fields and by couplings
+        # derivatives of twice the flow in fields and couplings
         by_field = np.zeros(D)
         by_coupling = np.zeros((D, D))
         for chunk in self.rows.blocks(CHUNK):
@@ -192,22 +190,23 @@ class Flow:
             slope *= weights[:, None]
             by_field += slope.sum(axis=0)
             by_coupling += slope.T @ X
-        # a coupling is in the flows of both predictors; the kernel takes fields on the diagonal
-        by_coupling += by_coupling.T.copy()  # a copy: the sum overwrites what it reads
+        # a coupling occurs in both predictors' flows; the kernel expects fields on the diagonal
+        by_coupling += by_coupling.T.copy()  # a copy: the sum overwrites its operand
         np.fill_diagonal(by_coupling, by_field)
         gradient = np.empty(self.layout.size)
-        # the transposed gauge map; 0.0: a gradient has no total
+        # the transpose of the gauge map; 0.0: a gradient has no total
         self.tables.features(by_coupling, 0.0, gradient)
         return 0.5 * value, 0.25 * gradient
 
     def _flows(self, X: np.ndarray, field: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the flow (n,) out of each row, and twice its derivatives (n, D) by the `field`
-        (n, D) of each level given the other predictors.
+        """Return the flow (n,) out of each row, and twice its derivatives (n, D) in `field`.
+
+        `field` (n, D) is the field of each level given the other predictors.
         """
-        own = np.add.reduceat(X * field, self.first_column, axis=1)  # of the row's own levels
+        own = np.add.reduceat(X * field, self.first_column, axis=1)  # the row's own levels
         with np.errstate(over="ignore"):  # a trial step may be too long
             to_level = np.exp(0.5 * (field - np.repeat(own, self.n_columns, axis=1))) * (1.0 - X)
-            # a row that is not at the reference level flows there
+            # rows that are not at the reference level flow there
             is_elsewhere = np.add.reduceat(X, self.first_column, axis=1)
             to_reference_level = np.exp(-0.5 * own) * is_elsewhere
         out = np.add.reduceat(to_level, self.first_column, axis=1) + to_reference_level
@@ -215,8 +214,9 @@ class Flow:
 
 
 class Minimum(NamedTuple):
-    """The minimum of a penalised objective: parameters (size,), the norm of the violations of the
-    conditions of optimality, and the number of iterations.
+    """The minimum of a penalised objective: parameters (size,), norm and number of iterations.
+
+    The norm measures the violation of the optimality conditions.
     """
 
     simplex: np.ndarray
@@ -227,10 +227,10 @@ class Minimum(NamedTuple):
 def minimise(
     objective: Objective, penalty: TablePenalty, start: np.ndarray, tolerance: float, itmax: int
 ) -> Minimum:
-    """Return the minimum of a smooth convex objective plus a penalty, from `start` (size,) on.
+    """Minimise a smooth convex objective plus a penalty, from `start` (size,).
 
-    By L-BFGS, or by accelerated proximal gradients (Beck & Teboulle 2009) with restarts if the
-    penalty is not smooth.
+    Uses L-BFGS or, if the penalty is not smooth, accelerated proximal gradients (Beck & Teboulle
+    2009) with restarts.
     """
 
     def smooth(simplex: np.ndarray) -> tuple[float, np.ndarray]:
@@ -248,7 +248,8 @@ def minimise(
         start,
         jac=True,
         method="L-BFGS-B",
-        # the largest component of the gradient; ftol: stop only at rounding
+        # gtol bounds the largest component of the gradient; with ftol 0, stop only at rounding
+        # error
         options={"gtol": tolerance / np.sqrt(len(start)), "ftol": 0.0, "maxiter": itmax},
     )
     return Minimum(found.x, float(np.linalg.norm(found.jac)), int(found.nit))
@@ -259,7 +260,7 @@ def _proximal(
 ) -> Minimum:
     """Return the minimum of `smooth` plus the norms of `penalty`."""
     current = start
-    ahead = start  # the point at which the gradient is taken, beyond the current one
+    ahead = start  # extrapolated point, at which the gradient is evaluated
     value, gradient = smooth(ahead)
     curvature = 1.0
     momentum = 1.0
@@ -271,13 +272,13 @@ def _proximal(
             new_value, new_gradient = smooth(new)
             move = new - ahead
             bound = value + gradient @ move + 0.5 * curvature * (move @ move)
-            if new_value <= bound + 1e-14 * abs(value):  # to rounding
+            if new_value <= bound + 1e-14 * abs(value):  # up to rounding errors
                 break
             curvature *= 2.0
         norm = float(np.linalg.norm(penalty.violation(new, new_gradient)))
         if norm <= tolerance:
             return Minimum(new, norm, n_iter)
-        if (ahead - new) @ (new - current) > 0.0:  # the momentum leads uphill
+        if (ahead - new) @ (new - current) > 0.0:  # the momentum points uphill
             momentum = 1.0
         next_momentum = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         ahead = new + (momentum - 1.0) / next_momentum * (new - current)

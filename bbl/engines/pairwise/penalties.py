@@ -1,9 +1,8 @@
-"""Penalties of whole tables of couplings, in simplex coding.
+"""Penalties on whole tables of couplings, in simplex coding."""
 
-A table holds the fields of a predictor, or the couplings of a pair; `size` is the number of
-parameters. The norm of a pair's coefficients in simplex coding is proportional to the Frobenius
-norm of its table in the zero-sum gauge.
-"""
+# A table contains the fields of a predictor, or the couplings of a pair; `size` is the number of
+# parameters. The norm of a pair's coefficients in simplex coding is proportional to the Frobenius
+# norm of its table in the zero-sum gauge.
 
 from __future__ import annotations
 
@@ -15,21 +14,21 @@ __all__ = ["TablePenalty"]
 
 
 class TablePenalty:
-    """The penalty `lambda_` of the couplings of pairs, of one `kind`, and the L2 penalty `lambdah`
-    of fields.
+    """Penalty `lambda_` on the couplings of pairs, and L2 penalty `lambdah` on fields.
 
-    ``"l2"`` is ``lambda_ / 2`` times the squared norm of each pair's table in the zero-sum gauge,
-    ``"group"`` is `lambda_` times the norm, and ``"l1"`` twice that: for two levels, the coupling
-    in the reference gauge.
+    The `kind` is ``"l2"``, ``lambda_ / 2`` times the squared norm of each pair's table in the
+    zero-sum gauge, ``"group"``, `lambda_` times the norm, or ``"l1"``, twice that: for two levels,
+    the coupling in the reference gauge.
 
     Attributes
     ----------
     cuts : ndarray of intp, shape (G + 1,)
-        Position of the first parameter of each table that has any, and the number of parameters.
+        Position of the first parameter of each nonempty table, followed by the number of
+        parameters.
     sizes : ndarray of intp, shape (G,)
         Number of parameters of each table.
     ridge : ndarray, shape (size,)
-        Weight of half of each squared parameter; zero for couplings with a penalty of norms.
+        Weight of half of each squared parameter; zero for couplings with a penalty on norms.
     threshold : ndarray, shape (G,)
         Weight of the norm of each table; zero for fields and for the L2 penalty.
     """
@@ -39,7 +38,7 @@ class TablePenalty:
         tables = np.flatnonzero(np.diff(table_cuts))
         self.cuts = np.append(table_cuts[tables], layout.size).astype(np.intp)
         self.sizes = np.diff(self.cuts)
-        # the squared ratio of both norms, of each table: C'C = L / (L - 1) I for the contrasts C
+        # squared ratio of the two norms for each table: C'C = L / (L - 1) I for the contrasts C
         L = np.maximum(layout.n_levels, 2).astype(float)
         ratio = L / (L - 1.0)
         ratio = np.concatenate([ratio, ratio[layout.pairs].prod(axis=1)])[tables]
@@ -59,7 +58,7 @@ class TablePenalty:
         return np.add.reduceat(values, self.cuts[:-1]) if len(values) else np.zeros(0)
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return for each parameter (size,) the entry of `values` (G,) of its table."""
+        """Return for each parameter (size,) the element of `values` (G,) for its table."""
         return np.repeat(values, self.sizes)
 
     def value(self, simplex: np.ndarray) -> float:
@@ -73,9 +72,9 @@ class TablePenalty:
         return simplex * self.spread(left / np.maximum(norms, 1e-300))
 
     def violation(self, simplex: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return for each table (G,) how far the conditions of optimality are from holding.
+        """Return each table's (G,) violation of the optimality conditions.
 
-        `gradient` (size,) is that of the rest of the objective, the L2 penalty included.
+        `gradient` (size,) is the gradient of the rest of the objective, including the L2 penalty.
         """
         norms = self.norms(simplex)
         slope = gradient + simplex * self.spread(self.threshold / np.maximum(norms, 1e-300))

@@ -227,7 +227,8 @@ def test_what_happens_in_many_places_is_one_line():
         f"group {g!r}" in levels for g in "abcde"
     )
     assert (
-        steps.startswith("120 places: did not converge; increase itmax") and "gradient norm" in steps
+        steps.startswith("120 places: did not converge; increase itmax")
+        and "gradient norm" in steps
     )
     with pytest.warns(
         bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x"

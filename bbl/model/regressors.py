@@ -256,7 +256,7 @@ class Regressors:
             return codes
         m = self.m
         max_levels = int(self.n_levels.max())
-        # the smallest type that holds the joint levels and the type of `codes`
+        # the smallest type for the joint levels, but at least as wide as the type of `codes`
         dtype = np.dtype(
             np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32
         )

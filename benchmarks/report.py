@@ -1,5 +1,5 @@
-"""What all benchmarks share: the command line of a study, its rows side by side, tables in Markdown
-and CSV.
+"""What all benchmarks share: the command line of a study, its rows and their summaries, tables in
+Markdown and CSV.
 """
 
 import argparse
@@ -37,6 +37,43 @@ def rows_of(
     return pd.DataFrame([row for run in runs for row in run], columns=columns)
 
 
+def condensed(frame: pd.DataFrame, sample: str, means: list[str]) -> pd.DataFrame:
+    """Merge samples that differ only in their number and in `means`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row for each sample.
+    sample : str
+        The column with the number of the sample.
+    means : list of str
+        Real-valued columns, replaced by their means within the groups.
+
+    Returns
+    -------
+    DataFrame
+        The other columns, the size of the group (``samples``) and the means.
+    """
+    counts = [name for name in frame.columns if name not in (sample, *means)]
+    groups = frame.groupby(counts, sort=False, dropna=False)
+    found = groups[means].mean()
+    found.insert(0, "samples", groups.size())
+    return found.reset_index()
+
+
+def share(count: pd.Series, of: pd.Series, samples: pd.Series) -> str:
+    """Return a pooled percentage with its Monte-Carlo standard error over samples.
+
+    `samples` is the number of equal samples that a row represents.
+    """
+    total = (samples * of).sum()
+    if not total:
+        return ""
+    rate = (samples * count).sum() / total
+    spread = np.sqrt((samples * (count - rate * of) ** 2).sum()) / total
+    return f"{100 * rate:.2f} ± {100 * spread:.2f}%"
+
+
 def number(value: float) -> str:
     """Return a number to three digits."""
     if not np.isfinite(value):
@@ -59,9 +96,8 @@ def write_page(path: Path, lines: list[str]) -> Path:
 
 
 def store(frame: pd.DataFrame, path: Path, digits: str | None = None) -> None:
-    """Write a CSV file; one that ends in .gz has the same bytes whenever it is written."""
-    packed = {"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None
-    frame.to_csv(path, index=False, float_format=digits, compression=packed)
+    """Write a CSV file."""
+    frame.to_csv(path, index=False, float_format=digits)
 
 
 def as_text(frame: pd.DataFrame, digits: str = "%.6g") -> pd.DataFrame:

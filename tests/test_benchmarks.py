@@ -603,12 +603,53 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
 
 
 def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatch, capsys):
-    for file in ("coverage.csv.gz", "level.csv", "pooled.csv", "surveys.csv.gz", "effects.csv.gz"):
+    for file in ("coverage.csv", "level.csv", "pooled.csv", "surveys.csv", "effects.csv"):
         (tmp_path / file).write_bytes((report.RESULTS / file).read_bytes())
     monkeypatch.setattr(sys, "argv", ["coverage", "--only", "--out", str(tmp_path)])
     coverage.main()
     assert (tmp_path / "coverage.md").read_bytes() == (report.RESULTS / "coverage.md").read_bytes()
     assert "Differences from the pooled fit" in capsys.readouterr().out
+
+
+def test_the_page_of_exact_likelihood_is_that_of_the_stored_numbers():
+    stored = [pd.read_csv(report.RESULTS / f"likelihood{part}.csv") for part in ("", "_level")]
+    page = "\n".join(likelihood.summarise(*stored)).rstrip() + "\n"
+    assert page == (report.RESULTS / "likelihood.md").read_text(encoding="utf-8")
+
+
+def test_condensed_samples_have_the_sums_of_single_ones():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "kind": rng.choice(["a", "b"], 200),
+            "sample": np.arange(200),
+            "of": rng.choice([3.0, 4.0, np.nan], 200, p=[0.5, 0.4, 0.1]),
+            "width": rng.normal(size=200),
+        }
+    ).assign(count=lambda rows: rng.binomial(3, 0.7, 200))
+    found = report.condensed(frame, "sample", ["width"])
+    assert list(found.columns) == ["kind", "of", "count", "samples", "width"]
+    assert len(found) == len(frame.drop(columns=["sample", "width"]).drop_duplicates()) < 25
+    assert found["samples"].sum() == 200
+    assert (found["samples"] * found["width"]).sum() == pytest.approx(frame["width"].sum())
+    known, single = found.dropna(), frame.dropna()
+    rate = single["count"].sum() / single["of"].sum()
+    spread = np.sqrt(((single["count"] - rate * single["of"]) ** 2).sum()) / single["of"].sum()
+    text = report.share(known["count"], known["of"], known["samples"])
+    assert text == f"{100 * rate:.2f} ± {100 * spread:.2f}%"
+    assert report.share(known["count"][:0], known["of"][:0], known["samples"][:0]) == ""
+
+
+def test_the_study_of_models_counts_parameters_and_true_nulls():
+    setting = coverage.Setting((2, 2, 2), 400)
+    found = [row for number in range(3) for row in coverage.replicate(setting, 0, number)]
+    found.append((setting.name, 3, "undetermined", "covered", 0, 0, np.nan))
+    frame = pd.DataFrame(found, columns=coverage.COLUMNS)
+    assert len(frame) == 3 * 2 * 3 + 1 and (frame["count"] <= frame["of"]).all()
+    made = frame[frame["what"] == "covered"].groupby("kind")["of"].sum()
+    assert made["group"] == 3 * 12 and made["difference of groups"] == 3 * 6
+    text = "\n".join(coverage.summarise(report.condensed(frame, "replicate", ["seconds"])))
+    assert "| **all: group** | 3 | 36 |" in text and " 1 samples could not be fitted." in text
 
 
 def test_the_effects_study_counts_covered_effects():
@@ -619,7 +660,10 @@ def test_the_effects_study_counts_covered_effects():
         and (frame["covered"] <= frame["with limits"]).all()
     )
     assert frame.groupby(["method", "sample"])["effects"].sum().eq(3 + 4 * 3 + 2).all()
-    text = "\n".join(effects.summarise(pd.concat([frame.assign(n=200), frame.assign(n=2000)])))
+    both = effects.with_totals(pd.concat([frame.assign(n=200), frame.assign(n=2000)]))
+    totals = both[both["effect"] == effects.ALL].groupby("method")[["effects", "covered"]].sum()
+    assert totals.equals(2 * frame.groupby("method")[["effects", "covered"]].sum())
+    text = "\n".join(effects.summarise(report.condensed(both, "sample", ["log width"])))
     assert "## Effects on probabilities" in text and "| 2,000 | ml | **all** | 2 |" in text
 
 
@@ -651,7 +695,7 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     assert (
         level["tables"].tolist() == [700] and 0.01 < level["rejected"][0] / level["tested"][0] < 0.1
     )
-    page = "\n".join(likelihood.summarise(frame, level))
+    page = "\n".join(likelihood.summarise(report.condensed(frame, "replicate", ["least"]), level))
     assert f"again with 700 tables: {level['tested'][0]} have it" in page
     assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)
 

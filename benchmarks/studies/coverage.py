@@ -15,22 +15,12 @@ import bbl
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
-from benchmarks.report import command, rows_of, store, table, write_page
+from benchmarks.report import command, condensed, rows_of, share, store, table, write_page
 from benchmarks.studies import effects, level, pooled, surveys
 
-LEVELS = (0.05, 0.01)
+LEVELS = {"p05": 0.05, "p01": 0.01}
 FEW, MORE = 1000, 5  # data of so few rows are drawn so many times as often
-COLUMNS = (
-    "setting",
-    "replicate",
-    "kind",
-    "parameters",
-    "covered",
-    "tests",
-    "p05",
-    "p01",
-    "seconds",
-)
+COLUMNS = ("setting", "replicate", "kind", "what", "of", "count", "seconds")
 
 
 @dataclass(frozen=True)
@@ -108,21 +98,12 @@ def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
         intervals, tests = inference.table(of), inference.tests(of)
         covered = (intervals["lower"] <= truth.ravel()) & (truth.ravel() <= intervals["upper"])
         p = tests.loc[tests["predictor2"].notna(), "p"].to_numpy()[np.tile(zero, len(truth))]
-        rejected = [int((p < level).sum()) for level in LEVELS]
         used = time.process_time() - begin
         made = int(intervals["lower"].notna().sum())
-        out.append(
-            (
-                setting.name,
-                number,
-                kind,
-                made,
-                int(covered.sum()),
-                int((~np.isnan(p)).sum()),
-                *rejected,
-                used,
-            )
-        )
+        tested = int((~np.isnan(p)).sum())
+        counts = [("covered", made, int(covered.sum()))]
+        counts += [(what, tested, int((p < level).sum())) for what, level in LEVELS.items()]
+        out += [(setting.name, number, kind, *count, used) for count in counts]
     return out
 
 
@@ -145,22 +126,11 @@ def _attempt(setting: Setting, at: int, number: int) -> list[tuple]:
         try:
             return replicate(setting, at, number)
         except BBLError:
-            return [(setting.name, number, "undetermined", 0, 0, 0, 0, 0, np.nan)]
-
-
-def share(count: pd.Series, of: pd.Series) -> str:
-    """Return a pooled percentage with its Monte-Carlo standard error, which counts samples, not
-    parameters.
-    """
-    if not of.sum():
-        return ""
-    rate = count.sum() / of.sum()
-    spread = np.sqrt(((count - rate * of) ** 2).sum()) / of.sum()
-    return f"{100 * rate:.2f} ± {100 * spread:.2f}%"
+            return [(setting.name, number, "undetermined", "covered", 0, 0, np.nan)]
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
-    """Return the Markdown table."""
+    """Return the Markdown table of condensed rows."""
     rows = []
     fitted = frame[frame["kind"] != "undetermined"]
     names = list(dict.fromkeys(frame["setting"]))
@@ -176,10 +146,14 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         (f"**all: {k}**", fitted[fitted["kind"] == k]) for k in dict.fromkeys(fitted["kind"])
     ] + views
     for name, part in views:
-        row = [name, str(len(part)), f"{part['parameters'].sum():,}"]
-        row += [share(part["covered"], part["parameters"]), f"{part['tests'].sum():,}"]
-        rows.append([*row, share(part["p05"], part["tests"]), share(part["p01"], part["tests"])])
-    lost = int((frame["kind"] == "undetermined").sum())
+        counts = {what: part[part["what"] == what] for what in ("covered", *LEVELS)}
+        total = {what: (own["of"] * own["samples"]).sum() for what, own in counts.items()}
+        rate = {
+            what: share(own["count"], own["of"], own["samples"]) for what, own in counts.items()
+        }
+        row = [name, str(counts["covered"]["samples"].sum()), f"{total['covered']:,}"]
+        rows.append([*row, rate["covered"], f"{total['p05']:,}", rate["p05"], rate["p01"]])
+    lost = frame.loc[frame["kind"] == "undetermined", "samples"].sum()
     head = [
         "",
         "samples",
@@ -219,24 +193,30 @@ def main() -> None:
         effects=(500, "samples of each size for effects on probabilities"),
     )
     studies = {
-        "models": ("coverage.csv.gz", lambda: run(args.replicates, args.jobs), summarise),
+        "models": (
+            "coverage.csv",
+            lambda: condensed(run(args.replicates, args.jobs), "replicate", ["seconds"]),
+            summarise,
+        ),
         "level": ("level.csv", lambda: level.run(args.tests, args.jobs), level.summarise),
         "pooled": ("pooled.csv", lambda: pooled.run(args.pooled, args.jobs), pooled.summarise),
         "surveys": (
-            "surveys.csv.gz",
-            lambda: surveys.run(args.surveys, args.jobs),
+            "surveys.csv",
+            lambda: condensed(surveys.run(args.surveys, args.jobs), "sample", ["log width"]),
             surveys.summarise,
         ),
         "effects": (
-            "effects.csv.gz",
-            lambda: effects.run(args.effects, args.jobs),
+            "effects.csv",
+            lambda: condensed(
+                effects.with_totals(effects.run(args.effects, args.jobs)), "sample", ["log width"]
+            ),
             effects.summarise,
         ),
     }
     lines: list[str] = []
     for name, (file, simulate, tables) in studies.items():
         if name in args.only:
-            store(simulate(), args.out / file, "%.4g")
+            store(simulate(), args.out / file, "%.6g")
         if (args.out / file).is_file():
             lines += [*tables(pd.read_csv(args.out / file)), ""]
     print(write_page(args.out / "coverage.md", lines).read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ import pandas as pd
 
 import bbl
 from bbl.errors import ConvergenceWarning, DataWarning
-from benchmarks.report import rows_of, table
+from benchmarks.report import rows_of, share, table
 
 METHODS = {
     "naive": {"prior_count": 0.0},
@@ -25,6 +25,7 @@ ROWS = (200, 2000)
 LEVELS = {"a": 3, "b": 2, "c": 2}
 # of naive Bayes without the interaction, which the population has nonetheless
 FORMULA = "y ~ a*b + c"
+ALL = "**all**"
 COLUMNS = ("method", "n", "effect", "sample", "effects", "with limits", "covered", "log width")
 EFFECTS = {
     "share by a": lambda fit, **options: fit.avg_predictions(by="a", **options),
@@ -126,30 +127,28 @@ def run(samples: int, jobs: int) -> pd.DataFrame:
     )
 
 
+def with_totals(frame: pd.DataFrame) -> pd.DataFrame:
+    """Prepend rows that add up all effects of a sample.
+
+    Effects of one sample are dependent, so they are added up before equal samples are merged.
+    """
+    by_sample = frame.drop(columns="effect").groupby(["method", "n", "sample"], sort=False)
+    return pd.concat([by_sample.sum().reset_index().assign(effect=ALL), frame])[list(COLUMNS)]
+
+
 def summarise(frame: pd.DataFrame) -> list[str]:
-    """Return the Markdown table."""
+    """Return the Markdown table of condensed rows."""
     rows = []
-    pooled = frame.assign(effect="**all**")
-    for n, method in itertools.product(ROWS, METHODS):
-        for effect in ("**all**", *EFFECTS):
-            every = pooled if effect == "**all**" else frame
-            part = every[
-                (every["n"] == n) & (every["method"] == method) & (every["effect"] == effect)
-            ]
-            by_sample = part.groupby("sample")[["effects", "with limits", "covered"]].sum()
-            offered = by_sample["with limits"]
-            rate = by_sample["covered"].sum() / offered.sum()
-            spread = np.sqrt(((by_sample["covered"] - rate * offered) ** 2).sum()) / offered.sum()
-            shown = 100.0 * offered.sum() / by_sample["effects"].sum()
-            width = np.exp(part["log width"].sum() / offered.sum())
-            cells = [
-                f"{n:,}",
-                method,
-                effect,
-                f"{len(by_sample):,}",
-                f"{100 * rate:.2f} ± {100 * spread:.2f}%",
-            ]
-            rows.append([*cells, f"{shown:.1f}%", f"{width:.3f}"])
+    parts = dict(list(frame.groupby(["n", "method", "effect"])))
+    for n, method, effect in itertools.product(ROWS, METHODS, (ALL, *EFFECTS)):
+        part = parts[n, method, effect]
+        samples = part["samples"]
+        total = part[["effects", "with limits", "log width"]].mul(samples, axis=0).sum()
+        shown = 100.0 * total["with limits"] / total["effects"]
+        width = np.exp(total["log width"] / total["with limits"])
+        cells = [f"{n:,}", method, effect, f"{samples.sum():,}"]
+        cells.append(share(part["covered"], part["with limits"], samples))
+        rows.append([*cells, f"{shown:.1f}%", f"{width:.3f}"])
     head = ["n", "method", "effect", "samples", "coverage of 95%", "with an interval", "mean width"]
     return [
         "## Effects on probabilities",

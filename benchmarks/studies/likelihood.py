@@ -19,8 +19,7 @@ from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters
 from bbl.rows.sample import Sample
-from benchmarks.report import command, rows_of, store, table, write_page
-from benchmarks.studies.coverage import share
+from benchmarks.report import command, condensed, rows_of, share, store, table, write_page
 
 COLUMNS = (
     *(
@@ -188,23 +187,25 @@ def run_level(tables: int, jobs: int) -> pd.DataFrame:
 
 
 def summarise(frame: pd.DataFrame, level: pd.DataFrame) -> list[str]:
-    """Return the Markdown tables."""
+    """Return the Markdown tables; `frame` has condensed rows."""
     intervals, tests = [], []
-    for name in dict.fromkeys(frame["setting"]):
-        part = frame[frame["setting"] == name]
-        none = 1.0 - (part["wald"] + part["exact"]).sum() / part["parameters"].sum()
-        covered = [share(part[f"{kind}_covered"], part[kind]) for kind in ("wald", "exact")]
-        intervals.append([name, f"{part['parameters'].sum():,}", *covered, f"{100 * none:.1f}%"])
-        one = pd.Series(1, index=part.index)
-        by_test = [part["test"] == kind for kind in TESTS.values()]
-        rejected = [share(part["rejected"][chosen], one[chosen]) for chosen in by_test[:2]]
-        rejected.append(share(part["chi2_rejected"][~by_test[0]], one[~by_test[0]]))
+    for name, part in frame.groupby("setting", sort=False):
+        samples = part["samples"]
+        total = part[["parameters", "wald", "exact", "least"]].mul(samples, axis=0).sum()
+        none = 1.0 - (total["wald"] + total["exact"]) / total["parameters"]
+        covered = [
+            share(part[f"{kind}_covered"], part[kind], samples) for kind in ("wald", "exact")
+        ]
+        intervals.append([name, f"{total['parameters']:,.0f}", *covered, f"{100 * none:.1f}%"])
+        by_test = {words: part[part["test"] == words] for words in TESTS.values()}
+        other = part[part["test"] != TESTS["likelihood ratio"]]
         tests.append(
             [
                 name,
-                f"{part['least'].mean():.1f}",
-                *(str(chosen.sum()) for chosen in by_test),
-                *rejected,
+                f"{total['least'] / samples.sum():.1f}",
+                *(str(own["samples"].sum()) for own in by_test.values()),
+                *(_rejected(own, "rejected") for own in list(by_test.values())[:2]),
+                _rejected(other, "chi2_rejected"),
             ]
         )
     return [
@@ -239,6 +240,11 @@ def summarise(frame: pd.DataFrame, level: pd.DataFrame) -> list[str]:
     ]
 
 
+def _rejected(part: pd.DataFrame, which: str) -> str:
+    """Return the share of tables that a test rejects."""
+    return share(part[which], pd.Series(1, index=part.index), part["samples"])
+
+
 def _level_text(row) -> str:
     rate = row.rejected / row.tested
     spread = np.sqrt(rate * (1.0 - rate) / row.tested)
@@ -259,12 +265,12 @@ def main() -> None:
             "tables of the setting whose level is measured again; 0 for those that were stored",
         ),
     )
-    paths = [args.out / "likelihood.csv.gz", args.out / "likelihood_level.csv"]
-    for path, n, function in zip(
-        paths, (args.replicates, args.tables), (run, run_level), strict=True
-    ):
-        if n:
-            store(function(n, args.jobs), path, "%.4g")
+    paths = [args.out / "likelihood.csv", args.out / "likelihood_level.csv"]
+    if args.replicates:
+        tables = run(args.replicates, args.jobs)
+        store(condensed(tables, "replicate", ["least"]), paths[0], "%.6g")
+    if args.tables:
+        store(run_level(args.tables, args.jobs), paths[1])
     page = write_page(args.out / "likelihood.md", summarise(*map(pd.read_csv, paths)))
     print(page.read_text(encoding="utf-8"))
 

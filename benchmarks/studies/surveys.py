@@ -12,7 +12,7 @@ import pandas as pd
 
 import bbl
 from bbl.errors import ConvergenceWarning, DataWarning
-from benchmarks.report import rows_of, table
+from benchmarks.report import rows_of, share, table
 
 METHODS = {
     "naive": {"prior_count": 0.0},
@@ -122,23 +122,19 @@ def run(samples: int, jobs: int) -> pd.DataFrame:
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
-    """Return the Markdown table."""
+    """Return the Markdown table of condensed rows."""
     rows = []
     for (method, errors), part in frame.groupby(["method", "errors"], sort=False):
-        rate = part["covered"].sum() / part["with limits"].sum()
-        spread = (
-            np.sqrt(((part["covered"] - rate * part["with limits"]) ** 2).sum())
-            / part["with limits"].sum()
-        )
-        shown = 100.0 * part["with limits"].sum() / part["parameters"].sum()
-        width = np.exp(part["log width"].sum() / part["with limits"].sum())
+        samples = part["samples"]
+        total = part[["parameters", "with limits", "log width"]].mul(samples, axis=0).sum()
+        width = np.exp(total["log width"] / total["with limits"])
         rows.append(
             [
                 method,
                 errors,
-                f"{len(part):,}",
-                f"{100 * rate:.2f} ± {100 * spread:.2f}%",
-                f"{shown:.1f}%",
+                f"{samples.sum():,}",
+                share(part["covered"], part["with limits"], samples),
+                f"{100.0 * total['with limits'] / total['parameters']:.1f}%",
                 f"{width:.3f}",
             ]
         )

@@ -347,8 +347,8 @@ plt.show()
 #
 # The paper predicts the test half from a model fitted to the training half. By default the R
 # package approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
-# `log_z="pseudo"` asks for that formula. The default here, `"auto"`, computes the exact sum over
-# all states when that is cheap, as with three predictors. Both give the same ranking, and hence the
+# `log_z="pseudo"` uses that formula. The default here, `"auto"`, computes the exact sum over all
+# states when that is cheap, as with three predictors. Both give the same ranking, and hence the
 # same AUC, because $\ln Z$ shifts all scores of a group equally, but different probabilities.
 
 # %%

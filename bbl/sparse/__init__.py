@@ -1,3 +1,1 @@
-"""sparse regression: which products of predictors, of any order, tell the classes
-apart.
-"""
+"""Sparse logistic regression on products of predictors."""

@@ -1,16 +1,9 @@
-"""Choice of the penalty from a path, by the extended BIC or cross-validation, and of raw or
-refitted weights: `choose`.
+"""Choose the penalty from a path, by the extended BIC (EBIC) or cross-validation, and raw or
+refitted weights.
 
-*Term*: a product of predictors, a tuple of their numbers in rising order, with d features (see
-`products`) and weights (d, K - 1) for K classes; its *order* is the number of predictors. *Path*:
-falling penalties, each fitted from the one before. *Stage*: a fit with terms up to some order (see
-`grow`): their `weights` by term, `intercept` (K - 1,) and `loss`. *Raw* weights are penalised,
-*refitted* weights are not. EBIC: extended BIC. NLL, the *loss*: the weighted sum over rows of ``-ln
-p`` of their class. A `Problem` has n rows of m predictors with classes `y` and `weights`, each
-(n,), whose sum is `total`; its ``size(term)`` is d. A `Penalty` has one factor for each order,
-`lambdas`, and `group`, whether it is on the norms of terms rather than of features. `run_tasks`
-calls a function in threads, or by the user's joblib backend. `null_slope` returns intercept (K -
-1,), slope, and loss without terms.
+*Raw* weights are penalised, *refitted* weights are not. The *loss* is the weighted sum of ``-ln p``
+of the rows' classes. The path starts at the largest penalty, and each fit starts from the previous
+one.
 """
 
 from __future__ import annotations
@@ -33,50 +26,52 @@ from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
 __all__ = ["Choice", "Point", "choose", "ebic"]
 
-PATH_LENGTH = 30  # penalties of a path
-SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
-GAMMA = 0.5  # of the extended BIC
-SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
-# a refit that loses so much more in one fold than no terms do, as a share of the loss of all rows
-# without terms, is not compared further: raw weights win
+PATH_LENGTH = 30  # number of penalties in a path
+SMALLEST_SHARE = 0.02  # last penalty of a path, as a proportion of the first
+GAMMA = 0.5  # gamma of the extended BIC
+# a path ends when the loss falls below this proportion of the loss without terms
+SATURATED_SHARE = 0.01
+# a refit whose loss in a fold exceeds the loss without terms by this proportion of the total loss
+# without terms is not compared further: raw weights win
 HOPELESS = 1.0
-# a path ends after so many penalties in a row without a better EBIC, or a smaller held-out loss
+# a path ends after this many consecutive penalties without improvement of the EBIC or held-out loss
 PATIENCE = 12
-NO_LOSS = np.full(2, np.nan)  # held-out losses that were not computed
+NO_LOSS = np.full(2, np.nan)  # held-out losses not computed
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One penalty of a path and its fits."""
+    """A penalty of a path, and its fits."""
 
     penalty: Penalty
-    stages: list[Stage]  # one for each order
-    refit: Refit | None  # the chosen terms without their penalties
-    ebic: float  # of the refit; nan without one
-    # (2,): mean -ln p of raw and of refitted weights; nan where it was not computed
+    stages: list[Stage]  # one per order
+    refit: Refit | None  # the selected terms without penalties
+    ebic: float  # of the refit; nan without a refit
+    # (2,): mean -ln p for raw and refitted weights; nan if not computed
     held_out_loss: np.ndarray
 
     @property
     def criterion(self) -> float:
-        """The criterion, the less the better: the EBIC or, without one, the smaller held-out loss;
-        nan without both.
+        """The criterion to minimise: the EBIC or else the smaller held-out loss; nan
+        without both.
         """
-        # fmin passes over nan
+        # fmin ignores nan
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The chosen terms and their weights."""
+    """The selected terms and their weights."""
 
-    # (d, K - 1) of each term, in rising order of terms; see `zero_sum_table` and `reference_tables`
+    # (d, K - 1) for each term, in increasing order of terms; see `zero_sum_table`,
+    # `reference_tables`
     weights: Weights
     intercept: np.ndarray  # (K - 1,)
-    refitted: bool  # whether the weights are without penalty
-    loss: float  # weighted sum of -ln p of the rows
-    unbounded: tuple[Term, ...]  # terms that separate classes, if refitted
-    path: list[Point]  # one for each penalty that was fitted
-    chosen: int  # index of the chosen penalty in `path`
+    refitted: bool  # whether the weights are unpenalised
+    loss: float  # weighted sum of -ln p over the rows
+    unbounded: tuple[Term, ...]  # for refits: terms that separate classes
+    path: list[Point]  # one point for each fitted penalty
+    chosen: int  # position of the chosen penalty in `path`
 
 
 def choose(
@@ -92,43 +87,41 @@ def choose(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Choice:
-    """Choose terms of up to `order` predictors that tell the classes apart, and their weights.
+    """Select terms of up to `order` predictors that separate the classes, and fit their weights.
 
     Parameters
     ----------
     problem : Problem
-        Rows, their classes and weights; each class should have a row. A predictor of one level is
-        never chosen.
+        Rows with classes and weights; each class should have a row. Constant predictors are never
+        selected.
     order : int
-        Largest number of predictors in a term.
+        Maximum number of predictors in a term.
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
-        Penalties on the sum of losses, one per order; or the criterion that chooses one penalty for
-        all orders from a path of 30. "ebic": the least ``2 NLL + df ln n + 2 gamma sum_t ln C(m,
-        |t|)`` of the refitted terms, gamma = 0.5, df the number of weights and intercepts, n the
-        sum of the rows' weights (with the class, a term has |t| + 1 variables of a Boltzmann
-        machine). "cv": the least held-out loss. A path ends early after 12 penalties in a row that
-        are no better.
+        Penalties on the sum of losses, one per order; or the criterion that chooses a single
+        penalty for all orders from a path of 30. "ebic" minimises ``2 loss + df ln n + 2 gamma
+        sum_t ln C(m, |t|)`` of the refitted terms, where gamma = 0.5, df is the number of weights
+        and intercepts, and n the sum of the row weights. "cv" minimises the held-out loss. A path
+        ends early after 12 consecutive penalties without improvement.
     group : bool, default True
-        Whether the penalty is ``lambda sqrt(d) ||W_t||`` for each term, else lambda times the sum
-        of the norms of its features' weights.
+        Penalty of a term: ``lambda sqrt(d) ||W_t||`` if True, otherwise lambda times the sum of the
+        norms of its features' weights.
     screen : {"heredity", "all"}
-        Candidate pairs: those with a chosen predictor, or all.
+        Candidate pairs: pairs with a selected predictor, or all pairs.
     refit : "auto", True or False
-        Whether the weights are refitted without penalty; "auto" takes the smaller held-out loss.
+        Whether to refit the weights without penalty; "auto" chooses by the held-out loss.
     nfold : int, default 5
-        Folds for "cv" and "auto", stratified by class.
+        Number of folds for "cv" and "auto", stratified by class.
     rng : numpy.random.Generator, optional
-        Assigns rows to folds; needed for "cv" and "auto".
+        Assigns rows to folds; required for "cv" and "auto".
     workers : int
-        Threads for the folds. The result does not depend on their number.
+        Number of threads for the folds. The result does not depend on it.
     progress : callable, optional
         Called after every penalty and every fold.
-
     Notes
     -----
-    `Problem.make` merges and sorts rows, so that weights and repeated rows give the same result to
-    the last bit. The global interpreter lock is released in the inner loops: many regressions can
-    run side by side in threads.
+    `Problem.make` merges and sorts rows, so that weights and repeated rows give bitwise identical
+    results. Inner loops release the global interpreter lock, so many regressions can run in
+    threads.
     """
     with serial_blas():
         if isinstance(lambda_, str):
@@ -139,9 +132,9 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
-        # evaluate(point, last) returns a point of the path with its criterion, see `_fit_path`: the
-        # EBIC, or held-out losses for "cv"; none for given penalties without a refit, as the EBIC
-        # would cost a refit that nobody needs
+        # evaluate(point, last) returns a point with its criterion, see `_fit_path`: the EBIC, or
+        # held-out losses for "cv". Given penalties without a refit need no criterion, and the EBIC
+        # would cost a refit
         evaluate: Callable[[Point, Point | None], Point] = partial(_evaluate_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
@@ -158,7 +151,7 @@ def choose(
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
     final = point.stages[-1]
     if is_refitted:
-        # the EBIC has fitted it already
+        # already fitted for the EBIC
         fit = point.refit or refit_terms(problem, final.weights, final.intercept)
         return Choice(
             fit.weights,
@@ -181,11 +174,11 @@ def choose(
 
 
 def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
-    """Return the penalties of a path, from the smallest at which no term is chosen down to a share
-    of it.
+    """Return the penalties of a path, from the smallest one that selects no term to a proportion of
+    it.
     """
     largest = largest_penalty(problem, group, screen)
-    if largest <= 0:  # no term has a gradient: any penalty gives the model without terms
+    if largest <= 0:  # no term has a gradient: every penalty gives the model without terms
         return [Penalty((1.0,) * order, group)]
     return [
         Penalty((float(v),) * order, group)
@@ -194,9 +187,7 @@ def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> l
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
-    """Return the extended BIC of terms whose refit has the sum of losses `loss`; see `choose` for
-    the formula.
-    """
+    """Return the EBIC of terms whose refit has the sum of losses `loss`; see `choose`."""
     q = problem.K - 1
     df = q * (1 + sum(problem.size(t) for t in terms))
     search_space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
@@ -210,12 +201,11 @@ def _fit_path(
     evaluate: Callable[[Point, Point | None], Point],
     progress: Callable | None,
 ) -> list[Point]:
-    """Fit a path of penalties, each from the one before.
+    """Fit a path of penalties, each starting from the previous one.
 
-    ``evaluate(point, last)`` returns a point with its criterion; `last` is the point before, None
-    for the first. The path ends early when the loss is nearly zero, when the EBIC of the chosen
-    terms would exceed the least one even if they had no loss, or after `PATIENCE` penalties that
-    are no better.
+    ``evaluate(point, last)`` returns a point with its criterion; `last` is the previous point, or
+    None. The path ends early when the loss is nearly zero, when the penalty part of the EBIC alone
+    exceeds the best EBIC, or after `PATIENCE` penalties without improvement.
     """
     points: list[Point] = []
     _, _, null_loss = null_slope(problem)  # the loss without terms
@@ -239,20 +229,20 @@ def _fit_path(
 
 
 def _best_index(points: Sequence[Point]) -> int:
-    """Return the index of the point with the least criterion; 0 if points have no criterion."""
+    """Return the position of the point with the smallest criterion; 0 if there is no criterion."""
     return int(np.argmin([point.criterion for point in points]))
 
 
 def _keep_unevaluated(point: Point, last: Point | None) -> Point:
-    """Return the point as it is, without a criterion; `last` is there for the signature that all
-    judges share.
+    """Return the point unchanged, without a criterion; `last` is unused, as all `evaluate`
+    functions have it.
     """
     return point
 
 
 def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
-    """Return the point with a refit of its terms, taken from the point `last` if that has the same
-    terms, and EBIC.
+    """Return the point with a refit of its terms and EBIC; the refit of `last` is reused for the
+    same terms.
     """
     final = point.stages[-1]
     terms = list(final.weights)
@@ -263,18 +253,16 @@ def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
 
 
 class CrossValidation:
-    """Held-out losses of the penalties of a path, one after the other; parameters are as in
-    `choose`.
+    """Held-out losses of the penalties of a path, in order; parameters are as in `choose`.
 
     Attributes
     ----------
     folds : Folds
-        Weights (folds, n) of the rows in each fold: `train` in training, `held` in validation.
+        Row weights (folds, n) in each fold: `train` for training, `held` for validation.
     fold_losses : ndarray, shape (folds, 2)
-        Those of the last penalty: summed losses of raw and of refitted weights; inf of a refit that
-        is hopeless.
+        Summed losses of raw and of refitted weights at the last penalty; inf for a hopeless refit.
     refits : list of Refit or None
-        The last refit of each fold; None if it was not computed.
+        The last refit of each fold; None if not computed.
     """
 
     def __init__(
@@ -292,20 +280,19 @@ class CrossValidation:
         self.refit = refit
         self.workers = workers
         self.progress = progress
-        # rows without predictors: folds depend on weights and classes alone
+        # rows without predictors: folds depend only on weights and classes
         sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
-        # no more folds than observations, and two at least
+        # at least two folds, and at most as many as observations
         self.folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
         self.fold_losses = np.zeros((len(self.folds), 2))
         self.refits: list[Refit | None] = [None] * len(self.folds)
 
     def evaluate(self, point: Point, last: Point | None = None) -> Point:
-        """Return the point with the mean losses of held-out rows, (2,) of raw and of refitted
-        weights.
+        """Return the point with mean held-out losses (2,) of raw and refitted weights.
 
-        Points of a path are given in order, as folds keep their last refits. `last` is not used;
-        `_evaluate_ebic` needs it. The loss of raw weights is nan if the option `refit` is True,
-        that of refitted weights if it is False.
+        Points of a path must be given in order because folds keep their last refits. `last` is
+        unused, but part of the signature that it shares with `_evaluate_ebic`. The loss of raw
+        weights is nan if the option `refit` is True, that of refitted weights if it is False.
         """
         tasks = [
             (
@@ -342,16 +329,16 @@ def _losses_of_fold(
     is_hopeless: bool,
     last_refit: Refit | None,
 ) -> tuple[tuple[float, float], Refit | None]:
-    """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit.
+    """Return the summed held-out losses of raw and refitted weights in one fold, and the refit.
 
-    Terms are chosen anew from the training rows. `train` and `held_out` (n,) are the weights of the
-    rows in the two parts. The penalty is scaled by the root of the share of training rows, because
-    gradients of irrelevant terms grow with the root of the number of rows: about as many irrelevant
-    terms are chosen as from all rows. If the refit is hopeless (see HOPELESS) at this penalty, or
-    `is_hopeless` says that it was at a larger one, its loss is infinite: with more terms, refits
-    are no better, and take long. `last_refit` is returned again if it has the same terms.
+    Terms are selected anew from the training rows. `train` and `held_out` (n,) are the row weights
+    in the two parts. Gradients of irrelevant terms grow with the square root of the number of rows,
+    so the penalty is scaled by the square root of the proportion of training rows: about as many
+    irrelevant terms are selected as from all rows. If the refit is hopeless (see HOPELESS) at this
+    penalty, or was at a larger one (`is_hopeless`), its loss is infinite: with more terms, refits
+    do not improve and take long. `last_refit` is reused for the same terms.
     """
-    if not train.any():  # no rows to fit to: the fold adds nothing
+    if not train.any():  # no training rows: the fold contributes nothing
         return (0.0, 0.0), None
     training = problem.weighted(train)
     validation = problem.weighted(held_out)
@@ -365,14 +352,14 @@ def _losses_of_fold(
     loss = _loss(validation, last_refit.weights, last_refit.intercept)
     if refit == "auto":
         null_intercept, _, _ = null_slope(training)
-        loss_without_terms = _loss(validation, {}, null_intercept)  # of the fold's validation rows
-        _, _, null_loss = null_slope(problem)  # of all rows, without terms
+        loss_without_terms = _loss(validation, {}, null_intercept)  # for the fold's validation rows
+        _, _, null_loss = null_slope(problem)  # for all rows, without terms
         loss = math.inf if loss > loss_without_terms + HOPELESS * null_loss else loss
     return (raw_loss, loss), last_refit
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:
-    """Return the weighted sum of ``-ln p`` of the rows, by weights (d, K - 1) of terms and an
+    """Return the weighted sum of ``-ln p`` over the rows, given weights (d, K - 1) of terms and an
     intercept (K - 1,).
     """
     from scipy.special import log_softmax

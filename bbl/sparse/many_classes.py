@@ -20,6 +20,10 @@ from bbl.sparse.workingset import MAX_INTERCEPT, ROUNDING, Descent, row_norms, v
 
 __all__ = ["minimise_groups"]
 
+# With K > 2 classes, the coordinate descent of `workingset` has only a bound on the curvature and
+# takes many steps. Here the Hessians of loss and penalty are exact, and only their products with
+# vectors are computed.
+
 FIRST_CURVATURE = 1e-3  # per weight of the rows; doubled until it bounds the loss along a step
 EASING = 0.95  # factor of the curvature after each step, so that steps may get longer
 STEP_BEYOND_ROUNDING = 1e3  # least change of the loss, in units of its rounding, to do so

@@ -1,10 +1,5 @@
-"""Stagewise choice of terms: those of order k are products of a chosen term of order k - 1 and one
-more predictor.
-
-*Term*: a product of predictors, a tuple of their numbers in rising order; its *order* is how many
-they are. *Stage*: the penalised fit with terms up to some order. *Parent* of a term: a term with
-one of its predictors less. Source: Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse
-High-Order Boltzmann Machines, AISTATS, section 3.2.
+"""Stagewise selection of terms: candidates of order k are products of a selected term of order k -
+1 and one more predictor (Min, Ning, Cheng & Gerstein 2014, section 3.2).
 """
 
 from __future__ import annotations
@@ -27,29 +22,28 @@ def grow(
     screen: str = "heredity",
     start: Sequence[Stage] | None = None,
 ) -> list[Stage]:
-    """Return one stage for each order: the minimum over the terms chosen by the previous stage and
+    """Return one stage per order: the minimum over the terms selected by the previous stage and
     their products.
 
-    Terms of lower order may drop out at a later stage. There are no further stages when no term is
-    left to multiply.
+    Lower-order terms may be dropped at later stages. Stages end when no term is left to multiply.
 
     Parameters
     ----------
     problem : Problem
     penalty : Penalty
-        One factor for each order.
+        One factor per order.
     screen : {"heredity", "all"}
-        With "all", every pair of predictors is a candidate, whether or not one of them was chosen.
+        With "all", every pair of predictors is a candidate, even if neither was selected.
     start : stages of a similar problem, optional
-        Warm starts, one for each order: their `weights` (d, q) by term and `intercept` (q,). The
-        minimum is the same.
+        Warm starts, one per order: `weights` (d, q) by term and `intercept` (q,). They do not
+        change the minimum.
     """
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):
         previous = stages[-1] if stages else None
-        base_weights: Weights = previous.weights if previous else {}  # of terms of lower order
+        base_weights: Weights = previous.weights if previous else {}  # of lower-order terms
         all_pairs = k == 2 and screen == "all"
-        # the empty term for single predictors, else the chosen terms of the order below
+        # the empty term for single predictors, otherwise the selected terms of the previous order
         parents: list[Term] = [()] if k == 1 else [t for t in base_weights if len(t) == k - 1]
         if all_pairs:
             parents = [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
@@ -57,8 +51,8 @@ def grow(
             break
         # the stage of the same order
         warm_stage = start[k - 1] if start and len(start) >= k else None
-        # starting weights: `base`, of the chosen terms of lower order; `warm_products`, of products
-        # of order k that the first working set holds
+        # starting weights: `base`, for the selected lower-order terms; `warm_products`, for the
+        # products of order k in the first working set
         base = dict(base_weights)
         warm_products = {}
         intercept = np.zeros(problem.K - 1)
@@ -81,21 +75,21 @@ def grow(
 
 
 def _has_parent(term: Term, parents: set[Term]) -> bool:
-    """Return whether a term is the product of one of `parents` and one more predictor."""
+    """Return whether a term is a product of one of `parents` and one more predictor."""
     return any(term[:i] + term[i + 1 :] in parents for i in range(len(term)))
 
 
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
-    """Return the smallest penalty, the same for all orders, at which no term is chosen."""
-    # (q, n): derivative of the loss by the linear predictors of the empty model
+    """Return the smallest penalty, common to all orders, at which no term is selected."""
+    # (q, n): derivative of the loss by the link of the empty model
     _, slope, _ = null_slope(problem)
-    # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a
-    # pair
+    # the first term to enter is a single predictor (a product of the empty term) or, with "all",
+    # perhaps a pair
     singles: list[Term] = (
         [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
     )
     parent_sets = [parents for parents in ([()], singles) if parents]
-    # ratios (m, parents): the penalty at which the product of a predictor and a parent enters
+    # ratios (m, parents): the penalty at which each product of a predictor and a parent enters
     ratio_blocks = [
         ratios
         for parents in parent_sets

@@ -1,11 +1,8 @@
-"""Refit of chosen terms by maximum likelihood, without penalties, and the terms whose weights have
+"""Refit selected terms by maximum likelihood without penalties, and find terms whose weights have
 no finite optimum.
 
-*Term*: a product of predictors with d features (see `products`) and weights (d, q), q = K - 1 for K
-classes. D is the number of features of all terms, n that of the rows. *Loss*: the weighted sum over
-rows of ``-ln p`` of their class. *Link*, *slope*, shape (q, n): linear predictors of the rows, and
-the derivative of the loss by them. *Curvature* (n,): second derivative of the loss by the link,
-exact for two classes, else an upper bound.
+D is the number of features of all terms, q = K - 1 for K classes; *link* and *slope* are defined in
+the glossary.
 """
 
 from __future__ import annotations
@@ -22,20 +19,21 @@ from bbl.sparse.workingset import Weights
 __all__ = ["Objective", "Refit", "maximise", "refit"]
 
 RIDGE = 1e-7  # per observation: makes every optimum finite and unique
-MAX_GRADIENT = 1e-9  # per observation and weight, at which Newton's method ends
+MAX_GRADIENT = 1e-9  # per observation and weight: Newton's method stops here
 MAX_NEWTON_STEPS = 100
-MAX_CONJUGATE_STEPS = 200  # of conjugate gradients, in each Newton step
-# a weight that moves by more in a Newton step without the ridge has no finite optimum
+MAX_CONJUGATE_STEPS = 200  # maximum number of conjugate gradient steps per Newton step
+# a weight that a Newton step without the ridge changes by more has no finite optimum
 UNBOUNDED_SHIFT = 0.05
 
 
 class Refit(NamedTuple):
-    """Terms with weights of maximum likelihood."""
+    """Terms with maximum-likelihood weights."""
 
-    weights: Weights  # (d, q) of each term
+    weights: Weights  # (d, q) for each term
     intercept: np.ndarray  # (q,)
     loss: float  # weighted sum of -ln p
-    unbounded: tuple[Term, ...]  # terms that separate classes: some weights have no finite optimum
+    # terms that separate classes, so that some weights have no finite optimum
+    unbounded: tuple[Term, ...]
 
 
 class Objective:
@@ -44,20 +42,21 @@ class Objective:
     Parameters
     ----------
     problem : Problem
-        Its n rows have classes `y` and `weights`, each (n,), whose sum is `total`.
+        The n rows, with classes `y` and `weights`, each (n,), with sum `total`.
     Z : ndarray, shape (D + 1, n)
-        Features of the rows, and a last row of ones for the intercept.
+        Features of the rows, followed by a row of ones for the intercept.
 
     Attributes
     ----------
     ridge : float
         1e-7 times the sum of the weights.
     to_scores : ndarray, shape (K, q)
-        Takes links to scores of classes.
+        Maps links to class scores.
     link, slope : ndarrays, shape (q, n)
-        At the last weights that were evaluated.
+        Values at the last weights evaluated.
     curve : ndarray, shape (n,)
-        Curvature there.
+        Second derivative of the loss by the link there, exact for two classes, otherwise an upper
+        bound.
     """
 
     def __init__(self, problem: Problem, Z: np.ndarray):
@@ -70,7 +69,7 @@ class Objective:
         self.curve = np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:
-        """Return objective and loss, and set `link`, `slope` and `curve` to those at `theta`."""
+        """Return objective and loss at `theta`, and set `link`, `slope` and `curve`."""
         problem = self.problem
         self.link = np.ascontiguousarray(theta.T @ self.Z)
         # writes slope and curve
@@ -80,37 +79,38 @@ class Objective:
         return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradient (D + 1, q) at `theta` (D + 1, q), which must be the last argument of
-        `value`.
+        """Return the gradient (D + 1, q) at `theta` (D + 1, q), where `value` was last
+        evaluated.
         """
         return self.Z @ self.slope.T + self.ridge * theta
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return the inverse of the Hessian times `right` (D + 1, q), by preconditioned conjugate
+        """Return the inverse Hessian times `right` (D + 1, q), by preconditioned conjugate
         gradients.
 
-        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), for
-        each of the q links. For two classes that is the Hessian, and gives the solution at once;
-        for more it is an upper bound.
+        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), the
+        same for each of the q links. For two classes this is the Hessian, so the first step is
+        exact; for more classes it is an upper bound.
         """
         from scipy.linalg import cho_factor, cho_solve
 
         scaled = self.Z * np.sqrt(self.curve)
-        curvature_matrix = scaled @ scaled.T  # one matrix times itself: half of the work
+        # a matrix times its own transpose needs half of the work
+        curvature_matrix = scaled @ scaled.T
         curvature_matrix[np.diag_indices_from(curvature_matrix)] += self.ridge
         preconditioner = cho_factor(curvature_matrix, overwrite_a=True)
         if self.problem.K == 2:
             return cho_solve(preconditioner, right)
         scores = self.to_scores @ self.link
         p = np.exp(scores - scores.max(axis=0))
-        p /= p.sum(axis=0)  # probabilities (K, n) of the classes
+        p /= p.sum(axis=0)  # class probabilities (K, n)
         solution = np.zeros_like(right)
         residual = right.copy()
         direction = preconditioned = cho_solve(preconditioner, residual)
         squared_norm = float((residual * preconditioned).sum())
         # no step if `right` is zero
         for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):
-            # change of the scores, then of the weighted probabilities, along the direction
+            # change in the scores, then in the weighted probabilities, along the direction
             row_change = self.to_scores @ (direction.T @ self.Z)
             row_change = p * (row_change - (p * row_change).sum(axis=0)) * self.problem.weights
             hessian_direction = self.Z @ (self.to_scores.T @ row_change).T + self.ridge * direction
@@ -128,10 +128,10 @@ class Objective:
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Maximise log-likelihood less ridge, minus the objective: return its weights (D + 1, q), and
+    """Minimise the objective by Newton's method from `theta`: return the weights (D + 1, q) and
     their loss.
 
-    Newton's method starts from `theta`. The loss is without the ridge.
+    The loss does not include the ridge.
     """
     total = objective.problem.total
     value, loss = objective.value(theta)
@@ -145,11 +145,11 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
         while step > 1e-10:
             trial = theta + step * direction
             new_value, new_loss = objective.value(trial)
-            # a sufficient decrease (Armijo), but for rounding
+            # sufficient decrease (Armijo), up to rounding
             if new_value <= value + 1e-4 * step * predicted_change + 1e-14 * abs(value):
                 break
             step *= 0.5
-        else:  # no step lowers the objective: link, slope and curvature are again those at `theta`
+        else:  # no step decreases the objective: restore link, slope and curvature at `theta`
             objective.value(theta)
             break
         theta = trial
@@ -162,32 +162,32 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     """Fit terms by maximum likelihood, starting from their penalised weights (d, q) and `intercept`
     (q,).
 
-    A ridge of 1e-7 per observation keeps the weights finite where classes are separated, and unique
-    where features coincide. Weights that a Newton step on the loss without the ridge would change
-    by more than 0.05 are reported as unbounded.
+    A ridge of 1e-7 per observation keeps weights finite if classes are separated, and unique if
+    features coincide. Weights that a Newton step without the ridge would change by more than 0.05
+    are reported as unbounded.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
     # starts (T + 1,): first feature of each term, and D
     D = int(products.starts[-1])
     n = problem.n
-    # numbers of 8 bytes: the features and a scaled copy, the Hessian and its factor
+    # bytes: the features and a scaled copy, the Hessian and its factor
     check_memory(
         16.0 * (D + 1) * (n + D),
-        f"A refit of {D} weights",
-        "Choose fewer terms, or use refit=False.",
+        f"A refit with {D} weights",
+        "Select fewer terms, or give refit=False.",
     )
     Z = products.features()
     scale = np.ones((D + 1, 1))
-    if problem.has_numbers:  # the ridge and the test of bounds need features of a common size
+    if problem.has_numbers:  # the ridge and the test for bounds require features of similar size
         rms = np.sqrt((Z * Z) @ problem.weights / problem.total)
         scale = np.where(rms > 0, rms, 1.0)[:, None]
         Z /= scale
     objective = Objective(problem, Z)
     start = np.concatenate([*weights.values(), intercept[None]])
     theta, loss = maximise(objective, start * scale)
-    # change of the weights by a Newton step on the loss alone, whose gradient is -ridge theta at
-    # the optimum; the Hessian keeps the ridge, so that it is regular. Separated classes have
-    # curvature near 0, so a long step
+    # change of the weights by a Newton step on the loss alone, whose gradient at the optimum is
+    # -ridge theta; the Hessian includes the ridge to be nonsingular. Separated classes have
+    # curvature near 0, hence a long step
     shift = np.abs(objective.solve(objective.ridge * theta))[:-1]
     rows = {
         t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)

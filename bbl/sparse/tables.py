@@ -1,10 +1,5 @@
-"""Tables of weights of terms over joint levels, in two gauges, and the links and features of new
-rows.
-
-*Term*: a product of predictors, a tuple of their numbers in rising order, with d features (zero-sum
-contrasts, see `products`) and weights (d, q), q = K - 1 for K classes. *Link*: the q linear
-predictors of a row. *Gauge*: the convention that makes tables unique: in the zero-sum gauge they
-sum to zero along each axis, in the reference gauge they are zero at level 0.
+"""Tables of term weights over joint levels, in the zero-sum and the reference gauge, and links and
+features of new rows.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ from bbl.sparse.products import Levels, Term, contrasts, simplex, term_states
 __all__ = ["log_odds", "reference_tables", "term_features", "term_links", "zero_sum_table"]
 
 
-UNIT_STEP = np.array([[0.0], [1.0]])  # the feature of a number at 0 and at 1
+UNIT_STEP = np.array([[0.0], [1.0]])  # feature of a numeric predictor at 0 and at 1
 
 
 def zero_sum_table(
@@ -28,14 +23,14 @@ def zero_sum_table(
     """Return the contribution of a term with weights (d, q) to the link at all joint levels, (L_1,
     ..., L_k, q).
 
-    The table is in the zero-sum gauge. `theta` holds the weights, `n_levels` the levels of all
-    predictors. The two entries along the axis of a predictor in `numbers` are those at its values 0
-    and 1, so that the second one is the effect of a unit.
+    The table is in the zero-sum gauge. `theta` contains the weights, `n_levels` the levels of all
+    predictors. The two entries along the axis of a predictor in `numbers` are for its values 0 and
+    1, so that the second is the effect of one unit.
     """
     binary = [i for i in term if n_levels[i] == 2]
     # the order in which `term_states` multiplies features
     axis_order = [i for i in term if n_levels[i] > 2] + binary
-    features = np.ones((1, 1))  # of all joint levels
+    features = np.ones((1, 1))  # for all joint levels
     for i in axis_order:
         features = np.kron(features, UNIT_STEP if i in numbers else simplex(n_levels[i]))
     out = (features @ theta).reshape(*(n_levels[i] for i in axis_order), theta.shape[1])
@@ -43,18 +38,18 @@ def zero_sum_table(
 
 
 def log_odds(link: np.ndarray) -> np.ndarray:
-    """Return the log odds (..., K - 1) of every class against the first, from links (..., K -
-    1).
+    """Return the log odds (..., K - 1) of every class against the first, from links
+    (..., K - 1).
     """
-    to_scores = contrasts(link.shape[-1] + 1)  # (K, K - 1): scores of classes are to_scores @ link
+    to_scores = contrasts(link.shape[-1] + 1)  # (K, K - 1): class scores are to_scores @ link
     return link @ (to_scores[1:] - to_scores[0]).T
 
 
 def _states_of_rows(
     codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for each term, its state in each row (n,), its features in each state (S, d), and if
-    it is known (n, 1).
+    """Yield, for each term, its state in each row (n,), its features in each state (S, d), and
+    whether it is known (n, 1).
 
     `codes` and `missing` are (n, m). A term is known in a row if none of its predictors is missing.
     """
@@ -64,7 +59,7 @@ def _states_of_rows(
         is_known = np.ones((len(codes), 1), dtype=bool)
         if missing is not None:
             is_known[missing[:, term].any(axis=1)] = False
-        # the term's predictors are now numbered 0, 1, ...
+        # renumber the term's predictors as 0, 1, ...
         yield *term_states(term_codes, levels, tuple(range(len(term)))), is_known
 
 
@@ -75,8 +70,8 @@ def term_links(
     missing: np.ndarray | None,
     q: int,
 ) -> np.ndarray:
-    """Return the summed contributions (n, q) of terms to the links of rows (n, m); a term that is
-    not known adds 0.
+    """Return the summed contributions (n, q) of terms to the links of rows (n, m); unknown terms
+    add 0.
     """
     link = np.zeros((len(codes), q))
     term_rows = _states_of_rows(codes, n_levels, list(weights), missing)
@@ -88,7 +83,7 @@ def term_links(
 def term_features(
     codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
 ) -> np.ndarray:
-    """Return the features (n, D) of all terms in rows (n, m); zero where a predictor of the term is
+    """Return the features (n, D) of all terms in rows (n, m); zero if a predictor of the term is
     missing.
     """
     term_rows = _states_of_rows(codes, n_levels, terms, missing)
@@ -97,14 +92,12 @@ def term_features(
 
 
 def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
-    """Return tables in the reference gauge, given those in any gauge; their sum over all terms is
-    the same.
+    """Convert tables from any gauge to the reference gauge; their sum over all terms is unchanged.
 
-    Tables are (L_1, ..., L_k, q). Each term contributes to the tables of all its subsets, the empty
-    one (the intercept) included. Along each axis an entry is the value at the reference level plus
-    the difference from it. The whole table is thus a sum over subsets of its axes: differences
-    along the axes of the subset, the reference level along the others. This part goes to the table
-    of the subset.
+    Tables are (L_1, ..., L_k, q). Along each axis, an entry is the value at the reference level
+    plus the difference from it. The table is thus a sum over subsets of its axes, of differences
+    along the axes in the subset at the reference level of the others. Each part is added to the
+    table of its subset; the empty subset is the intercept.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():

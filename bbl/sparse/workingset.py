@@ -1,16 +1,10 @@
-"""The exact penalised fit over very many candidate terms: descent over a working set that violators
+"""Exact penalised fit over very many candidate terms, by descent over a working set that violators
 join.
 
 The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free
-intercept. A *term* t is a product of |t| predictors with d *features* (zero-sum contrasts, see
-`products`) and weights ``W_t`` (d, q), q = K - 1 for K classes. The group penalty is ``Omega =
-sqrt(d) ||W_t||`` (Frobenius norm), the l1 penalty the sum of the norms of the d rows of ``W_t``.
-*Link*, shape (q, n): linear predictors of the rows. *Slope* (q, n) and *curvature* (n,): first
-derivatives of the loss by the link, and a bound of the second. A *violator* is a term without
-weight whose gradient is longer than its penalty. D is the number of features, T the number of
-terms, of the working set. The *order* of a term is |t|; the *parent* of a product is the term
-without one of its predictors. An optimum's *violation* is how far its gradient is from the
-optimality conditions, in units of penalties.
+intercept and weights ``W_t`` (d, q), where Omega is ``sqrt(d) ||W_t||`` (group penalty) or the sum
+of the norms of the rows of ``W_t`` (l1). T terms have D features. A *violator* is a term with zero
+weights whose gradient exceeds its penalty.
 """
 
 from __future__ import annotations
@@ -29,28 +23,29 @@ from bbl.sparse.products import Problem, Products, Term, candidate_ratios, contr
 __all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
 
 MAX_VIOLATION = 1e-6  # of the optimality conditions by candidates, in units of each term's penalty
-WORKING_SET_VIOLATION = 2e-7  # the same by terms of the working set
+WORKING_SET_VIOLATION = 2e-7  # the same for terms in the working set
 MAX_NEWTON_STEPS = 1000
-MAX_SWEEPS = 2000  # of coordinate descent, in each Newton step
-# Newton steps in a row whose sweeps run out: separated rows of huge weights, without an end
+MAX_SWEEPS = 2000  # maximum number of coordinate descent sweeps per Newton step
+# consecutive Newton steps that exhaust their sweeps: separated rows with huge weights, without end
 MAX_EXHAUSTED_STEPS = 50
-MAX_ROUNDS = 1000  # passes over all candidates, after each of which violators join the working set
-FULL_HESSIAN_SIZE = 64  # up to so many weights the Hessian is always formed
-# up to so many weights the Hessian is formed if coordinate descent over rows is slow
+# maximum number of passes over all candidates, each followed by violators joining the working set
+MAX_ROUNDS = 1000
+FULL_HESSIAN_SIZE = 64  # the Hessian is always formed for up to this many weights
+# the Hessian is formed for up to this many weights if coordinate descent over rows is slow
 GRAM_SIZE = 2048
-# coordinate descent is slow if it takes more than one sweep per so many weights
+# coordinate descent is slow if it takes more than one sweep per this many weights
 WEIGHTS_PER_SWEEP = 16
-RIDGE = 1e-6  # share of its diagonal added to a Hessian, more than rounding in single precision
+RIDGE = 1e-6  # proportion of its diagonal added to a Hessian; exceeds rounding in single precision
 ROUNDING = 1e-12  # relative rounding error of the objective
-# bounds of the error of a long sum, in rounding units of the summed magnitudes: n random errors add
-# up to about sqrt(n) units, and sums are formed in parts. In single precision a bound that is too
-# large only means more checks in double
+# bounds on the error of a long sum, in units of rounding of the summed magnitudes: n random errors
+# add up to about sqrt(n) units, and sums are formed in parts. In single precision, a bound that is
+# too large only causes more checks in double precision
 SUM_ERROR_ULPS = 512
 GRADIENT_ERROR_ULPS = 64  # in double precision
-# largest rounding error, in units of the penalty, at which single precision is used
+# largest rounding error, in units of the penalty, for which single precision is used
 MAX_ERROR_SHARE = 0.05
-NEW_VIOLATORS = 300  # least number of candidates that are checked at a time to join the working set
-MAX_INTERCEPT = 30.0  # bound of the intercept, for classes that no row has
+NEW_VIOLATORS = 300  # minimum number of candidates checked at a time for joining the working set
+MAX_INTERCEPT = 30.0  # bound on the intercept, for classes without rows
 
 Weights = dict[Term, np.ndarray]
 
@@ -59,25 +54,23 @@ class Penalty(NamedTuple):
     """Penalty factors of the terms."""
 
     lambdas: tuple[float, ...]  # on the sum of losses, for orders 1, 2, ...
-    group: bool = True  # group penalty, else l1
+    group: bool = True  # group penalty, otherwise l1
 
     def of_terms(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
-        """Return the penalty (T,) of each of T terms, with the factor sqrt(d) for the group
-        penalty.
-        """
+        """Return the penalties (T,) of T terms, with the factor sqrt(d) for the group penalty."""
         by_order = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
         return by_order * np.sqrt([problem.size(t) for t in terms]) if self.group else by_order
 
     def scaled(self, factor: float) -> Penalty:
-        """Return all penalties times a factor."""
+        """Return all penalties multiplied by a factor."""
         return Penalty(tuple(factor * v for v in self.lambdas), self.group)
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The minimum over some terms."""
+    """The minimum over a set of terms."""
 
-    # (d, q) of each term with nonzero weights, in rising order of size and predictors
+    # (d, q) for each term with nonzero weights, in increasing order of size and predictors
     weights: Weights
     intercept: np.ndarray  # (q,)
     loss: float  # weighted sum of -ln p(y | x)
@@ -88,12 +81,13 @@ class Stage:
 
 
 def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
-    """Return norms of weights (D, q): of each term (T,) if `group`, else of each feature (D,).
+    """Return the norms of weights (D, q): of each term (T,) if `group`, otherwise of each feature
+    (D,).
 
-    The rows of each term begin at `starts` (T + 1,), whose last entry is D.
+    The rows of each term start at `starts` (T + 1,), whose last entry is D.
     """
     squares = np.einsum("ij,ij->i", theta, theta)
-    # reduceat needs a row
+    # reduceat needs at least one row
     return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
 
 
@@ -103,9 +97,9 @@ def violations(
     """Return the largest violation of the optimality conditions by weights (D, q), in units of the
     penalties (T,).
 
-    `gradient` (D, q) is that of the loss; the rows of each term begin at `starts` (T + 1,). Where
-    weights are not zero, the gradient of loss plus penalty must be zero. Where weights are zero,
-    the gradient of the loss must not be longer than the penalty.
+    `gradient` (D, q) is the gradient of the loss; the rows of each term start at `starts` (T + 1,).
+    At nonzero weights, the gradient of loss plus penalty must be zero. At zero weights, the
+    gradient of the loss must not exceed the penalty.
     """
     if not len(penalty):
         return 0.0
@@ -125,45 +119,45 @@ def violations(
 
 
 class Descent:
-    """A working set of T terms, their weights, and the descent to its minimum.
+    """A working set of T terms with weights, and the descent to its minimum.
 
     Parameters
     ----------
     problem : Problem
-        Its n rows have classes `y` and `weights`, each (n,), whose sum is `total`.
+        The n rows, with classes `y` and `weights`, each (n,), with sum `total`.
     penalty : Penalty
     weights : dict of term to ndarray, shape (d, q)
-        The terms to begin with, and weights to start from.
+        Initial terms with starting weights.
     intercept : ndarray, shape (q,)
-        The intercept to start from.
+        Starting value of the intercept.
 
     Attributes
     ----------
     products : Products
-        The terms as the kernels take them: `codes` (T, n) are their states in the rows, `sizes`
-        (T,) their numbers of features d, `starts` (T + 1,) the first row of each in `theta`, and
-        `layout` the tables of features.
+        The terms in the form required by the kernels: `codes` (T, n) are their states in the rows,
+        `sizes` (T,) their numbers of features, `starts` (T + 1,) the first row of each in `theta`,
+        and `layout` the feature tables.
     theta : ndarray, shape (D, q)
-        Weights of the terms; `intercept` (q,) is kept beside them.
+        Weights of the terms; `intercept` (q,) is stored separately.
     lambdas : ndarray, shape (T,)
         Penalties of the terms.
     to_scores : ndarray, shape (K, q)
-        Takes links to scores of classes.
+        Maps links to class scores.
     slope, curve : ndarrays, shapes (q, n) and (n,)
-        Slope and curvature of the loss at the last link that was evaluated.
+        First derivative of the loss at the last link evaluated, and a bound on the second.
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
     prefers_hessian : bool
         Whether Hessians are formed up to a larger size: with K > 2, or once coordinate descent over
         rows was slow.
     n_exhausted : int
-        Number of last Newton steps in a row whose sweeps ran out.
+        Number of most recent consecutive Newton steps that exhausted their sweeps.
     max_violation : float
-        Violation at which the descent ends, in units of penalties.
+        Violation at which the descent stops, in units of penalties.
     n_steps : int
-        Newton steps of the last descent.
+        Number of Newton steps of the last descent.
     max_steps : int
-        Largest number of Newton steps of a descent.
+        Maximum number of Newton steps of a descent.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
@@ -177,8 +171,8 @@ class Descent:
         self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
-        # with more than two classes `curve` is only a bound: the exact Hessian is formed from the
-        # start
+        # with more than two classes `curve` is only a bound, so the exact Hessian is formed from
+        # the start
         self.loss = math.nan
         self.prefers_hessian = problem.K > 2
         self.n_exhausted = 0
@@ -187,14 +181,14 @@ class Descent:
         self.max_steps = MAX_NEWTON_STEPS
 
     def extend(self, terms: Sequence[Term]) -> None:
-        """Add terms to the working set, with weights of zero."""
+        """Add terms to the working set, with zero weights."""
         self.products.extend(terms)
         n_new = int(self.products.starts[-1]) - len(self.theta)
         self.theta = np.concatenate([self.theta, np.zeros((n_new, self.problem.K - 1))])
         self.lambdas = self.penalty.of_terms(self.problem, self.products.terms)
 
     def drop_zeros(self, n_fixed: int) -> None:
-        """Remove the terms whose weights are zero, except the first `n_fixed` terms, which are not
+        """Remove terms with zero weights, except the first `n_fixed` terms, which are not
         candidates.
         """
         norm = row_norms(self.theta, self.products.starts, group=True)
@@ -204,7 +198,7 @@ class Descent:
         self.lambdas = self.lambdas[is_kept]
 
     def penalties(self, theta: np.ndarray) -> float:
-        """Return the sum of the penalties of weights (D, q)."""
+        """Return the total penalty of weights (D, q)."""
         norm = row_norms(theta, self.products.starts, self.penalty.group)
         lambdas = (
             self.lambdas if self.penalty.group else np.repeat(self.lambdas, self.products.sizes)
@@ -212,7 +206,7 @@ class Descent:
         return float(lambdas @ norm)
 
     def evaluate(self, link: np.ndarray) -> float:
-        """Return the loss at a link (q, n), and set `slope` and `curve` to those at this link."""
+        """Return the loss at a link (q, n), and set `slope` and `curve`."""
         problem = self.problem
         # writes slope and curve
         return _kernel.slopes(
@@ -220,7 +214,7 @@ class Descent:
         )
 
     def minimise(self) -> float:
-        """Minimise over the working set by proximal Newton steps, and return the remaining
+        """Minimise over the working set by proximal Newton steps; return the remaining
         violation.
         """
         products = self.products
@@ -229,9 +223,9 @@ class Descent:
         self.loss = self.evaluate(link)
         objective = self.loss + self.penalties(self.theta)
         least_penalty = float(self.lambdas.min(initial=math.inf))
-        if math.isinf(least_penalty):  # no terms: only the intercept is fitted
+        if math.isinf(least_penalty):  # no terms: fit only the intercept
             least_penalty = min(self.penalty.lambdas)
-        # violation that may be rounding of the gradient, a sum over rows
+        # violation that may be due to rounding of the gradient, a sum over rows
         rounding = GRADIENT_ERROR_ULPS * np.finfo(float).eps * self.problem.total / least_penalty
         if self.problem.has_numbers:  # features may be larger than those of categories
             rounding *= max(1.0, float(np.abs(products.layout[1]).max(initial=0.0)))
@@ -242,7 +236,7 @@ class Descent:
             self.n_steps = step_number
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
-            # an intercept at its bound, which a step downhill would move beyond it
+            # an intercept at its bound that a downhill step would move beyond it
             is_bounded = (np.abs(self.intercept) >= MAX_INTERCEPT) & (
                 intercept_gradient * self.intercept < 0
             )
@@ -253,9 +247,9 @@ class Descent:
             violation = max(violation, intercept_violation)
             if violation <= max_violation:
                 break
-            # violation at which the quadratic model counts as minimised: a share of the current
-            # violation, falling with its square below 1, but no less than a tenth of the violation
-            # at which the descent ends
+            # violation at which the quadratic model counts as minimised: a proportion of the
+            # current violation, decreasing quadratically below 1, but at least a tenth of the final
+            # violation
             tolerance = max(0.1 * max_violation, 0.05 * violation * min(1.0, violation))
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
             step = theta - self.theta
@@ -275,15 +269,15 @@ class Descent:
         intercept_gradient: np.ndarray,
         tolerance: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model
-        at a link (q, n).
+        """Return weights (D, q) and intercept (q,) that minimise the penalised quadratic model at a
+        link (q, n).
 
-        The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after it, H the
-        Hessian of the loss. `gradient` (D, q) and `intercept_gradient` (q,) are those at the link;
-        `tolerance` is the violation at which coordinate descent ends. With few weights the Hessian
-        of the *active* terms is formed: those with weight, or with a gradient longer than their
-        penalty. The other terms stay at zero. With many weights, coordinate descent over all terms
-        works on the rows instead.
+        The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after the step,
+        where H is the Hessian of the loss. `gradient` (D, q) and `intercept_gradient` (q,) are
+        gradients at the link; `tolerance` is the violation at which coordinate descent stops. With
+        few weights, the Hessian of the *active* terms is formed, whose weights are nonzero or whose
+        gradient exceeds their penalty; other terms stay at zero. With many weights, coordinate
+        descent over all terms works on the rows instead.
         """
         products = self.products
         group = self.penalty.group
@@ -297,10 +291,10 @@ class Descent:
             theta = self.theta.copy()
             intercept = self.intercept.copy()
             may_form_hessian = not self.prefers_hessian and (D + 1) * q <= GRAM_SIZE
-            # with more sweeps coordinate descent counts as slow, and the Hessian is formed from
-            # then on
+            # if more sweeps are needed, coordinate descent counts as slow, and the Hessian is
+            # formed from now on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
-            # writes theta and intercept, and the copy of the slope; a set stop flag ends it early
+            # writes theta, intercept and the copy of the slope; a stop flag ends it early
             n_sweeps = _kernel.descend(
                 products.codes,
                 *products.layout,
@@ -317,16 +311,16 @@ class Descent:
             )
             self.prefers_hessian = self.prefers_hessian or n_sweeps == max_sweeps
             return theta, intercept
-        # single precision is enough: the Hessian affects the steps, not the position of the minimum
+        # single precision is enough because the Hessian affects the steps, but not the minimum
         hessian = products.hessian(link, self.problem.weights, self.curve, active, np.float32)
         hessian[np.diag_indices_from(hessian)] *= 1 + RIDGE
-        # the active terms' rows of weights, then the intercept as a term without a penalty
+        # weights of the active terms, followed by the intercept as a term without a penalty
         rows = np.flatnonzero(np.repeat(is_active, products.sizes))
         starts = np.concatenate([[0], np.cumsum(products.sizes[active]), [D + 1]])
         lambdas = np.append(self.lambdas[active], 0.0)
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
-        # coordinate descent by the Hessian, without the rows; writes weights and slopes
+        # coordinate descent with the Hessian, without the rows; writes weights and slopes
         n_sweeps = _kernel.descend_gram(
             hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
         )
@@ -336,11 +330,11 @@ class Descent:
         return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)
 
     def _gradient_norms(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the norm (T,) of each term's `gradient` (D, q); with l1 the largest norm of a
+        """Return the norm (T,) of each term's `gradient` (D, q); for l1, the largest norm of a
         feature's gradient.
         """
         norm = row_norms(gradient, self.products.starts, self.penalty.group)
-        if self.penalty.group or not len(norm):  # reduceat needs a feature
+        if self.penalty.group or not len(norm):  # reduceat needs at least one feature
             return norm
         return np.maximum.reduceat(norm, self.products.starts[:-1])
 
@@ -352,12 +346,12 @@ class Descent:
         objective: float,
         predicted_change: float,
     ) -> tuple[np.ndarray, float] | None:
-        """Move towards `theta` (D, q) and `intercept` (q,), and halve the step until the objective
-        falls enough.
+        """Move towards `theta` (D, q) and `intercept` (q,), halving the step until the objective
+        decreases sufficiently.
 
-        `objective` is that at `link` (q, n), `predicted_change` that of the quadratic model for the
-        full step. Sets `self.theta` and `self.intercept` to the new point, and returns its link and
-        objective; None if no step lowers the objective.
+        `objective` is the objective at `link` (q, n), `predicted_change` the change predicted by
+        the quadratic model for the full step. Sets `self.theta` and `self.intercept`, and returns
+        the new link and objective; None if no step decreases the objective.
         """
         target_link = self.products.link(theta, intercept)
         step = 1.0
@@ -366,7 +360,7 @@ class Descent:
             trial_link = link + step * (target_link - link) if step < 1 else target_link
             loss = self.evaluate(trial_link)
             trial_objective = loss + self.penalties(trial_theta)
-            # a sufficient decrease (Armijo), but for rounding
+            # sufficient decrease (Armijo), up to rounding
             if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(
                 objective
             ):
@@ -375,13 +369,11 @@ class Descent:
                 self.loss = loss
                 return trial_link, trial_objective
             step *= 0.5
-        self.loss = self.evaluate(link)  # slope and curvature are again those at `theta`
+        self.loss = self.evaluate(link)  # restores slope and curvature at `theta`
         return None
 
     def weights(self) -> Weights:
-        """Return the nonzero weights (d, q) of each term, in rising order of size and
-        predictors.
-        """
+        """Return the nonzero weights (d, q) by term, in increasing order of size and predictors."""
         starts = self.products.starts
         term_weights = {
             t: self.theta[starts[k] : starts[k + 1]].copy()
@@ -403,18 +395,19 @@ def minimise(
     intercept: np.ndarray,
     all_pairs: bool = False,
 ) -> Stage:
-    """Return the minimum over the terms `base` and all products of a parent and one more predictor.
+    """Return the minimum over the terms in `base` and all products of a parent and one more
+    predictor.
 
     Parameters
     ----------
     problem : Problem
     penalty : Penalty
     base : dict of term to ndarray, shape (d, q)
-        Terms with fewer predictors than the products, with weights to start from.
+        Terms with fewer predictors than the products, with starting weights.
     parents : sequence of terms of one order
         ``[()]`` for single predictors.
     warm : mapping of term to ndarray, shape (d, q)
-        Products to start the working set with, and their weights.
+        Products in the initial working set, with starting weights.
     intercept : ndarray, shape (q,)
     all_pairs : bool, default False
         Whether the parents are all single predictors, so that each pair need only be formed from
@@ -422,8 +415,8 @@ def minimise(
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    # when the states of its terms take more memory than the codes of the rows, terms of weight 0
-    # leave the working set
+    # terms of weight 0 leave the working set once the states of its terms take more memory than the
+    # rows' codes
     rounds = 0
     max_bytes = problem.codes.nbytes
     while True:
@@ -438,8 +431,7 @@ def minimise(
             violation = max(violation, violation_outside)
             break
         if descent.products.codes.nbytes > max_bytes:
-            # the terms of `base` come first, and stay: they are no candidates, so that they could
-            # not come back
+            # terms in `base` come first and stay: they are not candidates, so could not come back
             descent.drop_zeros(len(base))
         descent.extend(violators)
     objective = descent.loss + descent.penalties(descent.theta)
@@ -457,25 +449,25 @@ def _violators(
     """Return the largest violation by candidates outside the working set, in units of penalties,
     and violators.
 
-    `order` is that of the candidates, one more than that of the `parents`; `all_pairs` is as in
-    `minimise`. All candidates are checked in single precision, if rounding allows that; those that
-    may be violators then in double precision, in batches from the most likely on, until a batch has
-    violators.
+    `order` is the order of the candidates, one more than that of the `parents`; `all_pairs` is as
+    in `minimise`. All candidates are checked in single precision if rounding allows. Possible
+    violators are then checked in double precision, in batches of decreasing likelihood, until a
+    batch contains violators.
     """
     lambda_ = penalty.lambdas[order - 1]
     slope = descent.slope
-    # bound of the error of a candidate's ratio of gradient to penalty in single precision: above 1
-    # less this bound, the candidate is a suspect
+    # bound on the error of a candidate's gradient-to-penalty ratio in single precision: a candidate
+    # above 1 minus this bound is a possible violator
     rounding_error = (
         SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
     )
-    # with numbers, whose features have no bound, in double precision
+    # numeric features have no bound, so use double precision
     is_single = rounding_error < MAX_ERROR_SHARE and not problem.has_numbers
     threshold = 1.0 - rounding_error if is_single else 1.0
-    # ratio: of a candidate's gradient to its penalty
+    # ratio: a candidate's gradient divided by its penalty
     working_set = set(descent.products.terms)
     ratio_of = {}
-    # unit_ratios (m, parents of the block): ratios for lambda = 1, of every predictor times every
+    # unit_ratios (m, parents in the block): ratios at lambda = 1, for every predictor times every
     # parent
     for parent_block, unit_ratios in candidate_ratios(
         problem, slope, parents, penalty.group, is_single
@@ -509,7 +501,7 @@ def _violators(
 def _scaled_gradient_norms(
     problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool
 ) -> np.ndarray:
-    """Return the gradient norms (T,) of some terms, in units of their penalties if lambda is 1.
+    """Return the gradient norms (T,) of some terms, in units of their penalties at lambda = 1.
 
     `slope` (q, n) is the derivative of the loss by the link.
     """
@@ -522,7 +514,7 @@ def _scaled_gradient_norms(
 
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
     """Return intercept (q,), slope (q, n) and loss of the model without terms."""
-    # without terms, the penalty is only the unit of the violation at which the descent ends
+    # without terms, the penalty is only the unit of the violation at which the descent stops
     descent = Descent(problem, Penalty((1.0,)), {}, np.zeros(problem.K - 1))
     descent.minimise()
     return descent.intercept, descent.slope, descent.loss

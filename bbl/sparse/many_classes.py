@@ -1,9 +1,5 @@
-"""The minimum over a working set with the group penalty, for many classes: proximal gradients find
-the terms that have weight, and Newton's method finds their weights.
-
-With K > 2 classes the descent of `workingset` over rows has only a bound of the curvature, and its
-steps are many. Here Hessians of loss and penalty are exact, but multiplied by vectors alone. Names
-and shapes are those of `workingset`.
+"""Minimise over a working set with the group penalty for more than two classes: proximal gradient
+steps find the nonzero terms, Newton's method their weights.
 """
 
 from __future__ import annotations
@@ -24,21 +20,25 @@ __all__ = ["minimise_groups"]
 # takes many steps. Here the Hessians of loss and penalty are exact, and only their products with
 # vectors are computed.
 
-FIRST_CURVATURE = 1e-3  # per weight of the rows; doubled until it bounds the loss along a step
-EASING = 0.95  # factor of the curvature after each step, so that steps may get longer
-STEP_BEYOND_ROUNDING = 1e3  # least change of the loss, in units of its rounding, to do so
-MAX_PROXIMAL_STEPS = 60  # between runs of Newton's method
-STABLE_STEPS = 5  # proximal steps in a row with the same terms, after which Newton's method begins
-MAX_CG_STEPS = 200  # of conjugate gradients in each Newton step
-AT_BOUND = (1.0 - 1e-12) * MAX_INTERCEPT  # size of an intercept at its bound, but for rounding
-MAX_STALLED_ROUNDS = 5  # without progress beyond rounding, of both kinds of steps in turn
-LEAST_STEP = 1e-3  # of the line search; below, terms have to be dropped by proximal steps first
+FIRST_CURVATURE = 1e-3  # per unit of row weight; doubled until it bounds the loss along a step
+EASING = 0.95  # factor of the curvature after each step, which allows longer steps
+STEP_BEYOND_ROUNDING = 1e3  # minimum change of the loss for this, in units of its rounding error
+MAX_PROXIMAL_STEPS = 60  # maximum number between runs of Newton's method
+# consecutive proximal steps with the same terms after which Newton's method starts
+STABLE_STEPS = 5
+MAX_CG_STEPS = 200  # maximum number of conjugate gradient steps per Newton step
+# absolute value of an intercept at its bound, up to rounding
+AT_BOUND = (1.0 - 1e-12) * MAX_INTERCEPT
+# maximum number of rounds of both kinds of steps without progress beyond rounding
+MAX_STALLED_ROUNDS = 5
+# smallest step of the line search; below it, proximal steps must first drop terms
+LEAST_STEP = 1e-3
 
 Floats = NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """Weights (D, q), intercept (q,), the link (q, n) and the loss there."""
+    """Weights (D, q), intercept (q,), and the link (q, n) and loss they give."""
 
     theta: Floats
     intercept: Floats
@@ -47,9 +47,8 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Gradients of the loss by weights (D, q) and intercept (q,), which is zero for an intercept
-    that is held at its bound, and the violation of the optimality conditions, in units of
-    penalties.
+    """Gradients of the loss by weights (D, q) and intercept (q,), zero for intercepts held at their
+    bound; and the violation of the optimality conditions, in units of penalties.
     """
 
     theta: Floats
@@ -58,10 +57,9 @@ class Slope(NamedTuple):
 
 
 def minimise_groups(descent: Descent) -> float:
-    """Minimise over the working set of `descent`, which is at its minimum then, and return the
-    remaining violation.
+    """Minimise over the working set of `descent` in place, and return the remaining violation.
 
-    It ends at ``descent.max_violation``, after ``descent.max_steps`` steps of either kind, or if no
+    Stops at ``descent.max_violation``, after ``descent.max_steps`` steps of either kind, or if no
     step makes progress beyond rounding.
     """
     link = descent.products.link(descent.theta, descent.intercept)
@@ -79,7 +77,8 @@ def minimise_groups(descent: Descent) -> float:
         slope = _slope_at(descent, point)
         if slope.violation > descent.max_violation:
             point, slope = _newton_steps(descent, point, slope)
-        # near the minimum the violation still falls where the objective changes by rounding alone
+        # near the minimum the violation still decreases while the objective changes only by
+        # rounding
         is_lower = before - _objective(descent, point) > 1e-3 * ROUNDING * abs(before)
         is_better = slope.violation < 0.9 * least_violation
         least_violation = min(least_violation, slope.violation)
@@ -102,10 +101,10 @@ def _objective(descent: Descent, point: Point) -> float:
 
 
 def _slope_at(descent: Descent, point: Point) -> Slope:
-    """Return the slope at `point`, at whose link the loss was evaluated last."""
+    """Return the slope at `point`, where the loss was last evaluated."""
     gradient = descent.products.gradient(descent.slope)
     by_intercept = descent.slope.sum(axis=1)
-    # an intercept at its bound, which a step downhill would move beyond it
+    # an intercept at its bound that a downhill step would move beyond it
     is_bounded = (np.abs(point.intercept) >= AT_BOUND) & (by_intercept * point.intercept < 0.0)
     by_intercept[is_bounded] = 0.0
     largest = float(np.abs(by_intercept).max())
@@ -116,19 +115,21 @@ def _slope_at(descent: Descent, point: Point) -> Slope:
 
 
 def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[Point, float]:
-    """Take accelerated proximal gradient steps (Beck & Teboulle 2009) until the terms with weight
-    settle; return the point and the last curvature. The loss was evaluated last at `point`, and is
-    at the point that is returned.
+    """Take accelerated proximal gradient steps (Beck & Teboulle 2009) until the set of nonzero
+    terms
+    settles; return the point and the last curvature.
+
+    The loss must have been evaluated last at `point`, and is evaluated at the returned point.
     """
     products = descent.products
-    ahead = point  # where gradients are taken
+    ahead = point  # the point at which gradients are taken
     momentum = 1.0
     n_stable = 0
     for _ in range(MAX_PROXIMAL_STEPS):
         descent.n_steps += 1
         gradient = products.gradient(descent.slope)
         by_intercept = descent.slope.sum(axis=1)
-        while True:  # a curvature that bounds the loss along the step
+        while True:  # find a curvature that bounds the loss along the step
             target = ahead.theta - gradient / curvature
             norms = row_norms(target, products.starts, group=True)
             left = np.maximum(norms - descent.lambdas / curvature, 0.0)
@@ -147,7 +148,7 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
             curvature *= 2.0
         had_weight = row_norms(point.theta, products.starts, group=True) > 0.0
         n_stable = n_stable + 1 if np.array_equal(left > 0.0, had_weight) else 0
-        if ((ahead.theta - theta) * (theta - point.theta)).sum() > 0.0:  # momentum leads uphill
+        if ((ahead.theta - theta) * (theta - point.theta)).sum() > 0.0:  # momentum points uphill
             momentum = 1.0
         next_momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         share = (momentum - 1.0) / next_momentum
@@ -159,7 +160,7 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
         if n_stable == STABLE_STEPS or descent.n_steps >= descent.max_steps:
             break
         ahead = Point(ahead_theta, ahead_intercept, ahead_link, descent.evaluate(ahead_link))
-        # within rounding of the loss a curvature that is too small would pass
+        # within rounding of the loss, too small a curvature would be accepted
         if curvature * squares > STEP_BEYOND_ROUNDING * ROUNDING * abs(point.loss):
             curvature *= EASING
     else:
@@ -168,8 +169,8 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
 
 
 def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, Slope]:
-    """Take Newton steps with the terms that have weight, until the optimality conditions hold or
-    other terms need some; return the point and the slope there.
+    """Take Newton steps in the nonzero terms until the optimality conditions hold or other terms
+    become nonzero; return the point and its slope.
     """
     products = descent.products
     problem = descent.problem
@@ -201,23 +202,24 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
                 break
             step *= 0.5
             if step < LEAST_STEP * largest_step:
-                descent.evaluate(point.link)  # the slope is again that at `point`
+                descent.evaluate(point.link)  # restores the slope at `point`
                 return point, slope
         theta = point.theta.copy()
         theta[rows] = weights
         point = Point(theta, intercept, link, loss)
         slope = _slope_at(descent, point)
         excess = row_norms(slope.theta, products.starts, group=True) / descent.lambdas - 1.0
-        # a term needs weight, or is about to lose it
+        # a term becomes nonzero, or is about to become zero
         if step < largest_step or excess[~has_weight].max(initial=0.0) > 0.5 * slope.violation:
             break
     return point, slope
 
 
 def _step_to_bound(intercept: Floats, move: Floats) -> float:
-    """Return the largest step, at most 1, along `move` at which no intercept is beyond its bound.
+    """Return the largest step, at most 1, along `move` that keeps all intercepts within their
+    bound.
 
-    Intercepts in `move` that are at their bound already do not change.
+    Intercepts already at their bound do not change.
     """
     moves = move != 0.0
     room = MAX_INTERCEPT - np.sign(move[moves]) * intercept[moves]
@@ -225,10 +227,10 @@ def _step_to_bound(intercept: Floats, move: Floats) -> float:
 
 
 class _Model:
-    """The quadratic model of loss and penalty at a point, over the terms that have weight there.
+    """The quadratic model of loss and penalty at a point, over the nonzero terms.
 
-    `weights` (D, q) are theirs, and `norms` (T,) those of their terms; `gradient` (D, q) and
-    `by_intercept` (q,) are those of loss and penalty.
+    `weights` (D, q) are their weights, `norms` (T,) the terms' norms; `gradient` (D, q) and
+    `by_intercept` (q,) are the gradients of loss plus penalty.
     """
 
     def __init__(
@@ -247,13 +249,13 @@ class _Model:
         self.row_weights = descent.problem.weights
         self.weights = point.theta[rows]
         self.norms = row_norms(self.weights, active.starts, group=True)
-        # second derivative of the penalty across the weights of a term; along them it is 0
+        # second derivative of the penalty orthogonal to a term's weights; along them it is 0
         self.bend = np.repeat(lambdas / self.norms, active.sizes)[:, None]
         self.gradient = slope.theta[rows] + self.bend * self.weights
         self.by_intercept = slope.intercept
         self.is_free = (np.abs(point.intercept) < AT_BOUND) | (slope.intercept != 0.0)
         self.p = softmax(self.to_scores @ point.link, axis=0)  # (K, n)
-        # diagonal of the Hessian, but for correlations of features and classes
+        # diagonal of the Hessian, ignoring correlations of features and classes
         variance = ((self.to_scores**2).T @ self.p) - (self.to_scores.T @ self.p) ** 2
         by_class = np.maximum(variance @ self.row_weights, 1e-9)
         squares = active.features()[:-1] ** 2 @ self.row_weights / self.row_weights.sum()
@@ -261,8 +263,9 @@ class _Model:
         self.intercept_diagonal = by_class
 
     def curve(self, v: Floats, v_intercept: Floats) -> tuple[Floats, Floats]:
-        """Return the Hessian times a vector of weights (D, q) and intercept (q,), zero for an
-        intercept that is held at its bound.
+        """Return the Hessian times weights (D, q) and intercept (q,); zero for intercepts held at
+        their
+        bound.
         """
         scores = self.to_scores @ self.active.link(v, v_intercept)
         centred = scores - (self.p * scores).sum(axis=0)
@@ -273,8 +276,8 @@ class _Model:
         return out + self.bend * (v - self.weights * radial), slope.sum(axis=1) * self.is_free
 
     def minimum(self, accuracy: float) -> tuple[Floats, Floats]:
-        """Return the step to the minimum by preconditioned conjugate gradients, which end when the
-        residual has fallen to `accuracy` times the gradient.
+        """Return the step to the minimum by preconditioned conjugate gradients, to a residual of
+        `accuracy` times the gradient.
         """
         step = np.zeros_like(self.gradient)
         intercept_step = np.zeros_like(self.by_intercept)
@@ -287,7 +290,7 @@ class _Model:
         for _ in range(MAX_CG_STEPS):
             curved, intercept_curved = self.curve(direction, intercept_direction)
             bend = float((direction * curved).sum() + intercept_direction @ intercept_curved)
-            if bend <= 0.0:  # flat to rounding
+            if bend <= 0.0:  # flat up to rounding
                 break
             length = squares / bend
             step += length * direction

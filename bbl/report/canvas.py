@@ -404,9 +404,9 @@ def check_axes(axes: Any, n: int) -> list[Axes]:
         )
     if len(axes_list) != n:
         raise OptionError(
-            f"axes contains {len(axes_list)} axes, but {n} are drawn.",
+            f"axes contains {len(axes_list)} axes, but {n} are needed.",
             argument="axes",
-            hint=f"Give {n}.",
+            hint=f"Give {n} axes.",
         )
     return axes_list
 

@@ -164,7 +164,7 @@ class ModelResults(ABC):
         Raises a DataError or OptionError if the fits are not nested, have different rows, or are
         not both Boltzmann machines.
         """
-        raise OptionError("the test is for Boltzmann machines.")
+        raise OptionError("the test requires Boltzmann machines.")
 
     def _composite_aic(self) -> float:
         """Return the composite-likelihood AIC; raises an OptionError if the model has none."""

@@ -131,7 +131,7 @@ VALUES = {
         lambda: fit("y ~ b + a", PEOPLED).predict(PEOPLED, unseen="ignore"),
     ),
     "a figure on one axes": case(
-        r"Give 3\.",
+        r"Give 3 axes\.",
         lambda: drawn(1),
         lambda: drawn(3),
     ),

@@ -50,7 +50,9 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
             " and more" if len(positions) > SHOWN else ""
         )
         near = near_match(name, positions)
-        raise KeyError(f"{name!r} is not a {kind} of this model. {near}It has {names}.") from None
+        raise KeyError(
+            f"{name!r} is not a {kind} of this model. {near}Choose from {names}."
+        ) from None
 
 
 class Named:

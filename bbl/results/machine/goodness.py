@@ -278,7 +278,7 @@ class GoodnessMixin(MachineResults):
         # `refusals` maps unavailable features to reasons
         if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
             raise OptionError(
-                f"{what} is for exact fits: {reason}.",
+                f"{what} requires an exact fit: {reason}.",
                 argument="method",
                 hint="Choose method='ml'.",
             )

@@ -128,7 +128,7 @@ class MachineResults(ModelResults):
             reason = self.engine.refusals().get(
                 "history", "the model was loaded from a file, which has no history"
             )
-            raise DataError(f"There is none: {reason}.")
+            raise DataError(f"This fit has no convergence history: {reason}.")
         return pd.concat(
             [pd.DataFrame({"group": name, **columns}) for name, columns in histories],
             ignore_index=True,

@@ -230,7 +230,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     """
     one.engine.check_equations()  # raises an OptionError if the method has no tests
     if not isinstance(other, MachineResults):
-        raise OptionError("the test is for Boltzmann machines.")
+        raise OptionError("the test requires Boltzmann machines.")
     other.engine.check_equations()
     n_terms = (
         len(one.estimate.parameters.layout.scopes),

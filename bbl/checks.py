@@ -229,5 +229,5 @@ def generator(seed: object) -> np.random.Generator:
         "seed must be None, a non-negative integer or a numpy.random.Generator; got "
         f"{type(seed).__name__}.",
         argument="seed",
-        hint="Make one with numpy.random.default_rng().",
+        hint="Create one with numpy.random.default_rng().",
     )

@@ -87,7 +87,7 @@ class Scored:
         `totals` (K,) are the groups' weights in all rows. Each row is a validation row in one fold
         and a training row in all others.
         """
-        # initial: there may be no validation rows
+        # initial: in case of no validation rows
         K = len(totals)
         n_folds = self.fold.max(initial=0) + 1
         # weights of the validation rows, one bin for each fold and group
@@ -118,8 +118,8 @@ def check_trained(n: float) -> None:
             "A fold has no training rows.",
             argument="nfold",
             hint=(
-                "Give more rows. crossVal takes fewer folds (nfold); a fit with numeric options "
-                "and without calibrate needs no folds."
+                "Give more rows, use fewer folds (nfold) in crossVal, or fit with numeric options "
+                "and without calibrate, which needs no folds."
             ),
         )
 

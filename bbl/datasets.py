@@ -289,7 +289,7 @@ def _local_file(name: str) -> Path | None:
 def _download(name: str) -> Path:
     """Return the path of the file in the user's cache; download it with pooch if needed."""
     remote = _REMOTE[name]
-    remedy = f"Put {name} into a folder and set the environment variable BBL_DATA to it"
+    remedy = f"Put {name} into a directory and set the environment variable BBL_DATA to it"
     try:
         import pooch
     except ImportError as error:

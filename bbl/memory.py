@@ -77,8 +77,8 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
     free = available_memory()
     if needed > USABLE_SHARE * free:
         raise MemoryLimitError(
-            f"{what} needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
-            "available.",
+            f"{what} would need about {needed / 2**30:.1f} GiB of memory, but "
+            f"{free / 2**30:.1f} GiB are available.",
             hint=remedy,
         )
 

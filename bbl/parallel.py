@@ -256,7 +256,7 @@ class _Steps:
                 self._bar.refresh()  # update(0) would not show the new note
 
     def __reduce__(self):
-        """Pickle without the bar; in another process there is no bar to advance."""
+        """Pickle without the bar; other processes do not show progress."""
         return _Steps, ()
 
 

@@ -105,7 +105,7 @@ def write_model(
             raise PermissionError(errno.EACCES, "the file is write-protected")
         _write_file(os.path.realpath(target), chunks)
     except OSError as error:
-        remedy = "check the folder, its permissions and the space on the disk"
+        remedy = "check the directory, its permissions and the free disk space"
         raise OSError(
             error.errno, f"cannot save: {error.strerror or error}; {remedy}", target
         ) from error
@@ -177,14 +177,14 @@ def _check_path(path: str | os.PathLike) -> str:
         raise OptionError(
             f"path={path!r} cannot be a file name: {error}.",
             argument="path",
-            hint="Give another.",
+            hint="Choose another file name.",
             value=path,
         ) from None
     except OSError:
         # absent or not accessible: treat it as a regular file, and opening it raises the error
         mode = stat.S_IFREG
     if stat.S_ISDIR(mode) or not os.path.basename(file_name):
-        raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", file_name)
+        raise IsADirectoryError(errno.EISDIR, "this is a directory; add a file name", file_name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
         raise OSError(errno.EINVAL, "this is not a regular file; give another path", file_name)
     return file_name
@@ -276,7 +276,7 @@ def _check_plain(value: object, place: str, depth: int) -> None:
     # 2 less than in `_check_json`, so that this error, which names the place, comes first.
     if depth > _MAX_DEPTH - 2:
         raise OptionError(
-            f"{place[:200]} is nested too deeply.", argument="meta", hint="Make it flatter."
+            f"{place[:200]} is nested too deeply.", argument="meta", hint="Reduce the nesting."
         )
     if type(value) is dict:
         for key, item in value.items():
@@ -309,7 +309,7 @@ def _write_file(target: str, chunks: list[Any]) -> None:
     temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:  # x: the file must not exist
-            with suppress(OSError):  # there is no old file, or the file system has no permissions
+            with suppress(OSError):  # no old file, or a file system without permissions
                 os.chmod(temporary, os.stat(target).st_mode & 0o777)
             for chunk in chunks:
                 file.write(chunk)
@@ -391,9 +391,9 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
         or type(descr) is not str
         or descr not in _DTYPES
     ):
-        raise ValueError("the table of arrays has a bad name or dtype")
+        raise ValueError("the table of arrays has an invalid name or dtype")
     if type(shape) is not list or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
-        raise ValueError(f"the shape of {name!r} is bad")
+        raise ValueError(f"the shape of {name!r} is invalid")
     dtype = np.dtype(descr)
     data = members.get(f"{name}.npy", b"")
     header = npy_header(descr, tuple(shape))

@@ -364,7 +364,7 @@ HOSTILE = {
         ('"shape":[2],', '"shape":[2],"more":1,'),
         ('"arrays":[', '"arrays":[0,'),
     ],
-    "bad name or dtype": [
+    "invalid name or dtype": [
         ('"dtype":"<f8"', '"dtype":">f8"'),
         ('"dtype":"<f8"', '"dtype":"<c8"'),
         ('"dtype":"<f8"', '"dtype":"|O8"'),
@@ -372,7 +372,7 @@ HOSTILE = {
         ('"name":"b"', '"name":null'),
         ('"name":"b"', '"name":["b"]'),
     ],
-    "shape of 'b' is bad": [
+    "shape of 'b' is invalid": [
         ('"shape":[2]', '"shape":[-2]'),
         ('"shape":[2]', '"shape":[2.0]'),
         ('"shape":[2]', '"shape":2'),

@@ -112,8 +112,8 @@ def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
             f"has terms of up to {n_orders + 1} predictors.",
             argument="lambda_",
             hint=(
-                f"Give {n_orders if n_orders > 1 else 'one number'}; a grid of values is for "
-                "crossVal."
+                f"Give {f'{n_orders} numbers' if n_orders > 1 else 'one number'}, or use crossVal "
+                "to compare a grid of values."
             ),
         )
 
@@ -247,7 +247,7 @@ class Engine:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of the tuned option that ``"cv"`` tries; empty if there is no such option."""
+        """Values of the tuned option that ``"cv"`` tries; empty without such an option."""
         return () if self.tuned is None else self.tuned.grid
 
     @property
@@ -347,7 +347,7 @@ class Engine:
             reasons["relevance"] = f"{method} {why_not}"
         if cls.chooses:
             reasons["mlestimate"] = (
-                f"{method} selects its terms, which do not fit into h and J of pairs"
+                f"{method} selects its terms, which h and J of pairs cannot represent"
             )
             reasons["bootstrap"] = (
                 f"{method} selects different terms on different rows, so refits do not share "
@@ -377,7 +377,7 @@ class Engine:
                     f"{method} stores the standard deviation of each parameter, but no covariances"
                 )
         if not (cls.posterior and cls.posterior.keeps_history):
-            reasons["history"] = f"{method} keeps no history"
+            reasons["history"] = f"{method} does not record a history"
         if not cls.has_likelihood:
             reasons["goodness_of_fit"] = f"{method} does not maximise the likelihood of a table"
         if cls.order == 1:

@@ -96,7 +96,7 @@ class EngineFit:
     state : dict of str to ndarray
         Other arrays that later methods of this fit need; stored in model files.
     history : dict of str to ndarray
-        Progress of the fit: columns of equal length, the first of which is the iteration.
+        Progress of the fit: columns of equal length, starting with the iteration.
     """
 
     theta: np.ndarray
@@ -177,11 +177,8 @@ class Limit(NamedTuple):
     Coefficients may be unidentified because of the rows, or because ordered levels share
     parameters.
 
-    Attributes
-    ----------
-    Number of coefficients that are determined. The constant is included only if there is no
-    penalty.
-    unbounded : tuple of tuples of int
+    Attributes ---------- Number of coefficients that are determined. The constant is included only
+    without a penalty. unbounded : tuple of tuples of int
         As in `EngineFit`.
     notes : tuple of Note
         As in `EngineFit`.

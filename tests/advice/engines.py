@@ -145,7 +145,7 @@ ENGINES = {
         lambda: conditional(start=None, ridge=0.1).inference().table(of=("s", "t")),
     ),
     "a coding that is chosen": case(
-        "Give crossVal one of its codings",
+        "Give crossVal one of the codings",
         lambda: crossed(data=ORDERED, method="conditional", ordered="cv", scale=0.5),
         lambda: crossed(data=ORDERED, method="conditional", ordered="linear", scale=0.5),
     ),
@@ -231,7 +231,7 @@ ENGINES = {
         lambda: in_batches(lambda_=0.03),
     ),
     "norms of three": case(
-        "Use a formula of pairs, or method='shbm'",
+        "Use a formula with pairs only, or method='shbm'",
         lambda: fit("y ~ .^3", penalty="l1", lambda_=0.03),
         lambda: fit("y ~ .^2", penalty="l1", lambda_=0.03),
         lambda: fit("y ~ .", method="shbm"),
@@ -427,7 +427,7 @@ MACHINES = {
         lambda: zeros("~ a*b", data=POSSIBLE),
     ),
     "a fold that leaves no rows": case(
-        r"Give more rows\. crossVal takes fewer folds \(nfold\); a fit .* needs no folds",
+        r"Give more rows, use fewer folds \(nfold\) in crossVal, or fit .* needs no folds",
         lambda: tiny(lambda_="cv"),
         lambda: fit("y ~ a + b", DATA, lambda_="cv"),
         lambda: tiny(lambda_=0.1),

@@ -317,7 +317,7 @@ TABLE = {
         ),
     ),
     "zero-sum of terms of three": Advice(
-        r"Give a formula of pairs, or leave gauge out\.",
+        r"Give a formula with pairs only, or leave gauge out\.",
         lambda: fit("y ~ .^3", gauge="zero-sum"),
         (lambda: fit("y ~ .^2", gauge="zero-sum"), lambda: fit("y ~ .^3")),
     ),
@@ -551,7 +551,7 @@ TABLE |= {
         (lambda: bbl.mcSample(FITTED, nsteps=20, **QUIET),),
     ),
     "a seed that is text": Advice(
-        r"Make one with numpy\.random\.default_rng\(\)",
+        r"Create one with numpy\.random\.default_rng\(\)",
         lambda: bbl.mcSample(FITTED, nsteps=20, seed="x"),
         (lambda: bbl.mcSample(FITTED, nsteps=20, seed=np.random.default_rng(), **QUIET),),
     ),

@@ -319,7 +319,7 @@ FILES = {
         in_folder(lambda f: damaged(f, None)),
     ),
     "a name that no file has": case(
-        r"Give another\.",
+        r"Choose another file name\.",
         lambda: FITTED.save("m\0.bbl"),
         in_folder(lambda f: FITTED.save(f / "m.bbl")),
     ),
@@ -331,7 +331,7 @@ FILES = {
     "a number that is too long": case(
         r"Make it smaller\.", written({"x": 10**5000}), written({"x": 10**50})
     ),
-    "a deep list": case(r"Make it flatter\.", written(nested(100)), written(nested(3))),
+    "a deep list": case(r"Reduce the nesting\.", written(nested(100)), written(nested(3))),
     "an infinite number of a model file": case(
         r"Give None\.", written({"x": np.inf}), written({"x": None})
     ),
@@ -357,7 +357,7 @@ FILES = {
         stored(None),
     ),
     "a download without a network": case(
-        "Put t10k-labels-idx1-ubyte.gz into a folder and set the environment variable BBL_DATA",
+        "Put t10k-labels-idx1-ubyte.gz into a directory and set the environment variable BBL_DATA",
         downloaded("", pooch=OFFLINE),
         stored(None),
     ),

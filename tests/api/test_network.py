@@ -540,7 +540,7 @@ def test_ten_thousand_levels_are_weighed_before_memory_is_taken(monkeypatch):
     )
     assert networks.bnc("nb", "y", data.astype({"a": str, "b": str}), 1).nparams == 1 + 2 * 2 * 9999
     monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**30)
-    with pytest.raises(MemoryError, match="needs about 4.5 GiB"):
+    with pytest.raises(MemoryError, match="would need about 4.5 GiB"):
         networks.tan_cl("y", data.astype({"a": str, "b": str}))
 
 

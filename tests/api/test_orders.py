@@ -233,7 +233,8 @@ def test_too_many_terms_are_refused_at_once(monkeypatch):
     wide.columns = [f"p{k}" for k in range(784)]
     wide.insert(0, "y", [0, 1] * 20)
     with pytest.raises(
-        BBLError, match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB, and 8.0 GiB"
+        BBLError,
+        match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB of memory, but 8.0 GiB",
     ):
         bbl.bbl("y ~ .^3", wide, verbose=0)
 

@@ -274,7 +274,9 @@ def test_bad_input_is_named(rows):
     refused("combine", combine="xor")
     refused("refit", refit="guess")
     wide = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (60, 22)))
-    refused("refit='exact' would list", data=wide.rename(columns=str), refit="exact", lambda_=10.0)
+    refused(
+        "refit='exact' would enumerate", data=wide.rename(columns=str), refit="exact", lambda_=10.0
+    )
     silent = rows.astype(object).mask(np.arange(len(rows))[:, None] % 8 == np.arange(8))
     refused("needs complete rows", BBLError, silent, missing="marginal")
 

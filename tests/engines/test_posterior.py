@@ -136,7 +136,7 @@ def test_missing_values_and_weights_that_are_no_counts_are_refused(titanic):
 
 def test_memory_of_draws_is_estimated_before_they_are_made(monkeypatch):
     monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**27)
-    with pytest.raises(BBLError, match="needs about .* GiB"):
+    with pytest.raises(BBLError, match="would need about .* GiB"):
         fitted(wide_table(3), "y ~ .^2", None, draws=2_000_000)
 
 

@@ -195,7 +195,7 @@ class Posterior(Engine):
         flag("adjust", self.adjust)
         if flag("hidden_pairs", self.hidden_pairs) and self.hidden < 2:
             raise OptionError(
-                f"hidden_pairs=True couples hidden units, and hidden={self.hidden}.",
+                f"hidden_pairs=True needs two hidden units or more, but hidden={self.hidden}.",
                 argument="hidden_pairs",
                 hint="Give hidden=2 or more.",
             )
@@ -328,7 +328,7 @@ class Posterior(Engine):
                     DataWarning(
                         f"c={self.c:g} is less than a tenth of a group's {n:,.0f} observations. "
                         "The conjugate posterior then concentrates on a few ordered states, "
-                        "whatever the data; the default is c=n/2.",
+                        "regardless of the data; the default is c=n/2.",
                         hint="Leave c out, or give at least c=n/10.",
                     ),
                     stacklevel=5,
@@ -337,8 +337,8 @@ class Posterior(Engine):
             warnings.warn(
                 DataWarning(
                     "Hidden units of the conjugate model freeze: with the coefficients integrated "
-                    "out, their signs have a probability proportional to exp(|S|^2 / 4c), so "
-                    "large where units agree over many rows that they stop changing. The draws "
+                    "out, their signs have a probability proportional to exp(|S|^2 / 4c), which "
+                    "is so large if units agree over many rows that they stop changing. The draws "
                     "depend on the start, not on the data; use them only for comparison with the "
                     "thesis."
                     + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED)
@@ -447,8 +447,8 @@ class Posterior(Engine):
             horseshoe=self.prior == "horseshoe",
             enumerate=states <= MAX_STATES,
         )
-        # the problem for the normal approximation from which chains start; tau is bounded to make
-        # it proper
+        # the problem for the normal approximation that chains start from; tau is bounded to make it
+        # proper
         approximate = replace(
             problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES
         )

@@ -56,7 +56,7 @@ class Adjustment:
     """The curvature adjustment of a log pseudo-likelihood (Ribatet, Cooley & Davison 2012).
 
     The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi -
-    centre)`` plus ``tilt' (phi - centre)``. At the centre, its gradient equals that of the log
+    centre)`` plus ``tilt' (phi - centre)``. At the centre, it has the same gradient as the log
     pseudo-likelihood, and its curvature is Godambe's information.
 
     Attributes
@@ -451,7 +451,7 @@ def _exchange_chain(
     x = _start(problem, centre, root, rng)
     d = problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
-    # the observations from which sweeps start
+    # the observations at which sweeps start
     data = np.zeros((0, problem.layout.m), dtype=np.int32)
     if sweeps:
         data = np.repeat(

@@ -36,8 +36,8 @@ class MarkovBlanket(Engine):
     parents for each variable. P(y|x) then depends only on the Markov blanket of y: its parents, its
     children, and the children's other parents. Up to its normaliser, ``ln P(y|x)`` is the sum of
     ``ln P(y | parents)`` and of ``ln P(x_i | y, other parent)`` over the children of y, which are
-    fields and couplings of pairs. All other parameters are zero. P(x|y) is not modelled, so there
-    are no row likelihoods and no ln Z, and missing values cannot be marginalised.
+    fields and couplings of pairs. All other parameters are zero. P(x|y) is not modelled, so row
+    likelihoods and ln Z are not available, and missing values cannot be marginalised.
 
     Parameters
 
@@ -108,7 +108,7 @@ class MarkovBlanket(Engine):
         parent j; twice, for parents that are discarded later. `settings` has no effect.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
-        # the M - 1 predictors with most levels, and the response
+        # the M predictors with most levels, one of which stands for the response
         S = float(np.sort(layout.n_levels)[-M:].sum())
         # S / M: mean number of levels of a parent
         return 12.0 * n * M + 24.0 * S**2 * (1.0 + S / M)

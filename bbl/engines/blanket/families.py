@@ -34,7 +34,7 @@ class Families:
         self.weights = np.ascontiguousarray(weights, dtype=float)
         self.n_levels = n_levels.astype(np.intp)
         self.blocks = np.concatenate([[0], np.cumsum(self.n_levels)])
-        # positions of the levels among those of all variables
+        # positions of the levels among all S levels
         self._positions = (self.codes + self.blocks[:-1]).astype(np.int32)
         # (1, S)
         self._alone = _FilledCells.of(
@@ -75,12 +75,11 @@ class Families:
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
         """Return the scores (M,) of variable `i` with parents j and k, for every variable k.
 
-        j may be None. The score is the log probability of the levels of i given those of its
-        parents, under Dirichlet priors with the same `sample_size` alpha for every family (BDeu;
-        Heckerman, Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a
-        lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents
-        and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i and k = j
-        are meaningless.
+        j may be None. The score is the log probability of variable i given its parents, under
+        Dirichlet priors with the same `sample_size` alpha for every family (BDeu; Heckerman, Geiger
+        & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q L_i) +
+        n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents and the levels a of
+        i, with counts n. lnG is the log gamma function. Entries k = i and k = j are meaningless.
         """
         # (S,): q L_i at each level of k
         n_joint = (

@@ -35,12 +35,12 @@ class Boosting(Engine):
     The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors
     and of some pairs. They start at zero and grow in rounds. In each round, each table in turn
     takes a small step towards a higher likelihood, along a cut that divides the levels of its
-    predictor in two, or those of a pair in two times two, so that levels with similar effects have
+    predictor in two (for a pair, of both predictors), so that levels with similar effects have
     equal parameters. A table only starts to grow if the gain of its first cut is clearly larger
     than expected by chance, so that irrelevant predictors have no parameters. Fields come first,
     followed by the most promising pairs. The rows are assigned to five folds. Each of five models
     is fitted to four folds and ends where the log-loss of the fifth is lowest; the result is their
-    mean. P(x|y) is not modelled, so there are no row likelihoods and no ln Z, and missing values
+    mean. P(x|y) is not modelled, so row likelihoods and ln Z are not available, and missing values
     cannot be marginalised.
 
     Parameters

@@ -36,7 +36,7 @@ def fit_by_basis(
         Weight of couplings relative to fields.
     ridges : list of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores to which the fit is added: `scores` (N, K) of N rows of the sample, at
+        Fixed class scores, an offset of the fit: `scores` (N, K) of N rows of the sample, at
         positions `rows` (N,) and with weights `weights` (N,).
     tolerance : Tolerance or None
         If None, fits stop early: the ridge decreases to its value in a few steps, with few
@@ -68,7 +68,7 @@ def fit_by_basis(
     panels = Panels(basis.functions)
     if tolerance is None:
         solutions: list[Solution] = []
-        # path of the previous fit, from which the next fit continues if its path extends it
+        # path of the previous fit, which the next fit continues if its path is an extension
         fitted_path: list[float] = []
         for k in order:
             path = falling_ridges(ridges[k])

@@ -134,7 +134,7 @@ class Coding:
             else ((features[1:] - features[0]) ** 2).sum(axis=1)
             for features, L in zip(self.features, self.n_levels, strict=True)
         ]
-        return np.concatenate([np.empty(0), *steps])  # the empty array: there may be no predictors
+        return np.concatenate([np.empty(0), *steps])  # the empty array is for no predictors
 
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return contrasts of predictor i's levels that span its features, and their variances

@@ -6,7 +6,7 @@ squared norm.
 
 # A sum of ``k(x_p, .)`` over selected rows x_p equals a table of fields for each predictor and a
 # table of couplings for each pair. Letters: n rows, m predictors, r basis functions, K groups.
-# Fixed scores s are another model's class scores, to which the fit is added; their factor T is the
+# Fixed scores s are another model's class scores, an offset of the fit; their factor T is the
 # temperature.
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 OFFSET_PENALTY = 1e-8  # keeps the offsets of groups without rows finite
 SCORE_RANGE = 50.0  # scores are raised to at most this distance below the highest of their row
 BATCH = 500  # rows of a minibatch
-PROBE = 500  # rows from which the largest eigenvalue of the kernel is estimated
+PROBE = 500  # number of rows to estimate the largest eigenvalue of the kernel
 # steps over which Nesterov's velocity decays if fixed scores explain nothing
 MIN_DECAY_STEPS = 10.0
 MAX_DECAY_STEPS = 40.0  # the same if fixed scores explain nearly everything

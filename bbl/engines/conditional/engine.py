@@ -59,8 +59,8 @@ class Conditional(Engine):
     All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``. Up to its
     normaliser, ``ln P(y|x)`` is ``T s_y(x) + b_y + f_y(x)``, where `f` is linear in centred level
     indicators and in products of indicators of interacting predictors. The objective is convex.
-    Only differences between groups are meaningful. P(x|y) is not modelled, so there are no row
-    likelihoods and no ln Z, and missing values cannot be marginalised.
+    Only differences between groups are meaningful. P(x|y) is not modelled, so row likelihoods and
+    ln Z are not available, and missing values cannot be marginalised.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Conditional(Engine):
         becomes negligible relative to the log-likelihood of many rows. With real-valued weights, n
         is the effective number of rows. ``inf`` leaves f out, so that a `start` is only calibrated.
         0 maximises the likelihood, like logistic and multinomial regression, with standard errors
-        and tests; the parameters of the first group are then zero, and those of the other groups
-        are log odds ratios relative to it. "firth" maximises the likelihood times the square root
-        of the determinant of its Fisher information (Firth 1993, Biometrika 80), with the same
-        parameters, standard errors and tests; estimates remain finite when groups are separated,
-        and are less biased in small samples.
+        and tests; the parameters of the first group are then zero, and all others are log odds
+        ratios relative to this group. "firth" maximises the likelihood times the square root of the
+        determinant of its Fisher information (Firth 1993, Biometrika 80), with the same parameters,
+        standard errors and tests; estimates remain finite when groups are separated, and are less
+        biased in small samples.
     scale : float or "cv", default 0.5
         Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None
@@ -312,7 +312,7 @@ class Conditional(Engine):
                 f"with ridge=0"
             ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
-            "odds_ratios": f"{no_density}, not the odds of predictors against each other",
+            "odds_ratios": f"{no_density}, which does not contain the odds of predictors",
         }
 
     def check_equations(self) -> None:
@@ -335,14 +335,14 @@ class Conditional(Engine):
     def check_differences(self, n: int) -> None:
         """Raise an OptionError if group differences have no standard errors for `n` rows."""
         cause = (
-            "It refines a generative fit, whose uncertainty is not available here"
+            "it refines a generative fit, whose uncertainty is not available here"
             if self.start is not None
             else (
-                f"It was fitted to {n} distinct rows (over {ROWS}), too many to compute an "
+                f"it was fitted to {n} distinct rows (over {ROWS}), too many to compute an "
                 f"information matrix"
             )
             if n > ROWS
-            else "It stopped early, before its optimum"
+            else "it stopped early, before its optimum"
             if self.early_stopping
             else "with ridge=inf there is nothing to estimate"
             if not np.isfinite(self._ridge)
@@ -439,15 +439,15 @@ class Conditional(Engine):
         """
         if isinstance(self.scale, str):
             raise OptionError(
-                "scale='cv' is chosen by bbl(), not by crossVal.",
+                "scale='cv' is only available in bbl(), not in crossVal.",
                 argument="scale",
                 hint="Give crossVal a number.",
             )
         if self.ordered == "cv":
             raise OptionError(
-                "ordered='cv' is chosen by bbl(), not by crossVal.",
+                "ordered='cv' is only available in bbl(), not in crossVal.",
                 argument="ordered",
-                hint="Give crossVal one of its codings.",
+                hint="Give crossVal one of the codings.",
             )
         grid = (
             [self.ridge_of(sample.total)] if values is None else [float(value) for value in values]

@@ -2,9 +2,9 @@
 
 # The penalised log-likelihood is the log-likelihood plus half the log determinant of the Fisher
 # information. Its maximum is finite even if groups are separated, and its bias is of smaller order
-# than that of the maximum likelihood estimate (Firth 1993, Biometrika 80; Heinze & Schemper 2002,
-# Statistics in Medicine 21; for several groups Kosmidis & Firth 2011, Biometrika 98). Letters are
-# as in `bbl.engines.conditional.likelihood`.
+# than with maximum likelihood (Firth 1993, Biometrika 80; Heinze & Schemper 2002, Statistics in
+# Medicine 21; for several groups Kosmidis & Firth 2011, Biometrika 98). Letters are as in
+# `bbl.engines.conditional.likelihood`.
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class FirthProfile:
 def _cross(loss: Callable[[float], float], estimate: float, step: float, quantile: float) -> float:
     """Return the point where a loss that increases from `estimate` reaches `quantile`.
 
-    The search goes in the direction of `step`; the result is infinite if there is no such point.
+    The search goes in the direction of `step`; the result is infinite if the loss stays below.
     """
     from scipy.optimize import brentq
 

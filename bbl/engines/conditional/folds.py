@@ -85,7 +85,7 @@ class HeldOut:
         The distinct rows, one fold after the other, so that a fold's training set leaves out entire
         panels of rows.
     distinct_row : ndarray of intp
-        The distinct row to which each row of the sample belongs.
+        Index of the distinct row for each row of the sample.
     fold_weights : list of ndarrays, shape (n, K)
         Training weights of the groups at the distinct rows, for each fold.
     weights : ndarray, shape (n,)

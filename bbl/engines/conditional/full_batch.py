@@ -3,8 +3,8 @@
 # Letters: n rows, m predictors with D non-reference levels, C couplings, K groups. In the reference
 # gauge the parameters of each predictor's first level are zero. R counts the contrasts of all
 # predictors: of the levels of nominal predictors (R = D without others), or of the features of
-# ordered levels. Another model's class scores s, to which the fit is added, are multiplied by the
-# temperature T.
+# ordered levels. Another model's class scores s may be an offset of the fit; their factor T is the
+# temperature.
 
 from __future__ import annotations
 

@@ -164,9 +164,8 @@ class ConditionalInfluence(JointInfluence):
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
         """Return statistics, lower and upper limits (3, size) by Firth's profile likelihood.
 
-        The parameters are those of group `a` minus those of group `b`. At the limits, twice the
-        decrease of the penalised log-likelihood is `quantile`. Parameters that are not identified
-        are nan.
+        They refer to the parameters of group `a` minus group `b`. At the limits, twice the decrease
+        of the penalised log-likelihood is `quantile`. Parameters that are not identified are nan.
         """
         out = np.full((3, self.layout.size), np.nan)
         groups = [b, *(g for g in self.maximum.groups.tolist() if g != b)]
@@ -183,9 +182,9 @@ class ConditionalInfluence(JointInfluence):
     def penalised_ratio(self, dropped: np.ndarray) -> float:
         """Return twice the decrease of Firth's penalised log-likelihood without some parameters.
 
-        The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information
-        remains that of all parameters, so that the decrease is not negative and does not depend on
-        the reference levels.
+        The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information is
+        still about all parameters, so that the decrease is not negative and does not depend on the
+        reference levels.
         """
         groups = self.maximum.groups
         with serial_blas():

@@ -339,8 +339,8 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     squared norm. The basis functions are orthonormal in that space, so the sum of squares of a
     column of `tables` is the squared norm of the element's projection onto the span of the rows. A
     parameter is determined if the element equals its projection. If a combination of the functions
-    is constant in all rows, it is confounded with the unpenalised offset, and parameters to which
-    it contributes are not determined.
+    is constant in all rows, it is confounded with the offset, which is hardly penalised, so the
+    parameters in this combination are not determined.
 
     Let s_a be the squared distance between the features of level a and of the reference level, and
     d_j the squared distance between predictor j's reference features and their means. The squared

@@ -48,7 +48,7 @@ def fit_many_rows(
     K : int
     ridges : sequence of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores to which the fit is added: `scores` (N, K) of N rows of the sample, at
+        Fixed class scores, an offset of the fit: `scores` (N, K) of N rows of the sample, at
         positions `rows` (N,) and with weights `weights` (N,).
     rng : Generator
 

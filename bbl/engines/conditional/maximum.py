@@ -2,11 +2,11 @@
 
 # The *design* of a row consists of a one, for the intercept, and the indicators of its fields and
 # couplings. The *reference group* is the first group with rows. The other groups have a coefficient
-# for each column of the design; those of the reference group are zero. A *cell* is a combination of
-# a distinct row and a group.
+# for each column of the design; in the reference group all coefficients are zero. A *cell* is a
+# combination of a distinct row and a group.
 #
-# The likelihood may have no finite maximum: it may increase indefinitely along a direction in which
-# the probability of some cells tends to zero. The limit is the maximum of the likelihood of the
+# The likelihood may have no finite maximum: it may increase indefinitely in a direction that makes
+# the probability of some cells tend to zero. The limit is the maximum of the likelihood of the
 # remaining cells, which are said to be *on the face*; the *support* is an array that marks them.
 # *Flat* directions of the coefficients do not change probabilities on the face.
 #
@@ -52,7 +52,7 @@ class ConditionalMaximum:
     groups : ndarray of intp, shape (k,)
         Groups with rows; the first is the reference group.
     coefficients : ndarray, shape (K, 1 + size)
-        Intercept, fields and couplings of each group minus those of the reference group; zero for
+        Intercept, fields and couplings of each group, relative to the reference group; zero for
         groups without rows. If the maximum is only reached in a limit, a point at which cells off
         the face have a probability of at most exp(-40).
     value : float

@@ -113,7 +113,7 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
         """Return the matrix (cells, (k - 1) p) that maps coefficients to differences of scores.
 
         The differences are each cell's score minus the score of the row's modal group. The
-        coefficients are those of groups 1, 2, ...; those of group 0 are zero.
+        coefficients of groups 1, 2, ... are free; those of group 0 are zero.
         """
         row, group = cells.T
         # coefficients of group g enter with a plus sign if g is the cell's group, and with a minus

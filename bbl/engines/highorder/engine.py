@@ -338,7 +338,7 @@ class Regression(NamedTuple):
         Fields of the non-reference levels of i.
     tables : dict of ndarray
         For each term, identified by its predictors other than i: coefficients of non-reference
-        levels, with those of i along the last axis.
+        levels, with predictor i on the last axis.
     """
 
     terms: list[Term]

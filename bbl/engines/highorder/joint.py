@@ -1,10 +1,10 @@
 """Joint estimation of all parameters (size,) of a model with terms of any order."""
 
 # Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method. Contrastive
-# divergence, its persistent variant and damped mean field follow a gradient in which the moments of
-# the model are estimated (Min et al. 2014, section 3.3). The moments are the means of the
-# monomials, the products of indicators that are multiplied by the parameters. A row has D
-# indicators, one for each non-reference level of each predictor, which are the columns of X (n, D).
+# divergence, its persistent variant and damped mean field follow a gradient with estimated moments
+# of the model (Min et al. 2014, section 3.3). The moments are the means of the monomials, the
+# products of indicators that are multiplied by the parameters. A row has D indicators, one for each
+# non-reference level of each predictor, which are the columns of X (n, D).
 
 from __future__ import annotations
 
@@ -139,12 +139,12 @@ class ExactObjective(Objective):
         states = math.prod(layout.n_levels.tolist())
         if states > MAX_STATES:
             raise OptionError(
-                f"refit='exact' would list {states:.3g} states (at most {MAX_STATES}).",
+                f"refit='exact' would enumerate {states:.3g} states (at most {MAX_STATES}).",
                 argument="refit",
                 hint="Give refit='pseudo'.",
             )
         # two arrays (states, D) with 8 bytes per number
-        check_memory(16.0 * states * layout.D, f"A list of {states} states", "Take refit='pseudo'.")
+        check_memory(16.0 * states * layout.D, f"A list of {states} states", "Give refit='pseudo'.")
         self.means = means
         self.ridge = _ridges(layout, ridge)
         self.monomials = Monomials(layout)
@@ -220,7 +220,7 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
     """Return the solution (size,) of ``Hessian @ x = right`` by preconditioned conjugate gradients.
 
     The iteration stops when the preconditioned norm of the residual has decreased to `accuracy`
-    times that of `right` (size,).
+    times the norm of `right` (size,).
     """
     # the bound only prevents division by zero
     preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)

@@ -135,9 +135,9 @@ class MaximumLikelihood(Engine):
             is_listed = n_states(component.layout) <= MAX_STATES
             if not is_listed and not sample.complete:
                 raise DataError(
-                    "method='ml' sums over missing values on a table of all states, up to "
-                    f"{MAX_STATES:,} of them, and {component.layout.m} predictors that "
-                    f"interact have {n_states(component.layout):.3g}.",
+                    "method='ml' sums over missing values on a table of all states, which is "
+                    f"limited to {MAX_STATES:,} states, but {component.layout.m} interacting "
+                    f"predictors have {n_states(component.layout):.3g}.",
                     argument="missing",
                     hint="Give missing='level', missing='drop' or method='pseudo'.",
                 )
@@ -146,7 +146,7 @@ class MaximumLikelihood(Engine):
                     f"The exact likelihood of these {layout.m:,} predictors and "
                     f"{layout.n_terms:,} interactions needs a table of at least "
                     f"{least_width(component.layout):,} predictors, and more than "
-                    f"{MAX_CELLS:.2g} cells in all.",
+                    f"{MAX_CELLS:.2g} cells in total.",
                     argument="method",
                     hint="Choose method='pseudo', or a formula with fewer interactions.",
                 )

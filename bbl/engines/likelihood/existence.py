@@ -1,9 +1,9 @@
 """Existence of the maximum likelihood estimate: the facial set and the finite parameters."""
 
 # The likelihood of a log-linear model has a finite maximum if and only if the observed moments are
-# in the interior of the polytope of all moments. Otherwise they are on a face of it, and the
-# maximum is only approached in the limit along a *direction of recession*: a vector d such that the
-# energy ``T(x) d`` has its maximum in all observed states. The probability of states with lower
+# in the relative interior of the polytope of all moments. Otherwise they are on a face of it, and
+# the maximum is only approached in the limit along a *direction of recession*: a vector d such that
+# the energy ``T(x) d`` has its maximum in all observed states. The probability of states with lower
 # energy tends to zero (Fienberg & Rinaldo 2012, Annals of Statistics 40, section 3). The remaining
 # states are the *facial set*.
 #
@@ -277,7 +277,7 @@ def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
 def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
     """Return each predictor's first `chosen` parameter, in the form of `EngineFit.unbounded`.
 
-    This is a tuple: the predictor and the code of its level, followed by those of the other
+    This is a tuple: the predictor and the code of its level, followed by the same for the other
     predictors of the parameter, unless it is a field. `chosen` (size,) is a mask of parameters.
     """
     first: dict[int, tuple[int, ...]] = {}

@@ -214,7 +214,7 @@ class IncompleteLikelihood(Objective):
         )
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the observed information and that of complete rows, both with the penalty.
+        """Return the observed and the complete-data information, both with the penalty.
 
         Both are (size, size). The first need not be positive; the second gives the step of the EM
         gradient algorithm (Lange 1995, JRSS B 57).

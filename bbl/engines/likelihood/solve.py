@@ -6,8 +6,8 @@
 # increases indefinitely, the maximum is only approached in the limit along a *direction of
 # recession*, where only the states of a *face* keep a positive probability (see
 # `bbl.engines.likelihood.existence`). A `Component` has its `predictors`, its `layout`, and the
-# `positions` of its parameters among those of the whole model. `layout.mask` (m, m) marks
-# predictors that share a term.
+# `positions` of its parameters in the whole model. `layout.mask` (m, m) marks predictors that share
+# a term.
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class Solution:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The maximum. If it is only approached in a limit, a point at which the states off the face
-        have a total probability below 1e-16.
+        The maximum. If it is only approached in a limit, a point with a probability below 1e-16 for
+        each state off the face.
     value : float
         Mean log-likelihood of the rows minus the penalty.
     norm : float
@@ -396,8 +396,8 @@ class Solver:
             return -gradient()
 
         # If a moment is small in the rows but not at the start, use the curvature at the start:
-        # with that of the rows, the first step would be too long to be corrected later. `expected`
-        # are the moments mu at the start, since descent is mu - target + ridge theta.
+        # with the curvature of the rows, the first step would be too long to be corrected later.
+        # `expected` are the moments mu at the start, since descent is mu - target + ridge theta.
         expected = target + descent(start) - ridge * start
         variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
         # 1 / total: the curvature of a moment that occurs in a single row

@@ -168,8 +168,8 @@ class StateTable:
         has_predictor = (codes > 0).astype(float)  # the predictors of each parameter
         n_shared_predictors = has_predictor[rows] @ has_predictor.T
         # n_shared_levels: number of predictors for which both parameters have the same level. These
-        # levels are contained in the positions of both cells, but should count only once in that of
-        # the product, so `shared_position` is subtracted below. Floats, as from the matrix product,
+        # levels are contained in the positions of both cells, but should count only once in the
+        # product's, so `shared_position` is subtracted below. Floats, as from the matrix product,
         # represent both exactly.
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):

@@ -325,7 +325,7 @@ class JunctionTree:
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
         """Return the conditional means (n_cells, v) of v indicators given each cell of each clique.
 
-        The indicators are those of the parameters `columns`. `mu` (size,) are the moments of all
+        The indicators belong to the parameters `columns`. `mu` (size,) are the moments of all
         parameters.
         """
         indicators = np.eye(self.layout.size)[:, columns]

@@ -28,9 +28,9 @@ def check_zeros(layout: Layout) -> None:
         ):
             raise OptionError(
                 f"structural_zeros and interactions connect {sublayout.m} predictors with "
-                f"{n:.3g} states and {sublayout.size:,} parameters, and such a model is "
-                f"fitted on a table of all states: up to {MAX_STATES:,} of them and "
-                f"{MAX_INFORMATION_SIZE:,} parameters.",
+                f"{n:.3g} states and {sublayout.size:,} parameters, but such a model is "
+                f"fitted on a table of all states, which is limited to {MAX_STATES:,} states "
+                f"and {MAX_INFORMATION_SIZE:,} parameters.",
                 argument="structural_zeros",
                 hint=(
                     "Give a table with only the columns that the zeros involve, or a "

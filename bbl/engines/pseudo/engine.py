@@ -447,14 +447,14 @@ class PseudoLikelihood(Engine):
                 f"gauge={self.gauge!r} is for terms of up to two predictors, but the model has "
                 f"terms of {layout.order}.",
                 argument="gauge",
-                hint="Give a formula of pairs, or leave gauge out.",
+                hint="Give a formula with pairs only, or leave gauge out.",
                 value=self.gauge,
             )
         n_levels = int(regressors(layout).n_levels.max(initial=0))
         if layout.order > 2 and n_levels > MAX_LEVELS:
             raise OptionError(
                 f"A term has {n_levels - 1:,} joint levels of all but one of its predictors; "
-                f"at most {MAX_LEVELS - 1:,} are fitted.",
+                f"at most {MAX_LEVELS - 1:,} are supported.",
                 argument="formula",
                 hint="Group levels, or leave the term out.",
             )
@@ -472,14 +472,14 @@ class PseudoLikelihood(Engine):
         if layout.order > 2:
             raise OptionError(
                 f"{what} is for pairs, but the model has terms of {layout.order} predictors.",
-                hint="Use a formula of pairs, or method='shbm'.",
+                hint="Use a formula with pairs only, or method='shbm'.",
                 argument="penalty",
             )
         if self.penalty == "l1":
             check_two_levels(layout)
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits are so costly that penalties are compared a few at a time."""
+        """Return whether fits are costly enough to compare few penalties at a time."""
         if self.sparse or not layout.m:  # one path over all penalties is fastest; no predictors
             return False
         if not sample.in_memory:
@@ -506,7 +506,7 @@ class PseudoLikelihood(Engine):
             )
         if not self.symmetrize:
             raise OptionError(
-                "Standard errors are for symmetrised couplings.",
+                "Standard errors are only available for symmetrised couplings.",
                 argument="symmetrize",
                 hint="Fit with symmetrize=True.",
             )
@@ -568,8 +568,8 @@ class PseudoLikelihood(Engine):
         """Prepare rows in a file like `prepare`; read them into memory if there are few."""
         if not rows.complete:  # public functions refuse this earlier, with advice
             raise OptionError(
-                "method='pseudo' fits each predictor to different rows where values are missing, "
-                "which is not possible block by block.",
+                "With missing values, method='pseudo' fits each predictor to different rows, which "
+                "is not possible block by block.",
                 argument="missing",
             )
         if few_enough(rows.n, layout):
@@ -669,8 +669,8 @@ class PseudoLikelihood(Engine):
         """Fit one group at each penalty of `values`, precisely enough to compare them.
 
         The first fit is exact, or starts near the point where exact fits stop, so that fields
-        without a finite optimum agree with those of `path`. Later fits start from an extrapolation
-        of the nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
+        without a finite optimum agree with `path`. Later fits start from an extrapolation of the
+        nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
         Penalties in `warm_starts` are fitted again, more precisely; all solutions are added to it.
         """
         return self.path(sample, layout, values, warm_starts=warm_starts)

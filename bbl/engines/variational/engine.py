@@ -234,8 +234,8 @@ class PersistentVI(Engine):
                     )
         if self.centred and self.empirical_bayes:
             raise OptionError(
-                "empirical_bayes=True changes estimates that depend on scales, which those of "
-                "centred=True do not.",
+                "empirical_bayes=True has no effect with centred=True, because these estimates do "
+                "not depend on scales.",
                 argument="empirical_bayes",
                 hint="Leave out centred or empirical_bayes.",
             )

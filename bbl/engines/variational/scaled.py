@@ -179,8 +179,8 @@ class Approximation:
             for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
                 kind_z = np.zeros(layout.size)
                 kind_z[positions] = z_mean[positions]
-                # groups of a kind have the same variance: that of group 0 for fields, of the last
-                # group for couplings
+                # all groups of a kind have the same variance, so use group 0 for fields and the
+                # last for couplings
                 if kind_z.any():  # otherwise the kind may not have any groups
                     variance += (
                         group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
@@ -218,8 +218,8 @@ class Approximation:
             else:
                 squares = scale**2 * square
                 out[k] = np.sqrt(np.bincount(groups.table, squares, minlength=out.shape[1]))
-        # ratio of the norm of a pair's table in the zero-sum gauge to that of its coefficients in
-        # simplex coding
+        # norm of a pair's table in the zero-sum gauge, divided by the norm of its simplex
+        # coefficients
         L = layout.n_levels[layout.pairs].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
             # C'C = L / (L - 1) I for the contrasts C of a predictor with L levels

@@ -614,7 +614,7 @@ class TestPaths:
 
     def test_folders(self, action, tmp_path):
         for path in [tmp_path, f"{tmp_path}/", f"{tmp_path}/new/", "", ".", os.fsencode(tmp_path)]:
-            with pytest.raises(OSError, match="folder") as caught:
+            with pytest.raises(OSError, match="directory") as caught:
                 action(path)
             assert caught.value.filename == os.fsdecode(path)
         assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ import reference as oracle
 import bbl
 from bbl.errors import OptionError
 
-ORDERED = "not spread over the consecutive folds"
+ORDERED = "over the consecutive folds more unevenly"
 # of penalties that only matter here
 STIFF = pytest.mark.filterwarnings("ignore:On the validated rows the log-loss")
 

@@ -1,11 +1,7 @@
-"""`method="auto"`: members, tuned on the same folds, and the weights with which their probabilities
-are averaged.
+"""`method="auto"`: a weighted average of the probabilities of several tuned methods.
 
 A *member* is a tuned engine, fitted to all rows. K is the number of groups, M of members, N of
-validated rows, n of rows, m of predictors. A `Scored` holds for the validated rows their group `y`,
-`weights` and `fold`, each (N,), and out-of-fold class scores `scores` (settings, N, K).
-``engine.joint`` is None for methods that model the predictors; other methods need complete rows.
-``engine.tuned.grid`` lists the settings of the tuned option.
+validated rows, n of rows, m of predictors.
 """
 
 from __future__ import annotations
@@ -67,46 +63,46 @@ __all__ = [
     "out_of_fold",
 ]
 
-# distinct rows; with more, one fifth is held out once instead of five folds
+# with more distinct rows, a single fifth is held out instead of using five folds
 SINGLE_HOLDOUT_ABOVE = 5000
-# training and held-out rows on which settings of many rows are compared first
+# numbers of training and held-out rows for the first comparison of settings if there are many rows
 TUNING_ROWS = (5000, 2000)
 RELEVANCE = 0.05  # significance level at which predictors are chosen
-# `equality` of members that can predict badly alone, in rows; that of others is one row
+# `equality`, in rows, of members that may predict badly by themselves; 1.0 for other members
 SUPPLEMENT = 0.01
-CALIBRATION = "firm"  # calibration of class scores with five folds
-CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
+CALIBRATION = "firm"  # calibration with five folds
+CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration with one held-out fold
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A candidate member of the average: the engines and settings over which it is tuned.
 
-    An engine that needs complete rows takes part only where all rows are complete.
+    Engines that need complete rows are only used if all rows are complete.
 
     Attributes
     ----------
     variants : tuple of Engine
-        Engines that are compared; they differ in options other than the tuned one.
+        Engines to compare, which differ in options other than the tuned one.
     settings : tuple of float
-        Settings of their tuned option that are compared, rising; empty without such an option.
+        Settings of the tuned option to compare, increasing; empty without a tuned option.
     on_a_line : bool, default False
-        Whether the first variant lies between the second and the third; see `tune`.
+        Whether the first variant is between the second and the third; see `tune`.
     relevance : float, optional
         Significance level at which predictors are chosen; None for all.
     fields_only : bool, default False
-        Whether the interactions of the formula are left out.
+        Whether to omit the interactions of the formula.
     equality : float, default 1.0
-        Strength, in rows, of the term that draws the member's weight up from zero; `a` of
+        Strength, in rows, of the term that pulls the member's weight away from zero; `a` of
         `convex_weights`.
     has_twin : bool, default False
-        Whether another candidate has the same engines for all predictors.
+        Whether another candidate uses the same engines with all predictors.
     tolerance : float, optional
-        Gradient norm at which the fit to all rows stops; that of the engine by default.
+        Gradient norm at which the fit to all rows stops; by default the engine's own.
     refined : bool, default False
-        Whether conditional likelihood refines the fit, as a further member; only of many rows.
+        Whether a refinement by conditional likelihood is an additional member; only for many rows.
     largest : float, optional
-        Product of rows, predictors and groups above which it takes no part; None for no limit.
+        Maximum product of rows, predictors and groups for this candidate; None for no limit.
     """
 
     variants: tuple[Engine, ...]
@@ -127,7 +123,7 @@ class Candidate:
     def narrow_data(self, data: FitData) -> FitData:
         """Return the rows with the terms of this candidate."""
         layout = data.layout
-        # no terms; n_ordered: how many levels of each predictor are declared to be in order
+        # a layout without terms; n_ordered: number of ordered levels of each predictor
         if self.fields_only:
             layout = Layout(
                 layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered
@@ -135,13 +131,12 @@ class Candidate:
         return replace(data, layout=layout)
 
     def takes_part(self, data: FitData, has_others: bool) -> bool:
-        """Return whether the engines can be fitted to the rows, and would differ from
-        other candidates.
+        """Return whether the engines can be fitted to the rows and differ from other candidates.
 
-        `has_others` says whether the choice of predictors leaves out any: if not, a candidate with
-        a twin equals it.
+        `has_others` is whether the choice of predictors excludes any; if not, a candidate and its
+        twin are the same.
         """
-        # order 1: the formula has no interactions that `fields_only` could leave out
+        # order 1: there are no interactions that `fields_only` could omit
         is_distinct = not (self.fields_only and data.layout.order == 1) and (
             has_others or not self.has_twin
         )
@@ -154,8 +149,8 @@ class Candidate:
 PSEUDO = tuple(PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in (1.0, 0.1))
 # prior scales of couplings relative to fields: `scale` of conditional likelihood
 SCALES = (0.5, 0.1, 2.0)
-# the coding of levels that are declared to be in order was decided on beps, contraceptive, german,
-# car and mammographic
+# the coding of ordered levels was chosen on the data sets beps, contraceptive, german, car and
+# mammographic
 CONDITIONAL = tuple(
     Conditional(scale=scale, early_stopping=True, ordered="cumulative") for scale in SCALES
 )
@@ -177,16 +172,16 @@ CANDIDATES = (
     Candidate((MarkovBlanket(),), MarkovBlanket.tuned.grid, equality=SUPPLEMENT),
     Candidate((Boosting(),), equality=SUPPLEMENT),
 )
-# stops early where scores are compared
+# stops early, for comparing scores
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
 CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
-    # rounding in single precision allows no less
+    # the smallest tolerance possible in single precision
     Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),
     Candidate(
         (FAST_PSEUDO,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5
     ),
-    Candidate((Boosting(),), equality=SUPPLEMENT, largest=5e6),  # within a minute
+    Candidate((Boosting(),), equality=SUPPLEMENT, largest=5e6),  # takes up to a minute
 )
 
 
@@ -212,7 +207,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Members and the weights with which their probabilities are averaged.
+    """Members, and the weights for averaging their probabilities.
 
     Attributes
     ----------
@@ -230,9 +225,7 @@ class Averaged:
     log_loss: LossRecord | None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m); see
-        `average_members`.
-        """
+        """Return the log averaged probabilities (n, K) of encoded rows; see `average_members`."""
         estimates = [member.estimate for member in self.members]
         needed = [estimate.needed for estimate in estimates]
         return average_members(estimates, needed, self.weights, codes, missing)
@@ -245,21 +238,20 @@ def average_members(
     codes: np.ndarray,
     missing: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the logarithms (n, K) of the weighted average of the models' probabilities of encoded
-    rows (n, m).
+    """Return the logarithms (n, K) of weighted averages of models' probabilities of encoded rows.
 
-    A model is *silent*, and the others share its weight, in rows that lack a predictor that it
-    needs; `needed` holds these predictors of each model, None if it needs none.
+    A model is *silent* in rows in which a predictor that it needs is missing; its weight is then
+    distributed over the others. `needed` has these predictors for each model, or None.
     """
     scores = []
     silent_masks = []
     for model, predictors in zip(models, needed, strict=True):
         silent: np.ndarray | None = None  # which rows (n,)
         if missing is not None and predictors is not None:
-            # every model scores a row without known predictors, by the class proportions
+            # all models can score rows without known predictors, by the class proportions
             silent = np.asarray(missing[:, predictors].any(axis=1) & ~missing.all(axis=1))
-        # so it can be called for its silent rows too with all cells missing; these scores are not
-        # used
+        # mark all cells of silent rows as missing, so that the model can score them; these scores
+        # are not used
         hidden = missing if missing is None or silent is None else missing | silent[:, None]
         scores.append(model.class_scores(codes, hidden))
         silent_masks.append(silent)
@@ -269,15 +261,15 @@ def average_members(
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     """Return the log-probability (N,) of the observed group of each validated row.
 
-    `scored` has the scores of one setting, the chosen one. Those of a fold are calibrated on the
-    other folds, by the calibration `calibrate`.
+    `scored` has the scores at the chosen setting. The scores of each fold are calibrated on the
+    other folds with the method `calibrate`.
     """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
 def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -> Member:
-    """Return a tuned engine with its fit to all rows, calibrated as in `tuning`."""
+    """Fit a tuned engine to all rows, with the calibration of `tuning`."""
     engine = spec.engine
     fitted = estimate_path(data, spec)[0]  # without progress, which tuning reports
     return Member(
@@ -291,7 +283,7 @@ def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -
 def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) -> Member:
     """Return the member without predictors, which predicts the class proportions.
 
-    `shares_log_p` (N,) are its log-probabilities of the observed groups of the validated rows
+    `shares_log_p` (N,) are its log-probabilities of the observed groups in the validated rows
     `scored`.
     """
     engine = NaiveBayes()
@@ -307,16 +299,14 @@ def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) 
 
 
 def _select_candidates(data: FitData, table: tuple[Candidate, ...]) -> list[Candidate]:
-    """Return the candidates of a `table` that take part.
+    """Return the candidates of a `table` that are used for these data.
 
-    Candidates that choose predictors take part where the choice can use all rows, or the largest
-    number in `SELECTION_ROWS`. Candidates that have a twin with all predictors take part only if
-    the choice leaves predictors out.
+    Candidates that choose predictors are used if the choice can use all rows, or the maximum in
+    `SELECTION_ROWS`. Candidates with a twin are only used if the choice excludes predictors.
     """
     sample = data.rows
     layout = data.layout
-    # number of rows that the choice can use, against all rows or the upper end of (least, largest)
-    # numbers
+    # the number of rows that the choice can use, compared with all rows or the maximum
     if selection_rows(sample.n, layout, data.K) < min(sample.n, SELECTION_ROWS[1]):
         return [
             candidate
@@ -357,10 +347,10 @@ def _tune_members(
 def _tune_members_of_many_rows(
     data: FitData, spec: FitSpec, folds: Folds, progress: Callable | None
 ) -> list[Member]:
-    """Return the members for many rows: tuned on a sample of the first fold, then on that fold, and
-    fitted to all rows.
+    """Return the members for many rows, tuned on a sample of the first fold and then on the fold.
 
-    Conditional likelihood and boosting only take part if no value is missing.
+    Members are fitted to all rows. Conditional likelihood and boosting are only used if no values
+    are missing.
     """
     # weights (1, n) in training and in validation
     first_fold = Folds(folds.train[:1], folds.validation_weights[:1])
@@ -379,14 +369,13 @@ def _tune_members_of_many_rows(
     for candidate, is_refined in zip(candidates, is_refined_flags, strict=True):
         member_data = candidate.narrow_data(data)
         member_spec = candidate.specialise(spec)
-        # at the best penalty; at the weakest that was tried; solutions of the first fold at the
-        # weakest
+        # tuning at the best penalty and at the weakest; solutions of the first fold at the weakest
         tuning, weakest_tuning, warm_starts = tune_many(
             member_data, member_spec, first_fold, sample_folds, member_progress
         )
         engine = cast(Engine, tuning.engine)  # None only in a tuning from a model file
         if candidate.tolerance is not None:
-            # an option of pseudo-likelihood
+            # `tolerance` is an option of pseudo-likelihood
             engine = replace(engine, **{"tolerance": candidate.tolerance})
         members.append(
             _fit_member(member_data, member_spec.using(engine), tuning, candidate.equality)
@@ -404,9 +393,7 @@ def _tune_members_of_many_rows(
 
 
 def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Keep the weights (1, n) of at most `n_rows` rows, drawn at random, and set all others to
-    zero.
-    """
+    """Keep the weights (1, n) of at most `n_rows` random rows, and set the others to zero."""
     sampled_weights = np.zeros_like(weights)
     rows = rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
     sampled_weights[0, rows] = weights[0, rows]
@@ -414,15 +401,15 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
 
 
 def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) -> Averaged:
-    """Tune, fit and calibrate the members, and weigh them.
+    """Tune, fit and calibrate the members, and compute their weights.
 
-    The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With
-    more than `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one
-    fold is held out, and settings are compared on a sample of rows first. Where the average is not
+    The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds. With
+    more than `SINGLE_HOLDOUT_ABOVE` distinct rows, `CANDIDATES_OF_MANY_ROWS` is used instead: one
+    fold is held out, and settings are first compared on a sample of rows. If the average is not
     clearly better than the class proportions on the validated rows, a member without predictors,
-    which predicts these proportions, joins it with the weight of `shrinkage_to_shares`; if no
-    predictor is relevant, it is the only member. The result depends neither on the order of rows
-    nor on whether rows are repeated or weighted.
+    which predicts these proportions, is added with the weight of `shrinkage_to_shares`. If no
+    predictor is relevant, it is the only member. The result does not depend on the order of the
+    rows, or on whether rows are repeated or weighted.
     """
     # one row for each state and group, in an order that no name changes
     sample = data.rows.by_state(data.layout.n_levels, data.K)
@@ -433,7 +420,7 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
     tune_members = _tune_members_of_many_rows if has_many_rows else _tune_members
     members = tune_members(data, replace(spec, calibrate=calibrate), folds, progress)
-    # the same validated rows in all members
+    # all members have the same validated rows
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, data.K)
@@ -441,11 +428,11 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
         np.array([member.equality for member in members]), log_p, scored[0].weights
     )
     weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
-    # (N,) log share, in the training rows of its fold, of the group of each validated row
+    # (N,) log proportion of each validated row's group in the training rows of its fold
     shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
     if beats_shares(log_p, weights, scored[0].weights, shares_log_p):
         return Averaged(tuple(members), weights, losses, record)
-    # no member has chosen a predictor, or part of the weight goes to the class proportions
+    # 1 if no member has chosen a predictor; otherwise the weight of the class proportions
     shares_weight = (
         1.0
         if any(member.estimate.has_no_predictors for member in members)
@@ -465,12 +452,12 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
 
 @dataclass(frozen=True)
 class CrossAverage:
-    """Cross-validation of ``method="auto"``, which has one setting.
+    """Cross-validation of ``method="auto"``, which has a single setting.
 
     Attributes
     ----------
     table : ndarray, shape (1, 1) or (1, 3)
-        The score, with the limits of the AUC.
+        The score; for the AUC with its confidence interval.
     scored : Scored
         Out-of-fold class scores.
     averaged : Averaged
@@ -493,10 +480,10 @@ def cross_average(
     refit: bool,
     progress: Callable | None = None,
 ) -> CrossAverage:
-    """Cross-validate ``method="auto"``; all rows are fitted too if `refit`."""
+    """Cross-validate ``method="auto"``, and also fit all rows if `refit`."""
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
-        """Fit the average to the training rows of a fold; there is one setting."""
+        """Fit the average to the training rows of a fold, at its single setting."""
         return [fit_average(data.with_sample(train), replace(spec, rng=rng, workers=1))]
 
     fold_rngs = [(rng,) for rng in spec.rng.spawn(len(folds))]
@@ -504,10 +491,10 @@ def cross_average(
         data.rows, folds, fit, fold_rngs, workers=spec.workers, progress=progress
     )
     table, _ = score_settings(scored, score)
-    averaged = scored.fits[-1][0]  # of the last fold and the only setting
+    averaged = scored.fits[-1][0]  # last fold, only setting
     if refit:
         averaged = fit_average(data, spec)
-    # (folds, K): ln shares of the classes in the training rows
+    # (folds, K): log class proportions in the training rows
     baseline = fold_log_shares(data.rows, folds, data.K)
     loss = held_out_record(scored, scored.scores[0], baseline, advice="")
     return CrossAverage(table, scored, averaged, loss)

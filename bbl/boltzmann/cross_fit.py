@@ -1,7 +1,7 @@
-"""Cross-validation of Boltzmann machines over settings, and the fit at the best of them.
+"""Cross-validation of Boltzmann machines over settings, and the fit at the best setting.
 
-A *setting* is a value of the option that is tuned; S of them are compared. K is the number of
-groups. `CrossFit` is what `bbl.crossVal` and the method `crossVal` of fitted machines wrap.
+S is the number of settings (values of the tuned option), K of groups. `bbl.crossVal` and the method
+`crossVal` of fitted machines wrap `CrossFit`.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Judging:
-    """How settings are compared, and what is fitted then.
+    """How to compare settings, and what to fit afterwards.
 
     Attributes
     ----------
     score : str
         Name of the score; see `score_name`.
     refit : bool
-        Whether all rows are fitted at the best setting; else the fit of the last fold is kept.
+        Whether to fit all rows at the best setting; otherwise the fit of the last fold is kept.
     ordered : bool
-        Whether folds are consecutive rows, so that an order of the rows is looked for.
+        Whether folds consist of consecutive rows, so that ordered rows give a warning.
     stacklevel : int
-        Of the warnings, for the caller of `cross_fit`.
+        Stack level of warnings, for the caller of `cross_fit`.
     """
 
     score: str
@@ -80,7 +80,7 @@ class CrossFit:
         Position of the best setting.
     validated : Validated
     engine : Engine
-        With the best setting.
+        The engine at the best setting.
     estimate : Estimate
     loss : LossRecord or None
         Validation log-loss at the best setting; None without a response.
@@ -96,7 +96,7 @@ class CrossFit:
 
     @property
     def setting_name(self) -> str:
-        """Name of the column of the settings."""
+        """Name of the column with the settings."""
         return "setting" if self.engine.tuned is None else self.engine.tuned.column
 
 
@@ -108,9 +108,9 @@ def cross_fit(
     judging: Judging,
     progress: Callable | None = None,
 ) -> CrossFit:
-    """Compare settings on the rows that each fold validates, and fit the best.
+    """Compare settings on the validation rows of each fold, and fit the best.
 
-    `settings` (S,) are values of the tuned option; None stands for that of the engine.
+    `settings` (S,) are values of the tuned option, or None for the engine's own.
     """
     labels = cast(Labels, data.labels)
     score = judging.score
@@ -147,23 +147,21 @@ def cross_fit(
             validated.scores[best], validated.y, validated.weights, calibrate
         )
         estimate = replace(estimate, calibration=calibration)
-    # engine.setting: value of the option that is tuned, nan if there is none
+    # engine.setting: value of the tuned option, or nan
     used_settings = np.array([spec.engine.setting]) if settings is None else settings
     return CrossFit(table, used_settings, best, validated, spec.engine, estimate, loss)
 
 
 def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
-    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it
-    is not given.
-    """
+    """Remove the values (S,) of the tuned option from `options` and return them, or None."""
     tuned = engine_type.tuned
-    # rules: words that the engine takes in place of a number, such as lambda_="ebic"; they stay in
-    # `options`
+    # rules: words that the engine accepts instead of a number, such as lambda_="ebic"; they remain
+    # in `options`
     if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
         return None
 
     def check_value(option: str, value: object) -> float:
-        """Return a value of the tuned option, as the engine stores it."""
+        """Return a value of the tuned option as stored by the engine."""
         engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
         return float(getattr(engine, option))
 
@@ -171,8 +169,9 @@ def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
 
 
 def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
-    """Return the name of the score: `score`, or the default for K groups; without a response
-    `has_classes` is False.
+    """Return the name of the score: `score`, or the default for K groups.
+
+    `has_classes` is whether there is a response.
     """
     if score is None:
         score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
@@ -181,12 +180,12 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
         raise OptionError(
             f"score={score!r} is for classes, but the formula has no response.",
             argument="score",
-            hint="Give score='logloss' or 'pnll'.",
+            hint="Use score='logloss' or 'pnll'.",
             value=score,
         )
     if has_classes and score == "pnll":
         raise OptionError(
-            "score='pnll' is for models without a response.",
+            "score='pnll' is only for models without a response.",
             argument="score",
             hint="Give score='logloss'.",
         )
@@ -200,9 +199,7 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
 
 
 def stratified_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return `nfold` folds of each group's rows: shuffled by `rng`, or consecutive blocks as in
-    R.
-    """
+    """Return `nfold` folds of each group's rows, shuffled with `rng` or, as in R, consecutive."""
     sample = encoded.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
     if encoded.survey is not None:
@@ -211,7 +208,7 @@ def stratified_folds(encoded: FitData, nfold: int, rng: np.random.Generator | No
 
 
 def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return folds of whole clusters of the sampling design: at random by `rng`, else in order."""
+    """Return folds of whole clusters of the sampling design: random with `rng`, else in order."""
     survey = data.survey
     assert survey is not None  # noqa: S101  # checked by its callers
     n_clusters = len(np.unique(survey.clusters))
@@ -220,7 +217,7 @@ def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> 
             f"{nfold} folds of whole clusters need at least as many clusters, but the sampling "
             f"design has {n_clusters}.",
             argument="nfold",
-            hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
+            hint="Use fewer folds in crossVal (nfold), or a number instead of a rule.",
         )
     return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
 
@@ -230,7 +227,7 @@ def rows_of_last_fold(data: FitData, folds: AnyFolds) -> FitData:
     fold = folds.one(len(folds) - 1)
     index = None
     survey = data.survey
-    # of rows in memory; `train` are their weights in training, 0 if left out
+    # for rows in memory; `train` are their training weights, 0 if left out
     if isinstance(fold, WeightedFold):
         index = None if data.index is None else data.index[fold.train > 0]
         survey = None if survey is None else survey.only(fold.train > 0)

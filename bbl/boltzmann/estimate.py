@@ -1,18 +1,7 @@
-"""Fits of an engine to each response group (and to all rows pooled), and the ln Z of each group;
-before them, checks of their time, memory and rows.
+"""Fit an engine to each response group (and to all rows pooled), and compute ln Z of each group.
 
-K is the number of groups, m of predictors. Z is the normalising constant of the model of a group.
-The *sites* of a fit are its predictors as responses of regressions on all others; a *site solution*
-(D, 1 + D) holds their parameters before the two estimates of each coupling are averaged, D being
-the number of non-reference levels. An engine says by its attributes what it does: `joint` (not
-None: it fits all groups together, to P(group | row)), `chooses` (it chooses the terms of each
-group), `samples` (it draws random numbers), `takes_start`, `collapses` (it takes equal rows
-merged), and `log_z`, how ln Z is computed where the exact one is too costly. An `EngineFit` has
-parameters `theta` (size,), the maximised objective `lkh` per observation, and a site solution
-`site_theta` or None. `WarmStarts` are site solutions of a group by setting, at which fits of other
-settings begin. A setting is a value of the option that is tuned. A `Layout` lists the parameters;
-``engine.layout(sample, layout)`` lists those that the engine fits of them, ``layout.of_group(g)``
-and ``layout.of_pooled`` have the structural zeros of a group, or of all rows.
+Also checks in advance whether the fits need too much time or memory, and whether there are enough
+rows. K is the number of groups, m the number of predictors, D the number of non-reference levels.
 """
 
 from __future__ import annotations
@@ -67,16 +56,17 @@ __all__ = [
 ]
 
 
-NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout whose pairs are not listed yet
-# numbers of the site solutions of a group up to which fits keep them, for standard errors: 2 MB
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout before its pairs are listed
+# Site solutions (D, 1 + D) are the parameters before the two estimates of each coupling are
+# averaged. Fits keep them for standard errors if they have up to this many numbers (2 MB).
 MAX_KEPT_SITES = 250_000
-MAX_ANNEALING_SECONDS = 4 * 3600.0  # estimated time from which on ``log_z="ais"`` is refused
+MAX_ANNEALING_SECONDS = 4 * 3600.0  # ``log_z="ais"`` is refused if it would take longer
 
 
 def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> None:
-    """Raise an OptionError if ``log_z="ais"`` would take over 4 hours for `n_models` models.
+    """Raise an OptionError if ``log_z="ais"`` would take more than 4 hours for `n_models` models.
 
-    The number of models is the product of the numbers of groups, settings and folds.
+    There is one model for each group, setting and fold.
     """
     if log_z != "ais":
         return
@@ -86,7 +76,7 @@ def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> 
             f"log_z='ais' would take about {seconds / 3600:.0f} hours for {n_models} models "
             f"of {layout.m} predictors.",
             argument="log_z",
-            hint="Give log_z='auto' or 'half', or use fewer groups, folds or settings.",
+            hint="Use log_z='auto' or 'half', or fewer groups, folds or settings.",
         )
 
 
@@ -100,15 +90,14 @@ def guard_memory(
     extra: int = 0,
     folds: int = 1,
 ) -> None:
-    """Raise a MemoryError if fits of K groups and `extra` pooled ones do not fit into memory,
-    `workers` at a time.
+    """Raise a MemoryError if fits of K groups and `extra` pooled fits would not fit into memory.
 
-    `values` are the settings that are fitted (None for the engine's own), `folds` is the number of
-    folds whose results are kept.
+    `workers` groups are fitted at a time. `values` are the settings (None for the engine's own),
+    and `folds` is the number of folds with stored results.
     """
     n_settings = 1 if values is None else len(values)
-    # 8 bytes a parameter; those of groups are stored twice: in the fit of each group, and in an
-    # array of all groups
+    # 8 bytes per parameter. Parameters of groups are stored twice: in each group's fit, and in an
+    # array of all groups.
     result_bytes = 8.0 * layout.size * (2 * K + extra) * n_settings * folds
     working_memory = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
@@ -134,22 +123,20 @@ def announce_terms(
     models: int = 1,
     stored: bool = False,
 ) -> None:
-    """Raise a MemoryError if a model of all pairs of predictors does not fit into memory, before
-    pairs are listed.
+    """Raise a MemoryError if a model of all pairs would not fit into memory, before listing them.
 
-    `models` is the number of settings times folds, whose results are kept; `stored` says whether
-    rows are read in batches; the other arguments are those of `guard_memory`.
+    `models` is the number of settings times the number of folds; `stored` is whether rows are read
+    in batches. The other arguments are as in `guard_memory`.
     """
     if engine.order == 1:
         return
-    n_fields = n_levels - 1.0  # of each predictor
+    n_fields = n_levels - 1.0  # for each predictor
     D = float(n_fields.sum())
     m = len(n_levels)
     n_couplings = (D**2 - float((n_fields**2).sum())) / 2.0
     result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models  # as in `guard_memory`
     working_memory = engine.stored_memory if stored else engine.memory
-    # working memory of a model without pairs, a lower bound, in which the number of settings makes
-    # no difference
+    # working memory of a model without pairs, a lower bound that does not depend on the settings
     needed_bytes = result_bytes + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
         needed_bytes,
@@ -164,9 +151,7 @@ def announce_terms(
 
 
 def _memory_tip(engine: Engine, remedy: str) -> str:
-    """Return advice on how to save memory: lower the options of the engine that memory grows with,
-    or the `remedy`.
-    """
+    """Return a hint to save memory: lower the engine's options that determine it, or `remedy`."""
     # `sized_by`: names of the options; "a, b or c" as text
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
@@ -175,19 +160,18 @@ def _memory_tip(engine: Engine, remedy: str) -> str:
 def check_known(
     sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence
 ) -> None:
-    """Raise a DataError if a predictor of a group, or a pair that is fitted, has no row in which it
-    is known.
+    """Raise a DataError if a predictor, or a fitted pair, is not observed in any row of a group.
 
-    `sample` holds the rows of the group, `group` is its name, and `names` are those of the
-    predictors. `Engine.needs` says which values a fit needs together: those of a predictor and its
-    neighbours, or of each pair.
+    `sample` has the rows of the group, `group` is its name, and `names` are the names of the
+    predictors. `Engine.needs` specifies which values must be observed in the same row: a predictor
+    and its neighbours, or each pair.
     """
     if sample.complete:
         return
     remedy = (
         "Leave it out of the formula, or make missing values a separate level (missing='level')."
     )
-    # pooled: without the response, so that counts of levels are (L_i,) for each predictor
+    # pooled: ignores the response, so that counts of levels have shape (L_i,) for each predictor
     never_known = np.flatnonzero(
         [not counts.any() for counts in level_counts(sample.pooled, layout.n_levels)]
     )
@@ -196,9 +180,9 @@ def check_known(
         raise DataError(
             f"In {group}, all values of {name!r} are missing.", column=name, hint=remedy
         )
-    if engine.needs == "neighbours" or log_z in OF_ROWS:  # a ln Z that is a mean over rows
-        # usable_weight (m,): weight of the rows in which a predictor and all that it interacts with
-        # are known
+    if engine.needs == "neighbours" or log_z in OF_ROWS:  # OF_ROWS: ln Z is a mean over rows
+        # usable_weight (m,): weight of the rows in which a predictor and all its neighbours are
+        # known
         without_rows = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(without_rows):
             name = names[without_rows[0]]
@@ -207,10 +191,10 @@ def check_known(
             )
             raise DataError(
                 f"In {group}, {option} needs rows in which {name!r} and all predictors it "
-                f"interacts with are known, and there are none.",
+                f"interacts with are known, but there are none.",
                 column=name,
                 hint=(
-                    "Give a formula with fewer interactions, choose method='mf' with "
+                    "Use a formula with fewer interactions, choose method='mf' with "
                     "log_z='ais', or make missing values a separate level (missing='level')."
                 ),
             )
@@ -227,11 +211,10 @@ def check_known(
 
 
 def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
-    """Return the error for a fit to rows in a file that makes no progress, with the name of the
-    predictor.
+    """Return the error about a fit to rows in a file that makes no progress.
 
-    `stall` has the number `predictor`, its gradient norm `norm`, the number `n` of rows in the
-    file, and the number `rows` of those in the sample from which the fit started.
+    `stall` has the number of the `predictor`, its gradient `norm`, the number `n` of rows in the
+    file, and the number `rows` of rows in the sample from which the fit started.
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
@@ -240,13 +223,13 @@ def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
         "for a larger sample. Its levels, or those of its neighbours, are too rare.",
         column=name,
         hint=(
-            "Merge rare levels (bbl.lump), give a larger lambda_, or use a computer with "
+            "Merge rare levels (bbl.lump), use a larger lambda_, or use a computer with "
             "more memory."
         ),
     )
 
 
-# rows times non-reference levels times settings; smaller fits run in one thread
+# rows x non-reference levels x settings; smaller fits run in a single thread
 MIN_WORK_FOR_THREADS = 200_000
 
 
@@ -278,7 +261,7 @@ def fit_group(
     Parameters
     ----------
     sample : Rows
-        Rows of the group; a group without rows gets parameters of zero.
+        Rows of the group; the parameters of a group without rows are zero.
     layout : Layout
     engine : Engine
     values : sequence of float, or None
@@ -287,15 +270,16 @@ def fit_group(
         How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais". With "exact", the `GroupFit`
         has nan: the caller computes ln Z for all groups together.
     workers : int, default 1
-        Threads.
+        Number of threads.
     rng, progress
-        For engines that sample; ``log_z="ais"`` uses `rng` too.
+        For engines that sample; ``log_z="ais"`` also uses `rng`.
     coefficients : ndarray, shape (1 + layout.size,), optional
-        Intercept and parameters at which engines that iterate begin.
+        Intercept and parameters at which iterative engines start.
     warm_starts : WarmStarts, optional
-        Asks for fits that are just precise enough to compare settings, with their site solutions.
+        Site solutions of other settings at which to start. If given, fits are only precise enough
+        to compare settings.
     keep_sites : bool, default False
-        Whether fits keep their site solutions, however large they are.
+        Whether to keep site solutions whatever their size.
     """
     if not sample.n or not layout.m:  # no rows, or no predictors: there are no parameters
         if progress is not None:
@@ -303,20 +287,20 @@ def fit_group(
         empty = EngineFit(
             np.zeros(layout.size), lkh=0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool)
         )
-        # this ln Z is not used: the share of the group is 0
+        # this ln Z is not used, because the class proportion is 0
         return [GroupFit(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
     def prepare_rows() -> Sample:
-        """Return the rows as the engine takes them.
+        """Return the rows in the form that the engine accepts.
 
-        Equal rows are merged if the engine or ln Z needs that, or if sums of weights are rounded
-        (not `exact`): those of merged rows, which are sorted, do not depend on the order of the
-        rows.
+        Identical rows are merged if the engine or ln Z requires it, or if sums of weights are
+        rounded (not `exact`): merged rows are sorted, so that their sums do not depend on the row
+        order.
         """
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
-    # `once` calls the function only if it has not kept the result from another call
+    # `cached` reuses the result of an earlier call
     rows = prepare_rows() if warm_starts is None else warm_starts.cached("rows", prepare_rows)
     fit_path: Callable[..., list[EngineFit]] = engine.path
     if warm_starts is not None:
@@ -346,7 +330,7 @@ def fit_group(
             )
         is_small = fit.site_theta is not None and fit.site_theta.size <= MAX_KEPT_SITES
         kept_sites = fit.site_theta if is_small or keep_sites or warm_starts is not None else None
-        # `normaliser` is a function for ln Z, which holds on to the rows
+        # `normaliser` is a function for ln Z with a reference to the rows
         kept_fit = replace(fit, site_theta=kept_sites, normaliser=None)
         results.append(GroupFit(kept_fit, float(log_z_value), standard_error))
     return results
@@ -362,25 +346,24 @@ def estimate_path(
     coefficients: np.ndarray | None = None,
     warm_start_sets: Sequence[WarmStarts] | None = None,
 ) -> list[Estimate]:
-    """Fit all K groups, and the pooled rows if asked for, at each of `values` of the engine's tuned
-    option.
+    """Fit all K groups, and optionally the pooled rows, at each of `values` of the tuned option.
 
     Parameters
     ----------
     data : FitData
     spec : FitSpec
     values : sequence of float, optional
-        Settings; by default the engine's own one.
+        Settings; by default only the engine's own.
     pooled : bool, default False
-        Whether all rows are fitted too, as one group.
+        Whether all rows are also fitted as a single group.
     progress : callable, optional
-        ``progress(share=1.0, note="")`` is called as the fits go on.
+        ``progress(share=1.0, note="")`` is called to report progress.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Intercepts and parameters of a fit to the same rows with other weights, at which engines
-        that iterate begin.
+        Intercepts and parameters of a fit to the same rows with other weights, at which iterative
+        engines start.
     warm_start_sets : sequence of WarmStarts, optional
-        One for each group and then the pooled rows: solutions of other settings where fits begin.
-        If given, fits are just precise enough to compare settings.
+        One for each group, and then for the pooled rows: solutions of other settings at which to
+        start. If given, fits are only precise enough to compare settings.
 
     Returns
     -------
@@ -410,10 +393,10 @@ def estimate_path(
             coefficients=coefficients,
         )
 
-    # 1. How ln Z is computed, and whether it can be
+    # 1. Choose how to compute ln Z, and check that it is possible
     n_settings = 1 if values is None else len(values)
-    wide = engine.widened(layout)  # the layout with hidden units, if the engine has any
-    # the ln Z of an engine that chooses its terms is resolved after the fit
+    wide = engine.widened(layout)  # the layout with the engine's hidden units, if any
+    # for engines that choose their terms, how to compute ln Z is decided after the fit
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     log_z = "exact" if engine.chooses else resolve_log_z(spec.log_z, wide, engine.log_z, max_cells)
     if wide.m > layout.m and log_z not in AVERAGED:
@@ -423,10 +406,11 @@ def estimate_path(
             argument="log_z",
         )
     check_annealing(log_z, layout, K * n_settings, spec.workers)
-    # (order, cells), for the exact ln Z; raises before the fit if it costs too much
+    # (order, cells) for the exact ln Z; raises an error before the fit if it is too expensive
     elimination = exact_elimination(layout) if log_z == "exact" else None
 
-    # 2. The rows of each group, then all rows; the pooled fit would choose terms of its own
+    # 2. The rows of each group, then all rows. Engines that choose terms have no pooled fit, which
+    # would choose other terms.
     has_pooled = pooled and not engine.chooses
     groups = [sample.group(g) for g in range(K)]
     layouts = [layout.of_group(g) for g in range(K)]
@@ -445,7 +429,7 @@ def estimate_path(
     n_parallel = min(workers, len(groups))
     if layout.m:
         guard_memory(sample, layout, K, engine, values, n_parallel, extra=int(has_pooled))
-    # of the engine's seed if it has one, else of the caller's generator
+    # from the engine's seed if it has one, else from the caller's generator
     rngs = engine.generator(spec.rng).spawn(len(groups))
 
     # 4. Fits of the groups
@@ -456,10 +440,10 @@ def estimate_path(
             layouts[g],
             engine,
             cast(Sequence[float] | None, values),
-            log_z if g < K else "exact",  # the pooled fit is never asked for its ln Z
+            log_z if g < K else "exact",  # the ln Z of the pooled fit is not needed
             workers=max(1, workers // n_parallel),
             rng=rngs[g],
-            # engines that sample report shares of a fit; others report each finished fit
+            # engines that sample report partial progress; others report each finished fit
             progress=progress if engine.samples else None,
             coefficients=None if coefficients is None or g == K else coefficients[g],
             warm_starts=None if warm_start_sets is None else warm_start_sets[g],
@@ -469,10 +453,10 @@ def estimate_path(
     fits_done = None if engine.samples else progress
     if fits_done is not None:  # after each pass over rows in a file
         sample.on_pass(lambda count: fits_done(0.0, f"pass {count}"))
-    # the largest groups first, so that threads end at about the same time
+    # the largest groups first, so that threads finish at about the same time
     largest_first = sorted(range(len(groups)), key=lambda g: -groups[g].n)
     try:
-        # shared: rows in a file cannot be pickled, so their fits stay in threads of this process
+        # shared: rows in a file cannot be pickled, so these fits run in threads of this process
         tasks = [(calls[g],) for g in largest_first]
         done = run_tasks(call, tasks, n_parallel, fits_done, shared=not sample.in_memory)
     except NoProgress as stall:
@@ -503,15 +487,15 @@ def _log_z_of_settings(
 ) -> np.ndarray:
     """Return ln Z (S, K) of S settings and K groups.
 
-    With the `elimination` of `exact_elimination` it is the exact one.
+    It is exact if `elimination`, from `exact_elimination`, is given.
     """
-    if not layout.m:  # one state, of weight 1
+    if not layout.m:  # a single state with weight 1
         return np.zeros((len(setting_fits), len(setting_fits[0])))
     if elimination is None:
         return np.array([[group.log_z for group in fits] for fits in setting_fits])
     # (S, K, size)
     theta = np.array([[group.fit.theta for group in fits] for fits in setting_fits])
-    if layout.support is None:  # all at once
+    if layout.support is None:  # all groups at once
         return exact_log_z(layout, theta.reshape(-1, layout.size), elimination).reshape(
             theta.shape[:2]
         )
@@ -529,11 +513,10 @@ def _assemble(
     rngs: list[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate of the fits of all groups, and of the pooled rows if they are the last,
-    at one setting.
+    """Return the estimate at one setting from the fits of all groups and, last, the pooled rows.
 
-    `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout with hidden units, if there
-    are any. The other arguments are those of the fits.
+    `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout with any hidden units. The
+    other arguments are the same as for the fits.
     """
     K = len(group_rows)
     totals = np.array([rows.total for rows in group_rows])
@@ -541,7 +524,7 @@ def _assemble(
     theta = np.array([fit.theta for fit in fits[:K]])
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
     parameters = Parameters(layout, theta, fits[K].theta if len(fits) > K else None)
-    # fields (D,) from which annealing begins, for the ln Z of each posterior draw
+    # fields (D,) at which annealing starts, for the ln Z of each posterior draw
     annealing_starts = (
         [annealing_start(rows, layout) for rows in group_rows]
         if log_z_kind == "ais" and engine.samples
@@ -568,12 +551,12 @@ def _estimate_chosen_predictors(
     coefficients: np.ndarray | None,
     warm_start_sets: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Return `estimate_path` of the predictors that are chosen as differing between groups.
+    """Return `estimate_path` for the predictors that were chosen as differing between groups.
 
-    The other predictors have fields that are equal in all groups.
+    The fields of other predictors are equal in all groups.
     """
     level = cast(float, spec.relevance)
-    # also in predictors that are not chosen, which predictions need too
+    # also checks predictors that are not chosen, because predictions need them too
     spec.engine.check_missing(data.rows)
 
     def choose() -> Relevance:
@@ -600,16 +583,14 @@ def _estimate_chosen_predictors(
 
 
 def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
-    """Return the fit that `estimate_path` returns where no predictor is relevant at a significance
-    `level`.
-    """
+    """Return the fit of `estimate_path` if no predictor is relevant at a significance `level`."""
     relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     without = _without_predictors(restrict_to_chosen(data, relevance), engine, pooled=False)
     return extend_to_all_predictors(without, data, relevance)
 
 
 def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:
-    """Return the fit of rows without predictors: the class proportions."""
+    """Return the fit without predictors, that is the class proportions."""
     fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (data.K + pooled)
     parameters = Parameters(data.layout, np.zeros((data.K, 0)), np.zeros(0) if pooled else None)
     shares = data.sample.group_totals(data.K) / data.sample.total
@@ -633,17 +614,16 @@ def _assemble_chosen_terms(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate of groups that chose their own terms, over one layout with the terms of
-    all groups.
+    """Return the estimate of groups that chose their own terms, in a layout with all these terms.
 
-    `group_fits` and `groups` (rows) have an entry for each group; each fit has a layout of its own.
-    `rngs` are the generators of the groups.
+    `group_fits`, `groups` (rows) and `rngs` (generators) have an entry for each group. Each fit has
+    its own layout.
     """
     fits = [group.fit for group in group_fits]
     ln_z, kind, errors = compute_log_z(fits, layout, groups, spec.engine, spec.log_z, rngs, workers)
     union, fits = merge_layouts(layout, fits)
     totals = np.array([group_rows.total for group_rows in groups])
-    # `if total`: a group without rows adds nothing
+    # `if total`: groups without rows contribute nothing
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits, strict=True) if total))
     parameters = Parameters(union, np.array([fit.theta for fit in fits]))
     return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), errors)
@@ -658,12 +638,11 @@ def estimate_jointly(
     coefficients: np.ndarray | None = None,
     generative: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit all groups at once, to P(group | row), at each of `values`; `Estimate.log_z_kind` is
-    "none".
+    """Fit P(group | row) for all groups jointly at each of `values`; `log_z_kind` is "none".
 
-    `generative` holds the out-of-fold scores of the generative fit that the joint fit starts from,
-    and that fit to all rows, if the caller has them; else `fit_start` makes them. `coefficients`
-    are those at which the iteration of a fit without a penalty begins.
+    `generative` has the out-of-fold scores of the generative fit from which the joint fit starts,
+    and that fit to all rows; by default both are computed by `fit_start`. `coefficients` are the
+    starting values of an unpenalised fit.
     """
 
     def fit_start(
@@ -673,7 +652,7 @@ def estimate_jointly(
         rng: np.random.Generator,
     ) -> list[Estimate]:
         """Return the generative fits to `rows` at each of `start_values`; see `joint_path`."""
-        # labels=None: names are for errors that complete rows in memory do not raise
+        # labels=None: names are only needed for errors that complete rows in memory do not raise
         return estimate_path(
             replace(data.with_sample(rows), labels=None),
             replace(spec, engine=start_engine, rng=rng),
@@ -697,10 +676,10 @@ def estimate_jointly(
         generative,
         coefficients,
     ):
-        # so that the class score, energy - ln_z + ln share, is the energy plus the constant of the
-        # joint fit
+        # so that the class score, energy - ln_z + ln (class proportion), is the energy plus the
+        # constant of the joint fit
         ln_z = np.where(shares > 0.0, log_shares - joint_fit.constant, 0.0)
-        lkh = sample.total * joint_fit.fits[0].lkh  # the objective is one for all groups
+        lkh = sample.total * joint_fit.fits[0].lkh  # all groups share one objective
         parameters = Parameters(data.layout, joint_fit.theta)
         out.append(Estimate(parameters, ln_z, "none", shares, lkh, joint_fit.fits, errors))
     if progress is not None:

@@ -1,11 +1,7 @@
-"""Estimate: a fitted model of all groups as plain arrays. Relevance: which predictors it uses to
-tell groups apart. Predictive: posterior draws over which predictions average. And the warning about
-fits that did not converge.
+"""`Estimate`, the fitted model as plain arrays, its parts, and the warning about non-convergence.
 
-K is the number of groups, m of predictors, n of rows, q of chosen predictors. An *energy* is the
-exponent of P(row | group), ln P(row | group) + ln Z with the normalising constant Z of the group's
-model; x stands for a row, y for a group. ``parameters.theta`` (K, size) are the fitted parameters
-of all groups, at the positions of ``parameters.layout``.
+K is the number of groups, m of predictors, n of rows, q of chosen predictors; x is a row, y its
+group.
 """
 
 from __future__ import annotations
@@ -46,11 +42,11 @@ __all__ = [
 ]
 
 
-# draws that predictions average over, by how their ln Z is computed
+# number of draws over which predictions are averaged, by the method for ln Z
 AVERAGED = {"exact": 200, "ais": 50}
-ANNEALING_STEPS = 100  # for each draw: errors of ln Z of 0.01 to 0.05, which average out over draws
+ANNEALING_STEPS = 100  # for each draw; errors of ln Z (0.01 to 0.05) average out over the draws
 ANNEALING_CHAINS = 256  # for each draw
-# entries of the coupling matrices (D, D) of all draws whose energies are computed together
+# maximum number of entries in the coupling matrices (D, D) of draws that are processed together
 MAX_COUPLINGS = 2**22
 
 
@@ -61,13 +57,13 @@ class Predictive:
     Attributes
     ----------
     layout : Layout
-        Of the predictors and the hidden units behind them.
+        Layout of the predictors, followed by the hidden units.
     theta : ndarray, shape (K, T, layout.size)
         Draws of the parameters.
     log_z : ndarray, shape (K, T)
         ln Z of each draw.
     hidden : int
-        Number of hidden units, the last predictors of `layout`, averaged over.
+        Number of hidden units, the last predictors of `layout`; they are marginalised.
     """
 
     layout: Layout
@@ -76,11 +72,10 @@ class Predictive:
     hidden: int = 0
 
     def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed
-        out.
+        """Return the mean energies (n, K) of rows over the draws, marginalised over hidden units.
 
-        It stands for the energy at the mean of the draws, which models with hidden units do not
-        have. Predictions average probabilities, not energies; see `energy`.
+        They replace the energy at the mean of the draws, which is not defined for models with
+        hidden units. Predictions average probabilities, not energies; see `energy`.
         """
         return np.column_stack(
             [
@@ -92,9 +87,7 @@ class Predictive:
     def with_units(
         self, codes: np.ndarray, unknown: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return codes and unknown cells (n, m + hidden): hidden units are further predictors,
-        unknown in every row.
-        """
+        """Append hidden units, unknown in every row, to codes and unknown cells (n, m + hidden)."""
         if not self.hidden:
             return codes, unknown
         unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
@@ -106,7 +99,7 @@ class Predictive:
     ) -> np.ndarray:
         """Return the probabilities (n, K T) of group and draw, given the known cells of rows.
 
-        `groups` (n, K) are those of the groups; draws of one group are neighbours.
+        `groups` (n, K) are the probabilities of the groups; the draws of a group are adjacent.
         """
         probabilities = []
         for g, p in enumerate(groups.T):
@@ -118,9 +111,7 @@ class Predictive:
     def energies(
         self, g: int, codes: np.ndarray, unknown: np.ndarray | None
     ) -> Iterator[np.ndarray]:
-        """Yield energies of rows under successive draws of group g, shape (n, number of draws in
-        this chunk).
-        """
+        """Yield the energies of rows under group g, shape (n, draws), for chunks of its draws."""
         codes, unknown = self.with_units(codes, unknown)
         chunk_size = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
         for first_draw in range(0, self.theta.shape[1], chunk_size):
@@ -129,10 +120,10 @@ class Predictive:
             )
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return a function of codes (n, m) and unknown cells (n, m), or None, to energies (n, K).
+        """Return a function from codes (n, m) and unknown cells (n, m) or None to energies (n, K).
 
-        The energy is here the logarithm of the row's mean probability over the draws plus the
-        `shift` (K,) of the group, which callers subtract as if it were ln Z.
+        Here the energy is the logarithm of the row's mean probability over the draws, plus the
+        `shift` (K,) of the group, which callers subtract like ln Z.
         """
 
         def averaged_energies(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
@@ -149,9 +140,7 @@ class Predictive:
     def _log_mean_probability(
         self, g: int, codes: np.ndarray, unknown: np.ndarray | None
     ) -> np.ndarray:
-        """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` of rows (n,), over the T draws of group
-        g.
-        """
+        """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` (n,) over the T draws of group g."""
         log_sum_p = np.full(len(codes), -np.inf)
         first_draw = 0
         for energies in self.energies(g, codes, unknown):
@@ -165,7 +154,7 @@ class Predictive:
     ) -> np.ndarray:
         """Return ``sum_i ln P(x_i | the other predictors)`` of rows under group g, shape (n,).
 
-        Missing predictors are summed out, and have no term of their own in the sum.
+        Missing predictors are averaged over, and do not contribute a term to the sum.
         """
         out = np.zeros(len(codes))
         log_p = self._log_mean_probability(g, codes, missing)
@@ -179,8 +168,9 @@ class Predictive:
 
 
 def thinned(draws: np.ndarray, count: int) -> np.ndarray:
-    """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape
-    (count, size).
+    """Return at most `count` draws, evenly spaced in each chain, shape (count, size).
+
+    `draws` has the shape (chains, draws, size).
     """
     n_chains, n_draws, size = draws.shape
     n_kept = min(max(count // n_chains, 1), n_draws)
@@ -199,21 +189,20 @@ def build_predictive(
     workers: int,
     hidden: int = 0,
 ) -> Predictive | None:
-    """Return the draws of all groups with their ln Z; None if there are no draws or ln Z needs the
-    rows.
+    """Return the draws of all groups with ln Z; None without draws or if ln Z needs the rows.
 
     Parameters
     ----------
     layout : Layout
-        Of the predictors, then of the hidden units.
+        Layout of the predictors, followed by the hidden units.
     fits : sequence of EngineFit
-        The fit of each group. A group without rows has no draws; it gets draws of zeros.
+        The fit of each group. The draws of a group without rows are zero.
     kind : str
-        How ln Z is computed. Only "exact" and "ais" need no rows.
+        How ln Z is computed; "exact" and "ais" do not need the rows.
     starts : sequence of ndarray, shape (D,)
-        Fields of the predictors from which annealing starts in each group, for "ais".
+        Fields at which annealing starts in each group, for "ais".
     rngs : sequence of Generator
-        Generator of each group, for "ais".
+        Random generator of each group, for "ais".
     workers : int
     hidden : int, default 0
         Number of hidden units.
@@ -224,7 +213,7 @@ def build_predictive(
     available_draws = [draws for draws in draws_by_group if draws is not None]
     if kind not in AVERAGED or not available_draws:
         return None
-    # equal in all groups that have draws
+    # the same in all groups with draws
     n_draws = len(thinned(available_draws[0], AVERAGED[kind]))
     no_draws = np.zeros((n_draws, layout.size))
     theta = np.array(
@@ -233,7 +222,7 @@ def build_predictive(
     if kind == "exact":
         log_z = exact_log_z(layout, theta.reshape(-1, layout.size)).reshape(theta.shape[:2])
     else:
-        annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)  # hidden units start from fields of zero
+        annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)  # the fields of hidden units start at zero
         log_z = np.array(
             [
                 [
@@ -250,16 +239,16 @@ def build_predictive(
 
 @dataclass(frozen=True)
 class Relevance:
-    """Which predictors a fit uses to tell groups apart.
+    """The predictors that were chosen to discriminate between groups.
 
     Attributes
     ----------
     level : float
         Significance level at which they were chosen.
     chosen : ndarray of intp, shape (q,)
-        Their positions, rising.
+        Positions of the chosen predictors, in increasing order.
     p_value : ndarray, shape (q,)
-        p-value of each when it was chosen, times the number of candidates at that step.
+        p-value of each chosen predictor at its step, times the number of candidates.
     """
 
     level: float
@@ -277,22 +266,22 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; "none" if P(x|y) is not
-        modelled: then `log_z` holds the constants that are subtracted from class scores.
+        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; or "none" if P(x|y) is
+        not modelled, and `log_z` has the constants that are subtracted from class scores.
     class_prior : ndarray, shape (K,)
-        Weighted share of each group.
+        Weighted class proportions.
     lkh : float
         Maximised objective, summed over the observations of all groups.
     fits : tuple of EngineFit
-        One per group, then the pooled one if it was made.
+        One for each group, followed by the pooled fit, if any.
     log_z_error : ndarray, shape (K,)
-        Standard error of `log_z`; zero unless it was sampled.
+        Standard error of `log_z`; zero unless ln Z was sampled.
     calibration : Calibration or None
         Transformation of class scores before they become probabilities.
     predictive : Predictive or None
-        Posterior draws over which class scores are averaged, if the method has draws.
+        Posterior draws for averaging class scores, if the method has draws.
     relevance : Relevance or None
-        The predictors that differ between groups, if they were chosen; None for all.
+        The predictors that were chosen as differing between groups; None if all are used.
     """
 
     parameters: Parameters
@@ -308,34 +297,35 @@ class Estimate:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 in place of
-        the log of 0.
+        """Intercepts and parameters of all groups, shape (K, 1 + size).
+
+        Intercepts are ``ln (class proportion) - ln Z``, where ln 0 is replaced by 0.
         """
         log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
     @property
     def has_no_predictors(self) -> bool:
-        """Whether predictors were chosen, and none was: predictions are the class proportions."""
+        """Whether no predictors were chosen, so that predictions are the class proportions."""
         return self.relevance is not None and not len(self.relevance.chosen)
 
     @cached_property
     def needed(self) -> np.ndarray | None:
-        """The predictors that a row must have to be scored, rising; None if all can be summed out.
+        """Predictors that must be known to score a row, increasing; None if all may be missing.
 
-        A method that does not model the predictors needs those with parameters that differ between
+        Methods that do not model the predictors need those with parameters that differ between
         groups.
         """
         if self.log_z_kind != "none":
             return None
-        # a group without rows has no parameters
+        # groups without rows have no parameters
         theta = self.parameters.theta[self.class_prior > 0.0]
         return np.flatnonzero(
             self.parameters.layout.predictors_of((theta != theta[:1]).any(axis=0))
         )
 
     def energy(self) -> Callable:
-        """Return a function of codes (n, m) and missing values (n, m) to energies (n, K).
+        """Return a function from codes (n, m) and missing values (n, m) to energies (n, K).
 
         With posterior draws, the function averages probabilities over them; see
         `Predictive.energy`.
@@ -345,24 +335,22 @@ class Estimate:
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, calibrated if the model is.
+        """Return the (calibrated, if the model is) class scores (n, K) of encoded rows.
 
         Parameters
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out, or left out if the model does not use them. The scores
-            of a row without known predictors are the logarithms of the groups' shares.
+            Predictors that are averaged over, or ignored if the model does not use them. The scores
+            of a row without known predictors are the log class proportions.
         """
         return self.scores_by(self.energy(), codes, missing)
 
     def scores_by(
         self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return `class_scores` from a function that `energy` returned, which can serve many
-        calls.
-        """
-        # of rows without known predictors nothing is summed out: their scores are set below
+        """Return `class_scores` using a function from `energy`, which can be reused."""
+        # rows without known predictors are not averaged over: their scores are set below
         is_all_missing = (
             np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
         )
@@ -373,24 +361,22 @@ class Estimate:
                     "This model has no distribution of the predictors, P(x|y), so missing or "
                     "unseen values cannot be averaged over.",
                     argument="newdata",
-                    hint="Give complete rows of known levels, or fit with method='pseudo'.",
+                    hint="Use complete rows of known levels, or fit with method='pseudo'.",
                 )
-            # the other predictors add the same to the scores of all groups at any level
+            # at any level, the other predictors add the same to the scores of all groups
             codes = np.where(summed_out, 0, codes).astype(codes.dtype)
             summed_out = None
         scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
-        with np.errstate(divide="ignore"):  # a share of 0 gives -inf
+        with np.errstate(divide="ignore"):  # a class proportion of 0 gives -inf
             scores[is_all_missing] = np.log(self.class_prior)
         return scores
 
     def log_density(
         self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), without calibration; see
-        `scores_by`.
-        """
+        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows (n,), uncalibrated; see `scores_by`."""
         scores = replace(self, calibration=None).scores_by(energy, codes, missing)
         return np.logaddexp.reduce(scores, axis=1)
 
@@ -411,11 +397,9 @@ class Estimate:
     def pnll(
         self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray
     ) -> float:
-        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own
-        groups' models.
+        """Return the weighted mean negative log pseudo-likelihood of rows under their own groups.
 
-        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), all of them known, and
-        `weights` (n,).
+        Rows have `codes` and a mask `missing` (n, m), known groups `y` (n,), and `weights` (n,).
         """
         total = 0.0
         for g in range(len(self.parameters.theta)):
@@ -428,16 +412,14 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters, summed over groups: of each those that it chose and that its rows
-        determine.
-        """
+        """Number of estimable parameters of the chosen terms, summed over groups."""
         K, size = self.parameters.theta.shape
-        # `free` (size,): parameters of terms that the group chose; `rank`: number of those
-        # determined, None for all
+        # `free` (size,): parameters of terms that the group chose; `rank`: number of estimable
+        # ones, None for all
         n_free = [
             int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]
         ]
-        # not strict: the pooled fit, which does not count, may follow those of the groups
+        # not strict, because the pooled fit, which is not counted, may follow the groups' fits
         return sum(
             n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False)
         )
@@ -448,13 +430,11 @@ class Estimate:
         return all(fit.converged.all() for fit in self.fits)
 
 
-SHOWN = 5  # problems of a kind that a warning lists
+SHOWN = 5  # number of problems of one kind listed in a warning
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of fit number `g`: that of a group, or of the pooled fit, which comes after
-    the groups.
-    """
+    """Return the name of fit number `g`: a group, or the pooled fit, which comes after them."""
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
@@ -464,11 +444,11 @@ class Problem(NamedTuple):
     Attributes
     ----------
     group, predictor, level : str
-        Where, in words; empty for a problem of all predictors, or of all levels.
+        Names for the message; empty if all predictors or levels are concerned.
     what : str
         The kind of problem and its remedy.
     detail : str
-        Figures of this problem.
+        Numbers about this problem.
     """
 
     group: str
@@ -479,18 +459,17 @@ class Problem(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Group, predictor and level, without those that are empty."""
+        """Group, predictor and level, without empty parts."""
         return ", ".join(name for name in (self.group, self.predictor, self.level) if name)
 
 
 def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
-    """Return the notes and the unbounded parameters of fits as problems with names."""
+    """Return the notes and the unbounded parameters of fits as named problems."""
     problems = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            # -1: no single predictor, or level; text and detail are `Problem.what` and
-            # `Problem.detail` Note(*note): a plain tuple without the detail, "" by default, serves
-            # too
+            # -1: no single predictor or level. `text` and `detail` become `Problem.what` and
+            # `Problem.detail`. `Note(*note)` also accepts plain tuples without the detail.
             predictor, level_code, text, detail = Note(*note)
             level_text = (
                 f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
@@ -508,7 +487,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
                 ]
                 level_text += f" with {' and '.join(partner_levels)}"
             text = (
-                f"no finite optimum without a penalty; give {fit.remedy} or leave one of the "
+                f"no finite estimate without a penalty; use {fit.remedy} or leave one of the "
                 "predictors out"
             )
             problems.append(
@@ -524,8 +503,8 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
 
 
 def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
-    """Give one ConvergenceWarning with a line for each kind of problem: how many there are, and the
-    first few.
+    """Issue one ConvergenceWarning with a line for each kind of problem: the number of problems,
+    and the first few.
     """
     kinds: dict[tuple[bool, str], list[Problem]] = {}
     for problem in dict.fromkeys(problems):
@@ -541,8 +520,8 @@ def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
     """Return a line about the problems `same_kind`, which have the same text `what`.
 
-    Of more than `SHOWN` problems, those of as many groups as possible are listed. `is_of_level`
-    says whether the problems are of single levels.
+    At most `SHOWN` problems are listed, from as many groups as possible. `is_of_level` is whether
+    the problems concern single levels.
     """
     if len(same_kind) == 1:
         (problem,) = same_kind
@@ -551,7 +530,7 @@ def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
         detail = f" ({problem.detail})" if problem.detail else ""
         return f"{place}: {level}{what}{detail}"
     n_in_group: Counter[str] = Counter()
-    # of each problem among those of its group: the first ones of all groups are listed first
+    # rank of each problem within its group; the first problem of every group is listed first
     rank_in_group = []
     for problem in same_kind:
         rank_in_group.append(n_in_group[problem.group])

@@ -1,6 +1,4 @@
-"""Searches of grids of settings by their losses: steps to better neighbours, and walks until the
-loss has risen.
-"""
+"""Search grids of settings by their losses."""
 
 from __future__ import annotations
 
@@ -10,34 +8,31 @@ import numpy as np
 
 __all__ = ["NEIGHBOUR_RATIO", "descend", "has_risen_far", "walk_variants"]
 
-# settings whose loss is at most this multiple of the least are near the best
+# settings with a loss up to this multiple of the minimum are near the best
 NEIGHBOUR_RATIO = 1.03
-FAR_RATIO = 1.08  # a loss that exceeds this multiple of the least, and `FAR`, has risen far
-# a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
+FAR_RATIO = 1.08  # losses above this multiple of the minimum plus `FAR` are far above it
+# a variant is behind if its loss is above this multiple of another variant's plus `FAR`
 BEHIND_RATIO = 1.04
-FAR = 0.005  # difference of losses that is added to both, as ratios of losses near 0 mean nothing
-CLEAR = 0.005  # difference of losses by which a variant is clearly better
+FAR = 0.005  # added to both limits, because ratios of losses near 0 are meaningless
+CLEAR = 0.005  # difference in loss for a clearly better variant
 
 
 def has_risen_far(loss: float, least: float) -> bool:
-    """Return whether a loss lies far above the `least` one, so that settings beyond are of no
-    interest.
-    """
+    """Return whether a loss is too far above the `least` loss for further settings to matter."""
     return loss > FAR_RATIO * least + FAR
 
 
 def descend(
     sizes: tuple[int, ...], position: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]
 ) -> tuple[int, ...]:
-    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours
-    from `position` on.
+    """Return a local minimum of `loss` on a grid, by steps to better neighbours from `position`.
 
     Examples
     --------
     >>> descend((9, 9), (4, 4), lambda position: (position[0] - 7) ** 2 + (position[1] - 2) ** 2)
     (7, 2)
     """
-    loss_of = {position: loss(position)}  # of all positions that were tried
+    loss_of = {position: loss(position)}  # all positions that were tried
     # number of axes in a row along which no step was better
     axis = len(sizes) - 1
     n_unmoved = 0
@@ -64,14 +59,14 @@ def walk_variants(
     report: Callable | None,
     on_a_line: bool = False,
 ) -> None:
-    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from
-    `last` (strongest) to 0.
+    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `last` to 0.
 
-    Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed its least
-    loss so far (one is enough from the best setting of the variants before on), one has risen far
-    above it, or two in a row are behind those of another variant at the same settings. With
-    `on_a_line` the first variant lies between the second and the third, which is left out if the
-    second is better than the first by over `CLEAR`. ``report()`` is called after each variant.
+    Setting `last` is the strongest. Unless `exhaustive`, a variant is abandoned if two losses in a
+    row exceed its smallest loss so far (one is enough from the best setting of earlier variants
+    on), one is far above it, or two in a row are worse than another variant's at the same settings.
+    With `on_a_line`, the first variant is between the second and the third, and the third is
+    skipped if the second is better than the first by more than `CLEAR`. ``report()`` is called
+    after each variant.
     """
     least_by_setting = np.full(last + 1, np.inf)
     least_by_variant = np.full(n_variants, np.inf)
@@ -85,7 +80,7 @@ def walk_variants(
             and v == 2
             and least_by_variant[1] + CLEAR < least_by_variant[0]
         )
-        # the best setting of the variants before
+        # the best setting of earlier variants
         best = int(least_by_setting.argmin()) if v else -1
         for k in () if is_left_out else range(last, -1, -1):
             loss = fit(v, k)

@@ -1,4 +1,4 @@
-"""FitData: the rows, groups and terms of a fit. FitSpec: what the user asked for, checked once."""
+"""`FitData`: the rows, groups and terms of a fit. `FitSpec`: the validated options of a fit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["FitData", "FitSpec"]
 
 @dataclass(frozen=True)
 class FitSpec:
-    """What the user asked of a fit of Boltzmann machines; every value is checked.
+    """The validated options of a fit of Boltzmann machines.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class FitSpec:
     log_z, calibrate : str
         As in `bbl.bbl`.
     relevance : float or None
-        Significance level at which predictors are chosen that differ between groups; None for all
-        predictors, or where cross-validation chooses the level.
+        Significance level for choosing predictors that differ between groups; None to use all
+        predictors, or if cross-validation chooses the level.
     workers : int
         Number of threads; results do not depend on it.
     rng : Generator
-        Source of random numbers; by default from a fixed seed.
+        Source of random numbers; by default with a fixed seed.
     """
 
     engine: Engine
@@ -54,7 +54,7 @@ class FitSpec:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def using(self, engine: Engine) -> FitSpec:
-        """Return the same specification with another engine."""
+        """Return a copy with another engine."""
         return replace(self, engine=engine)
 
 
@@ -62,16 +62,15 @@ class FitSpec:
 class FitData:
     """Encoded rows of all groups, and the terms to fit.
 
-    The fields after `labels` describe the table that the rows come from; refits and folds leave
-    them out.
+    The fields after `labels` describe the table with the rows; refits and folds omit them.
 
     Attributes
     ----------
     sample : Sample, StoredSample or a sample on a cluster
-        The n rows to fit; not a `Sample` only if the data were read in batches.
+        The n rows to fit; a `Sample` unless the data were read in batches.
     layout : Layout
-        Predictors and terms of the formula, before an engine changes them. None for models that
-        are not Boltzmann machines.
+        Predictors and terms of the formula, before an engine changes them. None for models other
+        than Boltzmann machines.
     K : int
         Number of response groups; 1 without a response.
     labels : Labels, optional
@@ -79,19 +78,18 @@ class FitData:
     design : Design, optional
         The formula read against the data: response, predictors and levels.
     index : pandas.Index of length n, optional
-        Labels of the rows; None if the data were read in batches, whose rows a model does not keep.
+        Row labels; None if the data were read in batches, because models do not keep these rows.
     frame : Frame, optional
         The table; None if the data were read in batches.
     row_positions : ndarray of int, shape (n,)
         Positions of the rows in `frame`; empty if the data were read in batches.
     assigned_folds : Folds or StoredFolds, optional
-        Folds to which rows were assigned while they were read in batches.
+        Folds to which rows were assigned while the data were read in batches.
     survey : SurveySample, optional
-        Sampling design of the rows of `frame`, and the n rows among them.
+        Sampling design of the rows of `frame`, with the positions of the n rows.
     selections : dict, optional
-        Predictors that were chosen already, by the rows (see
-        `bbl.boltzmann.relevance.choose_once`): shared by fits to the same rows by different
-        engines.
+        Cache of chosen predictors for `bbl.boltzmann.relevance.choose_once`, shared by different
+        engines' fits to the same rows.
     """
 
     sample: Rows
@@ -115,9 +113,9 @@ class FitData:
 
     @property
     def training(self) -> Sample | None:
-        """The rows that a fitted model keeps; None if the data were read in batches."""
+        """The rows that fitted models keep; None if the data were read in batches."""
         return None if self.index is None else self.rows
 
     def with_sample(self, sample: Rows) -> FitData:
-        """Return other rows of the same predictors and terms, without the table they come from."""
+        """Return a copy with other rows of the same predictors and terms, without their table."""
         return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)

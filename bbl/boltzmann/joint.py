@@ -1,13 +1,9 @@
-"""Fits of all K groups at once to P(group | row), which can start from a *generative* fit, of P(row
-| group) by groups.
+"""Fit P(group | row) for all groups jointly, optionally starting from a generative fit.
 
-The class score of group g is ``temperature (ln share_g - ln Z_g + start energy_g) + energy_g +
-constant_g``: the score of the generative fit, the start, times a fitted temperature, plus energy
-and constant of the joint fit. K is the number of groups, m of predictors. A `JointFit` holds
-`theta` (K, size), `constant` (K,) and `temperature` of a fit, its `loss`, the largest component
-`gradient` of the gradient, the number `evaluations` of evaluations of the objective, and `limits`:
-for each group, what the rows determine; None for most fits with a penalty. ``engine.joint`` holds
-the functions (`JointTraits`) that fit all groups together.
+A *generative* fit models P(row | group) separately by group. The class score of group g is
+``temperature (ln share_g - ln Z_g + start energy_g) + energy_g + constant_g``: the score of the
+generative start times a fitted temperature, plus the energy and constant of the joint fit. K is the
+number of groups, m of predictors.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Joint", "joint_path"]
 
-NFOLD = 5  # folds on which the start is scored and tuned
+NFOLD = 5  # number of folds for scoring and tuning the start
 
 
 class Joint(NamedTuple):
@@ -39,7 +35,7 @@ class Joint(NamedTuple):
     theta : ndarray, shape (K, layout.size)
         Parameters of all groups.
     constant : ndarray, shape (K,)
-        Constants that are added to the energies of groups to give class scores.
+        Constants added to the energies of the groups to get class scores.
     fits : tuple of EngineFit
         One for each group.
     """
@@ -65,22 +61,22 @@ def joint_path(
     Parameters
     ----------
     fit_start : callable
-        ``fit_start(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate`
+        ``fit_start(sample, engine, values, rng)`` fits groups separately and returns an `Estimate`
         for each value.
     start : (OutOfFoldScores, Estimate), optional
-        Out-of-fold scores of the start and its fit to all rows, if they are known already; the
-        scores name rows by their positions in `sample`, which then keeps its order.
+        Out-of-fold scores of the start and its fit to all rows, if already known. The scores refer
+        to rows by their positions in `sample`, which then keeps its order.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Of a fit to other weights, at which the iteration of a fit without a penalty begins; not
-        those of `start`.
+        Coefficients of a fit with other weights, used as starting values of an unpenalised fit; not
+        the coefficients of `start`.
     """
     engine.check_missing(sample)
     if K < 2:
-        engine.path(sample, layout)  # raises an OptionError: joint engines fit no single group
+        engine.path(sample, layout)  # raises an OptionError: joint engines cannot fit single groups
     oof_scores = None
     start_theta = np.zeros((K, layout.size))
     start_constant = np.zeros(K)
-    # merged and sorted rows, so that neither their order nor their repetition matters
+    # rows are merged and sorted, so that results do not depend on their order or repetition
     if start is None:
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
@@ -89,7 +85,7 @@ def joint_path(
     if start_arguments is not None:
         oof_scores, start_fit = start or _tune_start(sample, *start_arguments, fit_start, rng)
         start_theta = start_fit.parameters.theta
-        # (K,) ln share - ln Z of the start; 0 in place of the log of 0
+        # (K,) ln share - ln Z of the start, where ln 0 is replaced by 0
         start_constant = (
             np.log(np.where(start_fit.class_prior > 0.0, start_fit.class_prior, 1.0))
             - start_fit.log_z
@@ -103,9 +99,9 @@ def joint_path(
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):
             detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"
-            # -1: of no single predictor or level
+            # -1: no single predictor or level
             notes = (Note(-1, -1, "the joint fit did not converge; raise ridge", detail),)
-        # each predictor gets the figures of the joint fit; theta is replaced below
+        # all predictors get the convergence figures of the joint fit; theta is replaced below
         group_fit = EngineFit(
             np.zeros(0),
             -joint_fit.loss,
@@ -138,11 +134,11 @@ def joint_path(
 
 
 def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
-    """Return the fit of a group with the `limit` of what rows determine; unbounded predictors have
+    """Add the `limit` of the estimable parameters to a group's fit; mark unbounded predictors as
     not converged.
     """
     converged = fit.converged.copy()
-    # the first number of a parameter is a predictor
+    # the first number of an unbounded parameter is a predictor
     converged[[i for i, *_ in limit.unbounded]] = False
     return replace(
         fit,
@@ -161,19 +157,18 @@ def _tune_start(
     fit_start: Callable,
     rng: np.random.Generator,
 ) -> tuple[OutOfFoldScores, Any]:
-    """Return out-of-fold class scores of the start at the setting of least log-loss, and its fit to
-    all rows.
+    """Return out-of-fold class scores of the start at its best setting, and its fit to all rows.
 
-    `values` are the settings that are compared, None for the engine's own. `fit_start` is as in
+    `values` are the settings to compare, or None for the engine's own. `fit_start` is as in
     `joint_path`.
     """
     folds = shuffled_folds(sample, NFOLD, rng)
 
     def fit(train: Sample, fold_rng: np.random.Generator) -> list:
-        """Return the generative fits to the training rows of a fold, one for each setting."""
+        """Return the generative fits to the training rows of a fold, one per setting."""
         return fit_start(train, engine, values, fold_rng)
 
-    # the generators are the last argument of `fit`, one for each fold
+    # one generator for each fold, the last argument of `fit`
     scored = cross_validate(sample, folds, fit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)])
     # `score_settings` returns the scores of all settings, and the position of the best
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0

@@ -1,8 +1,6 @@
-"""Weights with which the members of an average count, and which log-losses are clearly lower than
-others.
+"""Weights of the members of an average, and which log-losses are clearly lower than others.
 
-M is the number of members, K of groups, N of validated rows. A `Scored` holds for the validated
-rows their group `y`, `weights` and `fold`, each (N,).
+M is the number of members, K of groups, N of validated rows.
 """
 
 from __future__ import annotations
@@ -23,21 +21,20 @@ __all__ = [
     "weigh",
 ]
 
-# standard errors by which a log-loss must be below another one to be clearly lower
+# a log-loss is clearly lower than another if it is lower by this many standard errors
 MIN_ERRORS = 3.0
-# largest `equality` of members that are clearly worse than the best one, in rows
+# maximum `equality`, in rows, of members that are clearly worse than the best one
 CLEARLY_WORSE = 0.2
-# weights of the class proportions that are compared
+# candidate weights of the class proportions
 SHARES_WEIGHTS = np.linspace(0.0, 1.0, 101)
 
 
 def limited_equality(
     equality: np.ndarray, log_p: np.ndarray, row_weights: np.ndarray
 ) -> np.ndarray:
-    """Return the `equality` (M,) of members, at most `CLEARLY_WORSE` where they are clearly worse
-    than the best one.
+    """Limit the `equality` (M,) of members that are clearly worse than the best to `CLEARLY_WORSE`.
 
-    `log_p` (M, N) are log-probabilities of the observed groups of the validated rows, of weights
+    `log_p` (M, N) are log-probabilities of the observed groups of the validated rows, with weights
     `row_weights` (N,).
     """
     # False where a fold has no training row of the row's group
@@ -54,12 +51,11 @@ def limited_equality(
 def beats_shares(
     log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
 ) -> bool:
-    """Return whether the average of members has a clearly lower loss than the class proportions
-    in training rows.
+    """Return whether the average of members has a clearly lower loss than the class proportions.
 
     `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the
-    validated rows, by each of M members and by the shares. `member_weights` is (M,), and
-    `row_weights` (N,).
+    validated rows, from each of M members and from the class proportions in training rows.
+    `member_weights` has shape (M,), and `row_weights` (N,).
     """
     # False where a fold has no training row of the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
@@ -73,14 +69,14 @@ def shrinkage_to_shares(
 ) -> float:
     """Return the weight, 0 to 1, of the class proportions in their average with the members.
 
-    It is the largest weight whose log-loss exceeds the least one by at most one standard error of
-    the difference (Breiman et al. 1984, the rule of one standard error). Arguments are those of
+    It is the largest weight with a log-loss within one standard error (of the difference) of the
+    minimum, by the one-standard-error rule of Breiman et al. (1984). The arguments are as in
     `beats_shares`.
     """
     is_scored = np.isfinite(log_p).all(axis=0)
     average_log_p = _average(log_p[:, is_scored], member_weights)
     row_weights = row_weights[is_scored]
-    with np.errstate(divide="ignore"):  # a weight of 0
+    with np.errstate(divide="ignore"):  # weights of 0
         # (weights, N) log-probabilities of the observed groups
         shrunk_log_p = np.logaddexp(
             np.log(1.0 - SHARES_WEIGHTS)[:, None] + average_log_p,
@@ -98,12 +94,13 @@ def _average(log_p: np.ndarray, member_weights: np.ndarray) -> np.ndarray:
 
 
 def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
-    """Return the mean of gains (N,) of rows divided by its standard error; a row of weight w counts
-    as w equal rows.
+    """Return the mean of the rows' gains (N,) divided by its standard error.
+
+    A row of weight w counts as w identical rows.
     """
     total = float(row_weights.sum())
     summed = float(row_weights @ gain)
-    # of the sum
+    # standard error of the sum
     error = float(np.sqrt(row_weights @ (gain - summed / total) ** 2)) if total else 0.0
     if not error:
         return np.inf if summed > 0.0 else 0.0
@@ -117,25 +114,24 @@ def weigh(
     advice: str = "",
     equality: float | np.ndarray = 1.0,
 ) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
-    """Return the weights of members (M,), the log-loss of each (M,), and the log-loss of their
-    average.
+    """Return the members' weights (M,), their log-losses (M,), and the log-loss of their average.
 
     Parameters
     ----------
     log_p : ndarray, shape (M, N)
-        Log-probability of the observed group of each validated row, by each member.
+        Each member's log-probability of the observed group of each validated row.
     scored : Scored
-        Validated rows of any member, of which groups, weights and folds are used.
+        Validated rows of any member, for their groups, weights and folds.
     totals : ndarray, shape (K,)
         Total weight of each group in all rows.
     advice : str
-        Advice for a log-loss above that of predicting the groups' shares.
+        Hint for a log-loss above that of the class proportions.
     equality : float or ndarray, shape (M,), default 1.0
-        Strength with which weights are drawn towards equality: `a` of `convex_weights`, which
+        Strength with which weights are pulled towards equality: `a` of `convex_weights`, which
         maximises ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members
-        k; v is the weight of a row.
+        k, with row weights v.
     """
-    # `convex_weights` leaves out rows to which every member gives the log-probability -inf
+    # `convex_weights` ignores rows for which all members have the log-probability -inf
     weights = convex_weights(log_p, scored.weights, equality)
     losses, record = losses_of(log_p, weights, scored, totals, advice)
     return weights, losses, record
@@ -148,19 +144,19 @@ def losses_of(
     totals: np.ndarray,
     advice: str = "",
 ) -> tuple[np.ndarray, LossRecord | None]:
-    """Return the log-loss of each member (M,), and that of their average with given `weights` (M,).
+    """Return the log-loss of each member (M,), and of their average with the given `weights` (M,).
 
-    The other arguments are those of `weigh`.
+    The other arguments are as in `weigh`.
     """
     row_weights = scored.weights
     # False where a fold has no training row of the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
     if not is_scored.any():
         return np.full(len(log_p), np.nan), None
-    # of (F, K) log shares in training rows
+    # from the log class proportions (F, K) in training rows
     baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]
     average_log_p = _average(log_p, weights)
-    # mean of -ln P over the rows with a score: (M,), then two numbers
+    # mean of -ln P over the scored rows: (M,), then two numbers
     losses, loss, baseline = (
         -(log_p_of_rows[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()
         for log_p_of_rows in (log_p, average_log_p, baseline_log_p)

@@ -1,9 +1,9 @@
-"""Rows drawn from machines with hidden units, and conditional probabilities under them.
+"""Sampling from machines with hidden units, averaged over posterior draws.
 
-The model of a group is the mixture of the T machines whose parameters are the posterior draws in a
-`Predictive`: P(x) is the mean over draws of P(x | draw), with the hidden units, the last predictors
-of each machine, summed out. A *sweep* draws every unit and predictor once. C is the number of
-chains, m of predictors, D of non-reference levels of predictors and units.
+The model of a group is a mixture of T machines, the posterior draws in a `Predictive`: P(x) is the
+mean over draws of P(x | draw), marginalised over the hidden units, which are the last predictors of
+each machine. A *sweep* draws every unit and predictor once. C is the number of chains, m of
+predictors, D of non-reference levels of predictors and units.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["MixtureChains", "MixtureDraws", "draw_chains", "sample_mixture"]
 
-# states of predictors and units times draws, up to which rows are drawn from lists of all states
+# Rows are drawn from lists of all states if there are at most this many states times draws.
 MAX_LISTED = 2**24
-SWITCH = 10  # sweeps of a chain between two choices of a draw
+SWITCH = 10  # number of sweeps after which a chain chooses a new posterior draw
 
 
 @dataclass(frozen=True)
 class MixtureDraws:
-    """Draws of `MixtureChains`, and the best state that they visited.
+    """Draws of `MixtureChains`, and the best state visited.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class MixtureDraws:
 
 
 class MixtureChains:
-    """Gibbs chains of the mixture of group g; their states are a draw, predictors and units.
+    """Gibbs chains for the mixture of group g; a state is a posterior draw, predictors and units.
 
-    Every chain chooses its draw anew as it goes on, with the probability of the draw given the
-    predictors, so that all chains have the mixture as their distribution. The units, which belong
-    to the old draw, are drawn next, given predictors and draw. Units that are coupled to each other
-    cannot be drawn at once: the draw is then chosen given units and predictors.
+    Each chain regularly resamples its posterior draw given the predictors, so that the distribution
+    of the chains is the mixture. The units, which belong to the old draw, are then sampled given
+    the predictors and the new draw. If units are coupled to each other, they cannot be sampled
+    simultaneously; the posterior draw is then sampled given units and predictors.
     """
 
     def __init__(self, predictive: Predictive, g: int, n_chains: int, rng: np.random.Generator):
@@ -88,7 +88,7 @@ class MixtureChains:
         for i, L in enumerate(layout.n_levels):
             self.codes[:, i] = rng.integers(0, L, n_chains)
         self.X = one_hot(self.codes, layout, dtype=np.float32)
-        # all draws are equally probable: each start has as many chains, up to one
+        # draws are equally probable: the numbers of chains starting at each differ by at most one
         self._take(rng.permutation(np.arange(n_chains) * T // n_chains))
 
     @property
@@ -97,24 +97,24 @@ class MixtureChains:
         return self.codes[:, : self.m]
 
     def _take(self, draw: np.ndarray) -> None:
-        """Give each chain the parameters of a draw, `draw` (C,)."""
+        """Set the parameters of each chain to a posterior draw, `draw` (C,)."""
         for block in self.blocks:
             block.take(self.h, self.J, draw)
 
     def _switch(self, log_p: np.ndarray) -> None:
-        """Choose the draw of each chain given its state; `log_p` (C, T) are log-probabilities."""
+        """Sample the posterior draw of each chain; `log_p` (C, T) are its log-probabilities."""
         if self.complete is not None:
             log_p = self.complete(self.codes) - self.log_z
-        # the largest of log-probabilities with Gumbel noise is a draw by the probabilities
+        # Gumbel trick: the argmax of log-probabilities plus Gumbel noise is a random draw
         self._take((log_p + self.rng.gumbel(size=log_p.shape)).argmax(axis=1))
 
     def _sweep(self) -> None:
-        """Draw units and predictors, one independent set after the other."""
+        """Draw units and predictors, one independent set at a time."""
         for block in self.blocks:
             block.draw(self.codes, self.X, self.rng)
 
     def run(self, burn_in: int, n_sweeps: int, thin: int, shift: float) -> MixtureDraws:
-        """Run the chains, and keep every `thin`-th state after `burn_in` sweeps."""
+        """Run the chains, keeping every `thin`-th state after `burn_in` sweeps."""
         n_draws = n_sweeps // thin
         draws = np.empty((len(self.codes), n_draws, self.m), dtype=self.codes.dtype)
         energy = np.empty(draws.shape[:2])
@@ -144,15 +144,15 @@ class MixtureChains:
 
 
 class _Block:
-    """Predictors or units that do not interact with each other, which are drawn at once.
+    """Predictors or units that do not interact with each other and are drawn simultaneously.
 
     Attributes
     ----------
     sites : ndarray of int, shape (s,)
     columns : ndarray of int, shape (B,)
-        Their columns among the D.
+        Columns of these sites among the D columns.
     places : ndarray of int, shape (B,)
-        Where each column lies in a table (s, L) of all levels, in C order.
+        Position of each column in a table (s, L) of all levels, in C order.
     """
 
     def __init__(self, layout: Layout, sites: np.ndarray):
@@ -164,17 +164,18 @@ class _Block:
         self.places = np.repeat(np.arange(len(sites)), widths) * self.L + level
 
     def take(self, h: np.ndarray, J: np.ndarray, draw: np.ndarray) -> None:
-        """Take over the fields (C, B) and couplings (C, B, D) of each chain's draw."""
+        """Copy the fields (C, B) and couplings (C, B, D) of each chain's posterior draw."""
         self.h = h[draw][:, self.columns]
         self.J = J[draw[:, None], self.columns]
 
     def draw(self, codes: np.ndarray, X: np.ndarray, rng: np.random.Generator) -> None:
-        """Draw the levels of all sites given the others; `codes` (C, m) and the indicators `X` (C,
-        D) change.
+        """Draw the levels of all sites given the others.
+
+        `codes` (C, m) and the indicators `X` (C, D) are updated in place.
         """
         n_chains = len(codes)
         field = self.h + np.matmul(self.J, X[:, :, None])[:, :, 0]
-        # the reference level has field 0; places that are no level are never the largest
+        # the field of the reference level is 0; positions without a level are never the largest
         table = np.full((n_chains, len(self.sites) * self.L), -np.inf, dtype=np.float32)
         table[:, :: self.L] = 0.0
         table[:, self.places] = field
@@ -187,10 +188,10 @@ class _Block:
 
 
 def _independent_sets(layout: Layout, m: int) -> list[np.ndarray]:
-    """Return all units, then all predictors, in sets that do not interact among themselves.
+    """Partition the units, then the predictors, into sets without interactions among themselves.
 
-    The first `m` predictors of the layout are visible. Units come first: they are drawn before the
-    predictors.
+    The first `m` predictors of the layout are visible. Units come first because they are drawn
+    before the predictors.
     """
     sets: list[list[int]] = []
     for sites in (range(m, layout.m), range(m)):
@@ -213,10 +214,10 @@ def draw_chains(
     shift: float,
     rng: np.random.Generator,
 ) -> MixtureDraws:
-    """Draw rows of group g by chains; `counts` is (chains, sweeps of the burn-in, sweeps after it).
+    """Draw rows of group g with chains; `counts` is (chains, burn-in sweeps, sweeps after it).
 
-    If the states of predictors and units can be listed for every posterior draw, all draws are
-    exact and independent. `shift` is added to log-probabilities, to make them energies.
+    Draws are exact and independent if the states of predictors and units can be listed for every
+    posterior draw. `shift` is added to log-probabilities to convert them to energies.
     """
     n_chains, burn_in, n_sweeps = counts
     if not _can_list(predictive):
@@ -234,7 +235,7 @@ def draw_chains(
 
 
 def _visible_levels(predictive: Predictive) -> np.ndarray:
-    """Return the numbers of levels (m,) of the predictors, without the units."""
+    """Return the numbers of levels (m,) of the predictors, excluding units."""
     return predictive.layout.n_levels[: predictive.layout.m - predictive.hidden]
 
 
@@ -254,7 +255,7 @@ def _listed(predictive: Predictive, g: int) -> np.ndarray:
     log_p = np.full(math.prod(_visible_levels(predictive).tolist()), -np.inf)
     for theta, log_z in zip(predictive.theta[g], predictive.log_z[g], strict=True):
         energies = state_energies(*to_matrix(layout, theta), layout.n_levels)
-        # the units are the last predictors, which run fastest
+        # the units are the last predictors, which vary fastest
         summed_out = np.logaddexp.reduce(energies.reshape(-1, n_units), axis=1)
         log_p = np.logaddexp(log_p, summed_out - log_z)
     return log_p - np.log(predictive.theta.shape[1])
@@ -263,10 +264,10 @@ def _listed(predictive: Predictive, g: int) -> np.ndarray:
 def sample_mixture(
     predictive: Predictive, shares: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the groups (n,) of rows by their `shares` (K,), and rows (n, m) from their mixtures.
+    """Draw groups (n,) with probabilities `shares` (K,), and rows (n, m) from their mixtures.
 
     Rows are exact and independent draws if the states of predictors and units can be listed for
-    every posterior draw; else they are states of Gibbs chains, as in
+    every posterior draw; otherwise they are states of Gibbs chains, as in
     `bbl.model.states.sample_states`.
     """
     levels = _visible_levels(predictive)
@@ -287,7 +288,7 @@ def _sample_group(predictive: Predictive, g: int, n: int, rng: np.random.Generat
         p = np.exp(_listed(predictive, g))
         return state_codes(rng.choice(len(p), size=n, p=p / p.sum()), levels)
     n_chains = min(n, CHAINS)
-    n_draws = -(-n // n_chains)  # of a chain, rounded up
+    n_draws = -(-n // n_chains)  # draws per chain, rounded up
     chains = MixtureChains(predictive, g, n_chains, rng)
     rows = chains.run(BURN_IN, n_draws * THIN, THIN, 0.0).draws.reshape(-1, len(levels))
     return rows[rng.permutation(len(rows))[:n]]

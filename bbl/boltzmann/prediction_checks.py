@@ -1,14 +1,7 @@
-"""Warnings about predictions: a log-loss above that of the class proportions or of naive Bayes, and
-folds of ordered rows, with the test of their order.
+"""Warn if predictions are worse than a baseline (class proportions, naive Bayes), or rows ordered.
 
-The *shares* are the relative frequencies of the groups: what a model without predictors predicts. n
-is the number of rows that are scored, N of validated rows, K of groups, F of folds; predictor i has
-L_i levels. A *record* holds a log-loss and the loss of a baseline that it is compared with. A
-`Scored` holds for the N validated rows their group `y`, `weights`, `fold`, and position `rows` in
-the sample, each (N,), and the name `score_method` of the method that scored them.
-``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods
-without draws. Rows of a file or of a cluster (`remote`) are read for each use; ``sample.draw(size,
-rng)`` returns random ones in memory.
+n is the number of scored rows, N of validated rows, K of groups, F of folds; predictor i has L_i
+levels.
 """
 
 from __future__ import annotations
@@ -60,26 +53,26 @@ __all__ = [
 
 
 def log_p_bound(tables: np.ndarray) -> np.ndarray:
-    """Return an upper bound (...) of the log p-value of tables of counts, under random order of the
-    rows.
+    """Return an upper bound (...) on the log p-value of count tables under random row order.
 
     Parameters
     ----------
     tables : ndarray, shape (..., K, F, L)
-        Numbers of rows in each of K groups, F folds and L levels.
+        Number of rows in each of K groups, F folds and L levels.
 
     Notes
     -----
     p is the probability, given the totals of folds and levels, of tables that are at most as
     probable as the observed ones. A table has the probability ``prod N_f! prod n_l! / (N! prod
     o_fl!)``, for N_f rows in fold f, n_l at level l, o_fl in both, and N in all. The bound is the
-    observed probability times the number of tables with these totals, itself bounded by the ways to
-    spread all levels but one over the folds, or all folds but one over the levels. The bounds of
-    the K groups are multiplied. So the test keeps its level exactly, however sparse the tables are.
+    observed probability times the number of tables with these totals. That number is bounded by the
+    number of ways to distribute all levels but one over the folds, or all folds but one over the
+    levels. The bounds of the K groups are multiplied. The test therefore holds its level for tables
+    of any sparsity.
 
     Examples
     --------
-    Ten rows of either level in order, and in turn, in four folds:
+    Ten rows of each of two levels, in order and alternating, in four folds:
 
     >>> ordered = np.array([[[5, 0], [5, 0], [0, 5], [0, 5]]])
     >>> float(np.exp(log_p_bound(ordered)).round(4))
@@ -97,70 +90,66 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     L = tables.shape[-1]
     log_p = gammaln(folds + 1).sum(axis=-1) + gammaln(levels + 1).sum(axis=-1)
     log_p -= gammaln(total + 1) + gammaln(tables + 1).sum(axis=(-1, -2))
-    # for each level, ways to spread its rows over the folds (..., L); for each fold, over the
-    # levels (..., F)
+    # numbers of ways to distribute the rows of each level over the folds (..., L), and of each fold
+    # over the levels (..., F)
     log_ways = (
         gammaln(levels + F) - gammaln(levels + 1) - gammaln(F),
         gammaln(folds + L) - gammaln(folds + 1) - gammaln(L),
     )
-    # all but the level or fold with most ways, whose counts follow from the totals
+    # omit the level or fold with the most ways, because the totals determine its counts
     log_n_tables = [log_way.sum(axis=-1) - log_way.max(axis=-1) for log_way in log_ways]
     return (log_p + np.minimum(*log_n_tables)).sum(axis=-1)
 
 
-MAX_LOOKUPS = 2e7  # lookups of parameters up to which all training rows are scored
-# lookups of parameters that a sample of training rows takes at most, if not very small
+MAX_LOOKUPS = 2e7  # with more parameter lookups, only a sample of the training rows is scored
+# maximum number of parameter lookups for a sample of training rows, unless it is very small
 MAX_LOOKUPS_OF_SAMPLE = 2e8
 MAX_SAMPLE_ROWS = 2000
 MIN_SAMPLE_ROWS = 100
-MAX_SUMMED_CELLS = 4096  # joint levels of a row's missing predictors; rows with more are not scored
-MAX_LEVELS = 8192  # non-reference levels; a matrix of couplings of more would take over half a GiB
-# standard errors by which a log-loss has to exceed that of naive Bayes for a warning
+MAX_SUMMED_CELLS = 4096  # rows with more joint levels of missing predictors are not scored
+MAX_LEVELS = 8192  # non-reference levels; a larger coupling matrix would take over half a GiB
+# A warning requires a log-loss above naive Bayes by this many standard errors, and by this share.
 MIN_ERRORS = 3.0
-MIN_EXCESS = 0.05  # share by which a log-loss has to exceed that of naive Bayes for a warning
+MIN_EXCESS = 0.05
 MAX_FALSE_ALARMS = 0.01  # significance level of the test for ordered rows
-AUTO = ", or method='auto'"  # part of an advice
-TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to those of the shares
+AUTO = ", or method='auto'"  # part of a hint
+TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to class proportions
 
 
 def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
-    """Return advice for a log-loss above that of the shares; empty where the calibration prevents
-    it already.
+    """Return a hint for a log-loss above that of the class proportions; empty if none is needed.
 
-    `auto` says whether ``method="auto"`` can fit these rows. `option` names the option whose
-    setting cross-validation could choose: calibration alone repairs no parameters that are wrong.
-    None if there is none, or if it was chosen so.
+    `auto` is whether ``method="auto"`` can fit these rows. `option` is the name of an option that
+    cross-validation could choose, since calibration cannot correct bad parameters; None if there is
+    no such option, or if cross-validation has already chosen it.
     """
     arguments = [] if option is None else [f"{option}='cv'"]
     if calibrate not in TEMPERED:
         arguments.append("calibrate='temperature'")
     if not arguments:
         return ""
-    return f"Give {' and '.join(arguments)}{AUTO if auto else ''}."
+    return f"Use {' and '.join(arguments)}{AUTO if auto else ''}."
 
 
 def untuned_option(engine: Engine, layout: Layout) -> str | None:
-    """Return the option of a fit with interactions that cross-validation could choose; None if
-    there is none.
-    """
+    """Return the option that cross-validation could choose in a fit with interactions, or None."""
     return engine.tuned.option if engine.tuned is not None and layout.order > 1 else None
 
 
 def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
-    """Return the record with a remedy that names `log_z`, if ln Z is approximate."""
+    """Add a hint about `log_z` to the record if ln Z is approximate."""
     if log_z_kind not in APPROXIMATE:
         return record
-    advice = f"ln Z is approximate (log_z={log_z_kind!r}): give log_z='ais'."
+    advice = f"ln Z is approximate (log_z={log_z_kind!r}): use log_z='ais'."
     return replace(record, remedy=f"{record.remedy} {advice}".strip())
 
 
 def held_out_record(
     scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
 ) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of validated rows, with that of the folds' log
-    shares as baseline.
+    """Return the log-loss of class scores (N, K) of validated rows, against class proportions.
 
-    `log_shares` (F, K) are those of the training rows of each fold.
+    `log_shares` (F, K) are the log class proportions of the training rows of each fold.
     """
     return LossRecord(
         scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice
@@ -176,22 +165,21 @@ def check_training(
     held_out: LossRecord | None = None,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the log-loss of a fit: the `held_out` one if there is one, else that of its training
-    rows.
+    """Return the log-loss of a fit: `held_out` if available, else on its training rows.
 
-    Warns if the held-out or the training log-loss is above that of the groups' shares, or if the
+    Warns if the held-out or training log-loss is above that of the class proportions, or if the
     training log-loss is clearly above that of naive Bayes. Returns None for a single group, or if
-    training rows take too long to score. `advice` is a sentence on how to lower the loss.
+    scoring the training rows would take too long. `advice` is a sentence on how to lower the loss.
     """
     layout = result.parameters.layout
     K = len(labels.groups)
-    # parameters that are looked up to score a row: one for each table, group and draw
+    # number of parameters looked up to score a row: one for each table, group and draw
     cost = (
         K
         * (1.0 + layout.n_terms)
         * (1 if result.predictive is None else result.predictive.theta.shape[1])
     )
-    # kind "none": the engine does not model the predictors, so missing ones cannot be summed out
+    # kind "none": the predictors are not modelled, so missing values cannot be averaged over
     rows, is_complete = training_rows(
         sample, layout.n_levels, K, cost, no_missing=result.log_z_kind == "none"
     )
@@ -202,7 +190,7 @@ def check_training(
         None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
     )
     record = held_out or training
-    # both may exist; the held-out one comes first
+    # if there are both, the held-out log-loss comes first
     worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
     if worse is not None:
         # 1: the frame of this function; `_warn_of_losses` adds it itself
@@ -218,18 +206,17 @@ def check_training(
 
 
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
-    """Warn if a log-loss is above that of the class proportions; None is no record."""
+    """Warn if a log-loss is above that of the class proportions; do nothing for None."""
     if record is not None and record.is_worse:
         warnings.warn(DataWarning(record.verdict), stacklevel=stacklevel)
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Return both log-losses in words if that of `scores` (N, K) is clearly above that of `naive`
-    (N, K); else "".
+    """Describe both log-losses if `scores` (N, K) is clearly worse than `naive` (N, K), else "".
 
-    Clearly means by over 5 %, and by over three standard errors of the mean difference; one more
-    row with a squared difference of 1 counts in the standard error. With a single group (K = 1)
-    scores are log-probabilities of rows.
+    Clearly worse means by more than 5 % and by more than three standard errors of the mean
+    difference, where the standard error includes an additional row with a squared difference of 1.
+    With a single group (K = 1), scores are log-probabilities of rows.
     """
     is_one_group = scores.shape[1] == 1
     weights = rows.weights
@@ -246,7 +233,7 @@ def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Score
     ):
         return ""
     name = "independent predictors" if is_one_group else "naive Bayes"
-    return f"log-loss is {weights @ loss / total:.3g}, against {naive_mean:.3g} for {name}"
+    return f"log-loss is {weights @ loss / total:.3g}, compared with {naive_mean:.3g} for {name}"
 
 
 def training_rows(
@@ -254,14 +241,14 @@ def training_rows(
 ) -> tuple[Sample, bool]:
     """Return the training rows to score, and whether these are all rows.
 
-    `cost` is the number of parameters that are looked up to score one row. Too many rows are
-    sampled systematically by weight. Rows with many missing values are left out, and with
+    `cost` is the number of parameters looked up to score one row. If there are too many rows, a
+    systematic sample by weight is taken. Rows with many missing values are omitted, with
     `no_missing` all rows with missing values. If all rows are returned, they are the distinct rows
-    of each group in a fixed order, so that neither their order nor their repetition or source
-    matters.
+    of each group in a fixed order, so that the result does not depend on the order, repetition or
+    source of the rows.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
-    # a row of weight w counts as w rows, but weights may also be below 1
+    # a row of weight w counts as w rows, but weights may also be less than 1
     total = max(sample.n, sample.total)
     has_all_rows = (
         total * cost <= MAX_LOOKUPS
@@ -272,11 +259,11 @@ def training_rows(
     rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))
     is_used = rows.response >= 0
     if rows.missing is not None:
-        # joint levels of a row's missing predictors, over which its score is a sum
+        # number of joint levels of a row's missing predictors, over which scores are averaged
         is_scored = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (
             1 if no_missing else MAX_SUMMED_CELLS
         )
-        # rows of an unknown group (response -1) do not matter
+        # rows of unknown groups (response -1) are ignored
         has_all_rows = has_all_rows and bool(is_scored[is_used].all())
         is_used = is_used & is_scored
     rows = rows.rows(is_used)
@@ -290,10 +277,9 @@ def training_rows(
 def training_record(
     rows: Sample, is_complete: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`, with that of the groups'
-    shares (K,) as baseline.
+    """Return the log-loss of class scores (n, K) of `training_rows`, against class proportions.
 
-    `is_complete` says whether these are all rows; the log-loss of a sample of rows is only returned
+    `is_complete` is whether these are all rows. The log-loss of a sample of rows is only returned
     if it is above the baseline.
     """
     loss, baseline = (
@@ -312,8 +298,7 @@ def training_record(
 def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
     """Return class scores (n, K) of rows.
 
-    Without posterior draws, the couplings of one group at a time are laid out as a matrix, to save
-    memory.
+    Without posterior draws, only one group's coupling matrix is built at a time, to save memory.
     """
     if result.predictive is not None:
         return result.class_scores(rows.codes, rows.missing)
@@ -321,7 +306,7 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
     theta = result.parameters.theta
 
     def marginal_energies(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return the energies (n, K) of rows, unknown cells (n, m) summed out."""
+        """Return the energies (n, K) of rows, marginalised over unknown cells (n, m)."""
         models = (
             MarginalEnergy(layout.of_group(g), group_theta[None])
             for g, group_theta in enumerate(theta)
@@ -332,18 +317,17 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors whose fields differ between groups, all or those that were chosen; all
-    of a single group.
+    """Return the predictors with fields that differ between groups; all for a single group.
 
-    On its training rows, naive Bayes of many more predictors would be a better fit, whatever it
-    predicts.
+    On the training rows, naive Bayes with many more predictors would fit better regardless of how
+    well it predicts.
     """
     layout = result.parameters.layout
     theta = result.parameters.theta
     if len(theta) == 1:
         return np.arange(layout.m)
     is_different = (theta[:, : layout.D] != theta[0, : layout.D]).any(axis=0)
-    n_before = np.concatenate([[0], np.cumsum(is_different)])  # of the columns before each
+    n_before = np.concatenate([[0], np.cumsum(is_different)])  # number before each column
     return np.flatnonzero(np.diff(n_before[layout.start]))
 
 
@@ -353,18 +337,18 @@ def naive_scores(
     rows: Sample,
     predictors: Iterable[int] | None = None,
 ) -> np.ndarray:
-    """Return the class scores (n, K) of `rows` under naive Bayes, as `BASELINE` fits it.
+    """Return the class scores (n, K) of `rows` under naive Bayes, as fitted by `BASELINE`.
 
-    The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, with ``P(a | g) = (n_a + prior /
-    L_i) / (n + prior)`` of the group's n rows, n_a of them at level a. `counts` holds the counts
-    (K, L_i) of the levels of each predictor in each group, `log_shares` (K,) are those of the
-    groups. Missing values count nothing. The sum is over `predictors`, by default all.
+    The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, where ``P(a | g) = (n_a + prior /
+    L_i) / (n + prior)`` if n_a of the group's n rows have level a. `counts` has the level counts
+    (K, L_i) of each predictor in each group, `log_shares` (K,) the log class proportions. Missing
+    values are ignored. The sum is over `predictors`, by default all.
     """
     scores = np.tile(log_shares, (rows.n, 1))
     prior_count = BASELINE.prior_count
     for i in range(len(counts)) if predictors is None else predictors:
         n = counts[i]
-        # level shares (K, L_i) of predictor i
+        # proportions (K, L_i) of the levels of predictor i
         shares = (n + prior_count / n.shape[1]) / (n.sum(axis=1, keepdims=True) + prior_count)
         log_p = np.log(shares).T[rows.codes[:, i]]  # (n, K)
         scores += log_p if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, log_p)
@@ -384,17 +368,16 @@ def check_validation(
     log_z_kind: str,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or
-    of naive Bayes.
+    """Return the validation log-loss of `scores` (N, K).
 
-    `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of,
-    fold after fold. `advice` is a sentence on how to lower the loss, `log_z_kind` how ln Z is
-    computed.
+    Warns if it is above that of the class proportions or of naive Bayes. `scores` are the
+    calibrated scores at the chosen setting, for the rows in `scored`, fold by fold. `advice` is a
+    sentence on how to lower the loss; `log_z_kind` is how ln Z is computed.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
     record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
-    # the terms that the engine fits of the formula's
+    # the terms of the formula that the engine fits
     fitted_layout = engine.layout(cast(Sample, sample), layout)
     if record is not None and record.is_worse:
         warn_record(_naming_log_z(record, log_z_kind), stacklevel + 1)
@@ -405,13 +388,13 @@ def check_validation(
             ]
             training_samples = [folds.one(fold).training(sample) for fold in range(len(folds))]
             by_fold = zip(training_samples, log_shares, held_out_rows, strict=True)
-            naive = np.concatenate(  # fold after fold, as `scores`
+            naive = np.concatenate(  # fold by fold, like `scores`
                 [
                     naive_scores(level_counts(rows, layout.n_levels, K), shares, validation_rows)
                     for rows, shares, validation_rows in by_fold
                 ]
             )
-        # naive Bayes cannot be counted from complete rows in memory: it is fitted on the folds
+        # without complete rows in memory to count, naive Bayes is fitted to the folds
         else:
             data = FitData(sample, layout, K, labels)
             spec = FitSpec(BASELINE, workers=workers)
@@ -432,9 +415,9 @@ def check_validation(
 def _warn_of_losses(
     finding: str, engine: Engine, layout: Layout, K: int, log_z_kind: str, stacklevel: int
 ) -> None:
-    """Give a DataWarning that log-losses are too large, with the remedies that this model has.
+    """Issue a DataWarning about log-losses that are too large, with the remedies for this model.
 
-    `finding` is the begin of the text, which says which losses are too large.
+    `finding` is the beginning of the message, which describes the losses.
     """
     remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
     if engine.tuned is not None:
@@ -443,10 +426,10 @@ def _warn_of_losses(
             f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')"
         )
     if log_z_kind in APPROXIMATE:
-        remedies.append("give log_z='ais' for a more accurate ln Z")
+        remedies.append("use log_z='ais' for a more accurate ln Z")
     if layout.order > 1:
-        remedies.append(f"take method={BASELINE.name!r}")
-    groups_clause = ", and predicted groups may be too" * (K > 1)
+        remedies.append(f"use method={BASELINE.name!r}")
+    groups_clause = ", and predicted groups may be unreliable too" * (K > 1)
     advice = ", or ".join(remedies)
     warnings.warn(
         DataWarning(
@@ -459,36 +442,35 @@ def _warn_of_losses(
 
 
 def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
-    """Warn if levels of predictors are spread over the folds more unevenly than by chance (1 % of
-    false alarms).
+    """Warn if levels are distributed over the folds more unevenly than by chance (p < 1 %).
 
-    Each predictor and each of its levels, missing values included, is tested within the groups,
+    Each predictor and each of its levels, including missing values, is tested within the groups,
     with Bonferroni's correction.
     """
     n_levels = [len(levels_of_one) for levels_of_one in labels.levels]
-    # of each fold, then each predictor: counts (K, L_i) in its validation rows, missing values as
-    # one more level
+    # for each fold and predictor: counts (K, L_i) in the validation rows, with missing values as an
+    # additional level
     validation_counts = [
         folds.one(fold).validation_counts(sample, n_levels, len(labels.groups))
         for fold in range(len(folds))
     ]
-    # of each predictor: (K, F, L_i)
+    # for each predictor: (K, F, L_i)
     tables = [np.stack(by_fold, axis=1) for by_fold in zip(*validation_counts, strict=True)]
     log_p = np.empty(len(n_levels))
-    # tables of one shape together: there can be thousands
+    # process tables of the same shape together, because there may be thousands
     for shape in {table.shape for table in tables}:
         predictors = [i for i, table in enumerate(tables) if table.shape == shape]
-        # counts (predictors, K, folds, levels); then tables of a level against all others, levels
-        # as axis 1
+        # counts (predictors, K, folds, levels), then tables of one level against all others, with
+        # levels as axis 1
         stacked = np.stack([tables[i] for i in predictors])
         by_level = np.moveaxis(stacked, -1, 1)
-        # log_p_bound: upper bound of ln p, that levels and folds are independent in each group,
+        # log_p_bound: upper bound on ln p for the independence of levels and folds in each group,
         # over the last 3 axes
         level_log_p = log_p_bound(
             np.stack([by_level, stacked.sum(axis=-1)[:, None] - by_level], axis=-1)
         )
         log_p[predictors] = np.minimum(log_p_bound(stacked), level_log_p.min(axis=1))
-    # of each predictor, of each level, and of the missing values of each predictor
+    # one test for each predictor, each level, and the missing values of each predictor
     n_tests = len(n_levels) + sum(n_levels) + (0 if sample.complete else len(n_levels))
     log_p += np.log(n_tests)
     unevenly_spread = np.flatnonzero(log_p <= np.log(MAX_FALSE_ALARMS))
@@ -497,7 +479,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         names = ", ".join(repr(labels.names[i]) for i in ordered_by_p[:3]) + (
             f" and {len(ordered_by_p) - 3} more" if len(ordered_by_p) > 3 else ""
         )
-        # whole weights are numbers of copies, which are assigned to folds one by one
+        # integer weights are numbers of copies, which are assigned to folds individually
         copies = (
             ", or copies of weighted rows are adjacent"
             if sample.whole and not sample.unweighted
@@ -505,19 +487,17 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         )
         warnings.warn(
             DataWarning(
-                f"Levels of {names} are not spread over the consecutive folds as expected by "
-                f"chance (p < {MAX_FALSE_ALARMS}): the rows are ordered{copies}, so folds are "
-                f"validated on rows unlike their training rows.",
-                hint="Give shuffle=True with a seed.",
+                f"Levels of {names} are distributed over the consecutive folds more unevenly than "
+                f"expected by chance (p < {MAX_FALSE_ALARMS}): the rows are ordered{copies}, so "
+                f"each fold is validated on rows that differ from its training rows.",
+                hint="Use shuffle=True with a seed.",
             ),
             stacklevel=stacklevel,
         )
 
 
 def log_loss_advice(data: FitData, calibrate: str, option: str | None = None) -> str:
-    """Return the advice to a user whose model has a larger log-loss than the class proportions;
-    `option` is as in `remedy`.
-    """
+    """Return the hint for a log-loss above that of the class proportions, see `remedy`."""
     # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
     can_average = (
         data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order

@@ -1,7 +1,7 @@
-"""Reconstruction: unknown predictors of rows filled with their probabilities given the known ones.
+"""Reconstruction of unknown predictors from the known ones.
 
-K is the number of groups, n of rows, m of predictors, D of non-reference levels. A level a of an
-unknown predictor i has the probability ``sum_g P(g | known) P(x_i = a | known, g)`` over groups g.
+The probability of level a of an unknown predictor i is ``sum_g P(g | known) P(x_i = a | known, g)``
+over groups g. K is the number of groups, n of rows, m of predictors, D of non-reference levels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reconstruct(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> np.ndarray:
-    """Return the probability of every non-reference level of rows; 1 or 0 for known predictors.
+    """Return the probability of each non-reference level in each row; 0 or 1 if it is known.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def reconstruct(
         See `bbl.model.clamped.margins`.
     rng : numpy.random.Generator
     workers : int, default 1
-        Threads; results do not depend on it.
+        Number of threads; results do not depend on it.
     progress : callable, optional
         Called after each set of rows with the same unknown predictors.
 
@@ -53,15 +53,15 @@ def reconstruct(
     -------
     ndarray, shape (n, layout.D)
     """
-    # room for two arrays (n, D), 8 bytes an entry
+    # two arrays (n, D) with 8 bytes per entry
     check_memory(
         16.0 * len(codes) * layout.D,
         f"Reconstruction of {len(codes)} rows",
-        "Give fewer rows at a time.",
+        "Pass fewer rows at a time.",
     )
     out = one_hot(np.where(unknown, 0, codes), layout)
     rows = np.flatnonzero(unknown.any(axis=1))
-    # a pattern is a mask (m,) of unknown predictors; rows with the same pattern are filled together
+    # a pattern is a mask (m,) of unknown predictors; rows of a pattern are processed together
     patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
     pattern_rows = [
         rows[pattern_of_row.ravel() == pattern_number] for pattern_number in range(len(patterns))
@@ -96,11 +96,10 @@ def reconstruct_jointly(
     unknown: np.ndarray,
     allowed: list[np.ndarray],
 ) -> np.ndarray:
-    """Return the rows (n, m) with their unknown predictors at the levels that, with the group, are
-    most probable together.
+    """Fill the unknown predictors of rows (n, m) with the jointly most probable levels and group.
 
     `allowed` (L_i,) marks the levels of each predictor that may fill a cell; the other arguments
-    are those of `reconstruct`.
+    are as in `reconstruct`.
     """
     out = codes.astype(np.intp)
     rows = np.flatnonzero(unknown.any(axis=1))
@@ -136,19 +135,18 @@ def _fill_unknown(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probabilities (n, D') of the D' non-reference levels of the predictors `unknown`
-    (u,).
+    """Return the probabilities (n, D') of the D' non-reference levels of predictors `unknown` (u,).
 
-    These are unknown in all n rows. The other arguments are those of `reconstruct`, for these rows.
+    They are unknown in all n rows. The other arguments are as in `reconstruct`, for these rows.
     """
-    # the model of the unknown predictors, whose parameters depend on the known ones
+    # the model of the unknown predictors; its parameters depend on the known ones
     clamped = Clamped(layout, unknown)
     out = np.zeros((len(codes), clamped.layout.D))
     for g, group_theta in enumerate(theta):
         rows = np.flatnonzero(posterior[:, g] > 0.0)
         if len(rows):
-            # clamped.theta: (rows, size of the smaller model); rows with equal known levels share
-            # their parameters
+            # clamped.theta: (rows, size of the smaller model); rows with equal known levels have
+            # the same parameters
             distinct_theta, theta_of_row = np.unique(
                 clamped.theta(group_theta, codes[rows]), axis=0, return_inverse=True
             )
@@ -166,12 +164,11 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the
-    energies of all levels.
+    """Do the same as `_fill_unknown`, exactly, for a model with structural zeros.
 
-    `method` and `rng` are not used: they are there because both functions are called alike.
+    `method` and `rng` are not used; both functions have the same signature.
     """
-    # energy(codes, unknown) (n, K): ln of the sum of exp over unknown levels
+    # energy(codes, unknown) (n, K): log-sum-exp over unknown levels
     energy = MarginalEnergy(layout, theta)
     summed_out = np.zeros(codes.shape, dtype=bool)
     summed_out[:, unknown] = True
@@ -186,10 +183,10 @@ def _fill_by_energies(
         summed_out[:, i] = True
         log_p = np.stack(level_energies)  # (levels, n, K)
         largest = log_p.max(axis=0)
-        # P(level | known, g) up to a factor; less the largest against overflow, and 0 where all
-        # levels are impossible
+        # P(level | known, g) up to a factor; the maximum is subtracted to prevent overflow, or 0 if
+        # all levels are impossible
         p = np.exp(log_p - np.where(np.isneginf(largest), 0.0, largest))
-        # 0 where a row cannot occur in a group, which then has no share in `posterior`
+        # 0 if a row cannot occur in a group; its `posterior` is then also 0
         total_p = p.sum(axis=0)
         p /= np.where(total_p > 0.0, total_p, 1.0)
         columns.append((p[1:] * posterior).sum(axis=2).T)  # (n, L_i - 1), averaged over groups

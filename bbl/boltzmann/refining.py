@@ -1,14 +1,7 @@
-"""The conditional member of `method="auto"` where rows are many: alone, or refining a
-pseudo-likelihood fit.
+"""The conditional-likelihood member of `method="auto"` for many rows.
 
-K is the number of groups, m of predictors. `Validated` and `OutOfFoldScores` hold class scores of N
-rows by models that were not fitted to them: `rows` (N,) are their positions in the sample (copies
-of a row may stand in several folds), `weights` (N,) their weights; ``scores`` have shape (N, K), in
-a `Validated` (settings, N, K), which also has `y` and `fold` of the rows, the `fits` of a fold, and
-the problems `found` with them. The class scores of a `JointFit` are the scores of its start times
-`temperature`, plus the energies of its parameters `theta` (K, size), plus `constant` (K,).
-``engine.start`` is None, or the name of the method whose scores the conditional fit is added to.
-The setting of pseudo-likelihood is the penalty of couplings.
+It is fitted by itself, or as a refinement of a pseudo-likelihood fit. K is the number of groups, m
+of predictors.
 """
 
 from __future__ import annotations
@@ -37,17 +30,16 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-# The grid of settings of the conditional fit: its start, the prior scale of couplings, and the
-# ridge.
+# The grid of settings of the conditional fit: its start, the prior scale of couplings, the ridge.
 STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)
-RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # divided by the number of observations
-FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search begins
-EPOCHS = 12  # least passes over the rows of the final fit
-# least product of rows and passes of the final fit: fewer rows are passed more often
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # to be divided by the number of observations
+FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search starts
+EPOCHS = 12  # minimum number of passes over the rows in the final fit
+# minimum of rows times passes in the final fit: with fewer rows there are more passes
 MIN_VISITS = 240_000
-COMPARISON_EPOCHS = 8  # passes over the rows where settings are compared
-COMPARISON_ROWS = (6000, 5000)  # training and held-out rows where settings are compared
+COMPARISON_EPOCHS = 8  # passes over the rows for comparing settings
+COMPARISON_ROWS = (6000, 5000)  # numbers of training and held-out rows for comparing settings
 
 
 def refine(
@@ -57,38 +49,37 @@ def refine(
     generative: Tuning,
     warm_starts: list[WarmStarts],
 ) -> tuple[Estimate, Tuning]:
-    """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least
-    held-out log-loss.
+    """Return the conditional-likelihood fit to all rows with the smallest held-out log-loss.
 
-    Settings are fitted to the training rows of the first of `folds`, and compared by the log-loss
-    of its held-out rows. A fit starts from nothing or from out-of-fold scores of pseudo-likelihood:
-    those of held-out rows come from the tuning, those of training rows from fits to the other
-    folds. These fits use the held-out rows, which so influence the scores of training rows, but
-    nothing else of the refinement.
+    Starts, scales and ridges are compared by fits to the training rows of the first of `folds`, and
+    their log-loss on its held-out rows. A fit starts from zero or from out-of-fold scores of
+    pseudo-likelihood. The scores of held-out rows come from the tuning, and the scores of training
+    rows from fits to the other folds. These fits include the held-out rows, which thus affect the
+    scores of training rows, but no other part of the refinement.
 
     Parameters
     ----------
     data : FitData
     spec : FitSpec
-        Its engine is not used.
+        Specification of the fit; its engine is not used.
     folds : Folds
-        The first is the one that `generative` was tuned on.
+        `generative` was tuned on the first of these.
     generative : Tuning
         The tuning of pseudo-likelihood.
     warm_starts : list of WarmStarts
-        The solution of each group on the first fold, where fits on the other folds start.
+        The solution of each group on the first fold, at which fits on the other folds start.
 
     Returns
     -------
     estimate : Estimate
-        The fit to all rows, not calibrated.
+        The uncalibrated fit to all rows.
     tuning : Tuning
-        With the held-out scores of the chosen setting, and their calibration.
+        The held-out scores of the chosen setting, with their calibration.
 
     Notes
     -----
-    Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects
-    scores that are too sure, but does not bring back effects that a penalty has shrunk.
+    Pseudo-likelihood needs a weaker penalty before refinement than by itself: refinement corrects
+    overconfident scores, but cannot restore effects that a penalty has shrunk.
     """
     sample = data.rows
     layout = data.layout
@@ -105,7 +96,7 @@ def refine(
     def score_held_out(
         engine: Conditional, fitted: np.ndarray, scored: np.ndarray
     ) -> tuple[Validated, float]:
-        """Return the scores of the rows `scored` by a fit to the rows `fitted`, and their log-loss.
+        """Fit to the rows `fitted`; return the scores and the log-loss of the rows `scored`.
 
         Both arguments are positions in `oof_scores`.
         """
@@ -117,7 +108,7 @@ def refine(
         scores += refined.temperature * oof_scores.scores[scored] if engine.start else 0.0
         # groups without training rows keep the score -inf
         scores = np.where(np.isneginf(oof_scores.scores[scored]), -np.inf, scores)
-        # the record of the held-out scores with other rows and scores, all in fold 0
+        # a copy of the held-out record with other rows and scores, all in fold 0
         scored_fit = replace(
             held_out_scores,
             scores=scores[None],
@@ -132,9 +123,7 @@ def refine(
         return scored_fit, scored_fit.log_loss(calibrated(scored_fit, scores, "temperature"))
 
     def engine_at(position: tuple[int, ...], total: float, epochs: int) -> Conditional:
-        """Return the engine at a position of the grid (start, scale, ridge), for rows with a
-        `total` weight.
-        """
+        """Return the engine at a grid position (start, scale, ridge) for rows of `total` weight."""
         ridge = RIDGES[position[2]] / total
         return Conditional(
             ridge=ridge,
@@ -145,7 +134,7 @@ def refine(
             early_stopping=True,
         )
 
-    sampled_rows = [  # of the training rows, then of the held-out rows
+    sampled_rows = [  # from the training rows, then from the held-out rows
         np.sort(rng.permutation(positions)[:n_rows])
         for positions, n_rows in zip((training, held_out), COMPARISON_ROWS, strict=True)
     ]
@@ -189,11 +178,10 @@ def _score_by_start(
     held_out_scores: Validated,
     warm_starts: list[WarmStarts],
 ) -> OutOfFoldScores:
-    """Return the out-of-fold scores of the start, the engine of `spec`: of the first fold's
-    held-out rows, then of all other rows.
+    """Return the out-of-fold scores of the start: the first fold's held-out rows, then the others.
 
-    `held_out_scores` are the former, from the tuning; the latter come from fits to the other folds.
-    `warm_starts` are as in `refine`.
+    The start is the engine of `spec`. `held_out_scores`, from the tuning, are the former; the
+    latter come from fits to the other folds. `warm_starts` are as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds = Folds(folds.train[1:], folds.validation_weights[1:])
@@ -219,8 +207,8 @@ def _fit_by_batches(
     positions: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
-    """Fit to the rows at `positions` of `oof_scores`; the fit is added to their scores if the
-    engine has a start.
+    """Fit to the rows at `positions` of `oof_scores`, starting at their scores if the engine has a
+    start.
     """
     rows = replace(sample.rows(oof_scores.rows[positions]), weights=oof_scores.weights[positions])
     batch_scores = (

@@ -1,14 +1,8 @@
-"""Fits in which only relevant predictors differ between groups: chosen from the rows, fitted alone,
-put back into all.
+"""Fits in which only relevant predictors, chosen from the rows, differ between groups.
 
-m is the number of predictors, K of groups, D of non-reference levels. A predictor that was not
-chosen has *shared* fields, which are equal in all groups, and no interactions, so that it cancels
-in class scores. ``layout.start`` has the first column of each predictor among the D columns, and
-``layout.columns(predictors)`` lists their columns, which are also the positions of their fields in
-the parameter vector. An `EngineFit` has for each predictor (m,) the gradient norm `grad_norm`, the
-iterations `n_iter` and whether it has `converged` (empty arrays if the engine has none); the
-`notes` on single predictors, the `unbounded` parameters, and `rank`, how many parameters the rows
-determine, or None for all.
+The chosen predictors are fitted separately, and the fit is then extended to all predictors. The
+others have *shared* fields, equal in all groups, and no interactions, so that they cancel in class
+scores. m is the number of predictors, K of groups, D of non-reference levels.
 """
 
 from __future__ import annotations
@@ -40,21 +34,19 @@ __all__ = [
 ]
 
 CHOSEN_BY_ROWS = "Standard errors and tests are not valid for predictors selected on the same rows"
-# least and most rows on which predictors are chosen, a systematic sample of all rows
+# minimum and maximum number of rows, a systematic sample, on which predictors are chosen
 SELECTION_ROWS = (2_000, 20_000)
-# most work of the choice, rows times squared columns times (K - 1), with over the least rows
+# maximum of rows x columns^2 x (K - 1) when more than the minimum number of rows is used
 SELECTION_WORK = 5e9
-# assumed number of parameters of a regression of chosen predictors, to estimate its memory
+# assumed number of parameters in a regression on chosen predictors, to estimate its memory
 PARAMETERS = 100.0
-# prior count of the level shares that stand for missing values: some are never known
+# prior count of the level proportions that replace missing values, in case none are known
 NEGLIGIBLE_COUNT = 1e-9
-SHARED_PRIOR_COUNT = 1.0  # prior count of the level shares from which shared fields come
+SHARED_PRIOR_COUNT = 1.0  # prior count of the level proportions for shared fields
 
 
 def selection_rows(n: int, layout: Layout, K: int) -> int:
-    """Return the number of rows, of n, on which predictors are chosen: fewer with many levels and
-    groups.
-    """
+    """Return how many of n rows to use for choosing predictors, depending on levels and groups."""
     min_rows, max_rows = SELECTION_ROWS
     return min(
         n,
@@ -65,7 +57,7 @@ def selection_rows(n: int, layout: Layout, K: int) -> int:
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
     """Choose predictors by score tests at a significance `level` (see `select_predictors`).
 
-    In place of the indicators of a missing value stand the shares of the levels among the known
+    The indicators of missing values are replaced by the proportions of the levels among known
     values.
     """
     n = selection_rows(sample.n, layout, K)
@@ -80,7 +72,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     if rows.missing is not None:
         for i, shares in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
             columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = shares[1:]
-    # weights that are no counts are scaled to sum to the number of rows; numbers of draws are
+    # weights that are not counts are scaled to sum to the number of rows; numbers of draws are
     # counts
     weights = rows.weights if drawn.whole else rows.weights * (drawn.n / drawn.total)
     groups, y = np.unique(rows.response, return_inverse=True)
@@ -97,9 +89,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
 
 
 def choose_once(data: FitData, level: float) -> Relevance:
-    """Return `choose_relevant` of the rows: once for equal rows, if `data` has `selections` to keep
-    it.
-    """
+    """Return `choose_relevant` for the rows, cached for equal rows if `data` has `selections`."""
     sample = data.rows
     if data.selections is None:
         return choose_relevant(sample, data.layout, data.K, level)
@@ -114,12 +104,12 @@ def choose_once(data: FitData, level: float) -> Relevance:
 
 
 def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
-    """Return the rows and terms of the chosen predictors alone."""
+    """Restrict the rows and terms to the chosen predictors."""
     sample = data.rows
     chosen = relevance.chosen
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
     if missing is not None and not missing.any():
-        missing = None  # as in any sample without missing values
+        missing = None  # the convention for samples without missing values
     rows = replace(sample, codes=np.ascontiguousarray(sample.codes[:, chosen]), missing=missing)
     labels = data.labels
     if labels is not None:
@@ -129,19 +119,19 @@ def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
 
 
 def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
-    """Return the fit `small` of the chosen predictors as a fit of all predictors.
+    """Extend the fit `small` of the chosen predictors to all predictors.
 
-    The others have shared fields, from the shares of their levels in all groups together. Engines
-    that do not model the predictors (`log_z_kind` "none") have shared fields of zero.
+    The others get shared fields, from the proportions of their levels in all groups together, or
+    zero for engines that do not model the predictors (`log_z_kind` "none").
     """
     chosen = relevance.chosen
     layout = small.parameters.layout
     n_levels = data.layout.n_levels
     n_ordered = data.layout.n_ordered
-    # of all predictors, with the terms of the chosen ones: layout.terms has an array (terms, k) for
+    # all predictors with the terms of the chosen ones; layout.terms has an array (terms, k) for
     # each order k
     full_layout = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
-    # of the parameters of `small` in the vector of all
+    # positions of the parameters of `small` in the full vector
     positions = np.concatenate(
         [full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)]
     )
@@ -151,28 +141,26 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
     shared_lkh = 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
-        counts = level_counts(data.sample.pooled, n_levels)  # of known values
+        counts = level_counts(data.sample.pooled, n_levels)  # counts of known values
         shares = smoothed(counts, SHARED_PRIOR_COUNT)
         for i in others:
             # table: a view of the fields of i
             full_layout.table(shared_theta, int(i))[:] = log_ratio(shares[i])
             log_shares = np.log(shares[i])
-            # Z = 1 / share of the reference level, whose weight is 1
+            # Z = 1 / proportion of the reference level, which has weight 1
             shared_log_z -= float(log_shares[0])
             shared_lkh += float(counts[i] @ log_shares)
 
     n_shared_fields = len(full_layout.columns(others)) if models_predictors else 0
 
     def embed_theta(theta: np.ndarray) -> np.ndarray:
-        """Return parameters (..., size) of the chosen predictors as parameters (...,
-        full_layout.size) of all.
-        """
+        """Extend parameters (..., size) of the chosen predictors to (..., full_layout.size)."""
         out = np.broadcast_to(shared_theta, (*theta.shape[:-1], full_layout.size)).copy()
         out[..., positions] = theta
         return out
 
     fits = tuple(
-        # shared fields count once, in the first group
+        # shared fields are only counted once, in the first group
         _embed_fit(
             fit, embed_theta(fit.theta), chosen, full_layout.m, extra=n_shared_fields * (g == 0)
         )
@@ -197,15 +185,14 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
 def _embed_fit(
     fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int
 ) -> EngineFit:
-    """Return the fit of a group to the chosen predictors, of m, as one with parameters `theta` of
-    all predictors.
+    """Extend a group's fit of the chosen predictors to all m predictors, with parameters `theta`.
 
-    `extra` is the number of parameters of the others that the rows determine.
+    `extra` is the number of estimable parameters of the other predictors.
     """
 
     def spread(values: np.ndarray, default: float) -> np.ndarray:
-        """Return values (m,) of all predictors from those of the chosen, `default` for the others;
-        empty ones stay.
+        """Extend values of the chosen predictors to all (m,), with `default` for the others; empty
+        arrays remain empty.
         """
         if not len(values):
             return values
@@ -214,7 +201,7 @@ def _embed_fit(
         return out
 
     def number_of(position: int) -> int:
-        """Return the number of a chosen predictor among all; -1 (no predictor) stays."""
+        """Return the number of a chosen predictor among all; -1 (no predictor) is unchanged."""
         return int(chosen[position]) if position >= 0 else position
 
     # an unbounded parameter alternates predictors and levels: (i, a) or (i, a, j, b, ...)

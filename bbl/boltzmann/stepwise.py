@@ -1,9 +1,7 @@
-"""Stepwise choice of the terms of log-linear models: one term is added or dropped at a time, on
-arrays.
+"""Stepwise selection of the terms of log-linear models, on arrays.
 
-A *term* is a rising tuple of two or more predictors, a *model* a frozenset of terms; all predictors
-have their fields. ``engine.maximum_likelihood(rows, layout)`` returns the largest log-likelihood
-and the number of determined parameters.
+A *term* is an increasing tuple of two or more predictors, a *model* a frozenset of terms. Fields of
+all predictors are always included.
 """
 
 from __future__ import annotations
@@ -29,28 +27,24 @@ __all__ = [
 
 Term = tuple[int, ...]
 Model = frozenset[Term]
-LEAST_GAIN = 1e-7  # least decrease of the criterion for which a step is taken: less is rounding
+LEAST_GAIN = 1e-7  # smallest decrease of the criterion for a step; smaller ones are rounding errors
 
 
 @dataclass(frozen=True)
 class Score:
-    """The largest log-likelihood of a model and its number of determined parameters, both summed
-    over groups.
-    """
+    """The maximised log-likelihood and the number of estimable parameters, summed over groups."""
 
     log_likelihood: float
     n_parameters: int
 
     def criterion(self, k: float) -> float:
-        """Return ``-2 log-likelihood + k parameters``, with the penalty k of a parameter."""
+        """Return ``-2 log-likelihood + k parameters``, with the penalty k per parameter."""
         return -2.0 * self.log_likelihood + k * self.n_parameters
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model one term away from another: the sign "+" or "-", the term, and the score of the model
-    with this step.
-    """
+    """A possible step: the sign "+" or "-", the term, and the score of the model after the step."""
 
     sign: str
     term: Term
@@ -66,9 +60,9 @@ class Visit:
     model : frozenset of tuples of int
     score : Score
     step : Candidate or None
-        The step that led to the model; None for the first model.
+        The step to this model; None for the first model.
     candidates : list of Candidate
-        All steps from here that were compared.
+        All steps from this model that were compared.
     """
 
     model: Model
@@ -78,7 +72,7 @@ class Visit:
 
 
 class StepScorer:
-    """Scores of models by the exact likelihood of encoded rows; each model is fitted once.
+    """Scores models by the exact likelihood of encoded rows; each model is fitted once.
 
     Parameters
     ----------
@@ -86,9 +80,9 @@ class StepScorer:
     K : int
         Number of groups.
     layout : Layout
-        Of the first model: its numbers of levels and structural zeros are those of all models.
+        Layout of the first model, with the numbers of levels and structural zeros of all models.
     engine : Engine
-        One that `has_likelihood`.
+        An engine with `has_likelihood`.
 
     Attributes
     ----------
@@ -97,7 +91,7 @@ class StepScorer:
     layout, engine
         The arguments.
     n_refused : int
-        Number of models that had no score, because their tables would be too large.
+        Number of models without a score, because their tables would be too large.
     """
 
     def __init__(self, rows: Sample, K: int, layout: Layout, engine: Engine):
@@ -105,15 +99,15 @@ class StepScorer:
         self.layout = layout
         self.engine = engine
         self.n_refused = 0
-        self._scores: dict[Model, Score | None] = {}  # results of `score`
+        self._scores: dict[Model, Score | None] = {}  # cache of `score`
 
     def score(self, model: Model) -> Score | None:
-        """Return the score of a model; None if the engine refuses its tables as too large."""
+        """Return the score of a model; None if its tables are too large for the engine."""
         if model not in self._scores:
             try:
                 self._scores[model] = self._fit(model)
-            except OptionError as error:  # `argument`: the option of `bbl` that the error is about
-                # no refusal of tables
+            except OptionError as error:  # `argument`: the option of `bbl` in the error
+                # not about the size of the tables
                 if error.argument not in ("method", "missing", "structural_zeros"):
                     raise
                 self._scores[model] = None
@@ -121,16 +115,16 @@ class StepScorer:
         return self._scores[model]
 
     def _fit(self, model: Model) -> Score:
-        """Return the score of a model; raises an OptionError if the engine refuses it."""
+        """Return the score of a model; raise an OptionError if the engine refuses it."""
         layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
         total = 0.0
         n_parameters = 0
         for g, rows in enumerate(self.groups):
-            # all parameters of a group without rows count, as in `Estimate.n_parameters`
+            # all parameters of groups without rows are counted, as in `Estimate.n_parameters`
             if not rows.n:
                 n_parameters += layout.size
                 continue
-            self.engine.layout(rows, layout)  # only to raise, if the engine refuses the tables
+            self.engine.layout(rows, layout)  # raises an error if the engine refuses the tables
             log_likelihood, rank = self.engine.maximum_likelihood(rows, layout.of_group(g))
             total += log_likelihood
             n_parameters += rank
@@ -138,16 +132,15 @@ class StepScorer:
 
 
 def droppable_terms(model: Model, lower: Model) -> list[Term]:
-    """Return the terms of a model that are part of no larger term of it, and not in `lower`;
-    smaller terms first.
-    """
+    """Return the terms of a model not contained in larger terms or `lower`, smallest first."""
     inner_terms = {part for term in model for part in _subterms(term)}
     return sorted(model - inner_terms - lower, key=_order_key)
 
 
 def addable_terms(model: Model, upper: Model) -> list[Term]:
-    """Return the terms of `upper` that a model lacks but whose subterms it has; smaller terms
-    first.
+    """Return the terms of `upper` that can be added because the model has all their subterms.
+
+    Smaller terms come first.
     """
     return sorted(
         (term for term in upper - model if model.issuperset(_subterms(term))), key=_order_key
@@ -155,14 +148,14 @@ def addable_terms(model: Model, upper: Model) -> list[Term]:
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return the terms that a term has with one predictor less; none for a pair, as all predictors
-    have fields.
+    """Return a term's subterms with one predictor less; none for a pair, since fields are always
+    included.
     """
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 
 def _order_key(term: Term) -> tuple[int, Term]:
-    """Return the key by which terms are sorted: fewer predictors first, then lexicographic."""
+    """Return the sort key of a term: fewer predictors first, then lexicographic order."""
     return len(term), term
 
 
@@ -175,26 +168,26 @@ def stepwise(
     k: float,
     progress: Callable,
 ) -> list[Visit]:
-    """Take the step that lowers ``-2 log-likelihood + k parameters`` the most, until none does.
+    """Repeat the step that lowers ``-2 log-likelihood + k parameters`` the most, until none does.
 
-    Steps that change no number of parameters are left out, as in R's ``stepAIC``.
+    Steps that do not change the number of parameters are skipped, as in R's ``stepAIC``.
 
     Parameters
     ----------
     scorer : StepScorer
     start, lower, upper : frozenset of terms
-        The first model; terms that are not dropped; terms that may be added.
+        The first model; terms that may not be dropped; terms that may be added.
     directions : sequence of "-" and "+"
         Whether terms are dropped, added, or both.
     k : float
-        Penalty of a parameter.
+        Penalty per parameter.
     progress : callable
         ``progress(share, note)`` is called for each candidate.
 
     Returns
     -------
     list of Visit
-        At least one, the first model.
+        The path, beginning with the first model.
     """
     score = scorer.score(start)
     assert score is not None  # noqa: S101  # the first model was fitted before
@@ -210,7 +203,7 @@ def stepwise(
             [("+", term) for term in addable_terms(model, upper)] if "+" in directions else []
         )
         for sign, term in changes:
-            # without the term if the model has it, else with it
+            # drop the term if the model has it, else add it
             changed_score = scorer.score(model ^ {term})
             progress(1.0, f"step {len(path) + 1}, {score.criterion(k):.6g}")
             if changed_score is not None and changed_score.n_parameters != score.n_parameters:

@@ -1,9 +1,4 @@
-"""Structural zeros of a fit: their support, and the refusal of rows in cells that cannot occur.
-
-A `Support` lists the combinations of levels of the predictors `scope` that can occur, in each group
-or in all groups alike (`n_groups` is then 1); ``support.rows(codes, missing)`` (n, n_groups) says
-whether rows can occur.
-"""
+"""Structural zeros of a fit: their support, and the refusal of rows in impossible cells."""
 
 from __future__ import annotations
 
@@ -21,12 +16,12 @@ __all__ = ["ImpossibleRowsError", "make_support", "refuse_impossible_rows", "ref
 
 
 class ImpossibleRowsError(DataError):
-    """Rows of new data are in cells that cannot occur.
+    """Rows of new data are in impossible cells.
 
     Attributes
     ----------
     rows : ndarray of bool, shape (n,)
-        Which of the n rows are in such cells.
+        Which of the n rows are in impossible cells.
     n_groups : int
         Number of groups of the fit.
     """
@@ -38,29 +33,27 @@ class ImpossibleRowsError(DataError):
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
-    """Return the combinations of levels that can occur, given the `cells` that cannot; None if all
-    can.
+    """Return the possible combinations of levels, given the impossible `cells`; None if all are.
 
-    `cells` have the numbers `predictors` of k predictors, `codes` (cells, k) of their levels, and
-    `groups` (cells,), or None for all groups.
+    `cells` has the numbers of k `predictors`, the `codes` (cells, k) of their levels, and `groups`
+    (cells,), or None for all groups.
 
     Raises
     ------
     OptionError
-        If the predictors of the cells have over 65,536 combinations, or none of them can occur in a
-        group.
+        If the predictors have more than 65,536 combinations, or none is possible in some group.
     """
     shape = [len(labels.levels[i]) for i in cells.predictors]
     if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
         raise OptionError(
             f"structural_zeros involve {len(shape)} predictors with "
-            f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, and at most "
-            f"{MAX_STATES:,} are listed.",
+            f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, but at most "
+            f"{MAX_STATES:,} are supported.",
             argument="structural_zeros",
-            hint="Give a table with only the columns that the zeros involve.",
+            hint="Use a table with only the columns that the zeros involve.",
         )
     n_groups = 1 if cells.groups is None else len(labels.groups)
-    # an axis for the groups, then one for each predictor
+    # one axis for the groups, then one for each predictor
     possible = np.ones((n_groups, *shape), dtype=bool)
     possible[(0 if cells.groups is None else cells.groups, *cells.codes.T)] = False
     if possible.all():
@@ -80,9 +73,7 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
 
 
 def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
-    """Raise a DataError if a row is in a cell that cannot occur; the error names the first such
-    cell.
-    """
+    """Raise a DataError that names the first impossible cell with rows, if there is one."""
     possible = support.rows(rows.codes, rows.missing)
     group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
     is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
@@ -93,8 +84,8 @@ def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None
     raise DataError(
         "structural_zeros declare that "
         f"{_cell_text(support, labels, rows.codes[k], _missing_in(rows.missing, k))}{in_group} "
-        "cannot occur, but the data has such rows; rows in impossible cells have a total "
-        f"weight of {rows.weights[is_impossible].sum():g}.",
+        "cannot occur, but the data have such rows; the total weight of rows in impossible cells "
+        f"is {rows.weights[is_impossible].sum():g}.",
         argument="structural_zeros",
         hint=(
             "Leave the cell out of structural_zeros, or drop these rows to analyse the table "
@@ -110,18 +101,17 @@ def refuse_impossible_rows(
     missing: np.ndarray | None,
     groups: np.ndarray | None = None,
 ) -> None:
-    """Raise an ImpossibleRowsError for rows of new data (n, m) in a cell that cannot occur in any
-    group.
+    """Raise an ImpossibleRowsError if new rows (n, m) are in a cell impossible in all groups.
 
-    With `groups` (n,), the group number of each row or -1 if it is unknown, a cell that cannot
-    occur in the row's group is refused too. `missing` is a mask (n, m) of missing values, or None.
+    If `groups` (n,), the group number of each row or -1, is given, cells that are impossible in the
+    row's group are also refused. `missing` is a mask (n, m) of missing values, or None.
     """
     if support is None or not len(codes):
         return
     by_group = support.rows(codes, missing)
     possible = by_group.any(axis=1)
     if groups is not None and support.n_groups > 1:
-        # rows of an unknown group pass; their -1 is replaced only to give a valid position
+        # rows of unknown groups are accepted; -1 is only replaced to get a valid position
         possible &= (groups < 0) | by_group[np.arange(len(codes)), np.maximum(groups, 0)]
     if not possible.all():
         k = int((~possible).argmax())
@@ -135,15 +125,16 @@ def refuse_impossible_rows(
 
 
 def _missing_in(missing: np.ndarray | None, row: int) -> np.ndarray | None:
-    """Return which predictors (m,) are missing in a row; None if no value of any row is."""
+    """Return which predictors (m,) are missing in a row; None if no values are missing at all."""
     return None if missing is None else missing[row]
 
 
 def _cell_text(
     support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None
 ) -> str:
-    """Return the known levels of a row as text, of the predictors that structural zeros are about;
-    arrays are (m,).
+    """Return the known levels of a row, for predictors with structural zeros, as text.
+
+    Arrays have shape (m,).
     """
     return ", ".join(
         f"{label_text(labels.names[i])}={label_text(labels.levels[i][codes[i]])}"

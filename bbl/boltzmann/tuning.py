@@ -1,15 +1,8 @@
-"""Tuning inside a fit: the tuned option by cross-validation, and the calibration of class scores on
-the same folds.
+"""Choose the tuned option by cross-validation, and calibrate class scores on the same folds.
 
-A *setting* is a value of the tuned option; the *grid* holds the settings that may be tried, rising,
-and k is a position in it. *Variants* are engines that differ in other options; each is tuned over
-the same grid, and v is the number of a variant. K is the number of groups, D of non-reference
-levels. An engine with costly fits (`Engine.stepwise`) does not fit the whole grid: it fits every
-second setting from the strongest penalty on, until the log-loss has clearly risen, then the
-neighbours of the best settings. ``engine.tuned`` describes the tuned option (name `option`, `grid`,
-and whether "larger" or "smaller" values are `simpler`); it is None without one. ``engine.joint`` is
-None unless all groups are fitted together. A `Validated` has out-of-fold scores (settings, N, K),
-groups `y` (N,) and problems `found`.
+k is a position in the *grid*, the possible settings in increasing order. v is the number of a
+*variant*, one of several engines that differ in other options and are tuned over the same grid. K
+is the number of groups, D of non-reference levels.
 """
 
 from __future__ import annotations
@@ -40,19 +33,19 @@ from bbl.stats.calibration import fit_calibration
 __all__ = ["NFOLD", "RULES", "tune", "tune_many", "tune_relevance"]
 
 RULES = get_args(TuningRule)
-NFOLD = 5  # folds by default
-COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
-# settings that are fitted in one call, where the settings of a fold share their work
+NFOLD = 5  # default number of folds
+COARSE_FITS = 3  # minimum number of settings of the coarse grid to fit before the search may stop
+# number of settings fitted in one call if the settings of a fold share work
 SETTINGS_PER_CALL = 4
-NEAR = 2  # settings to each side of the first variant's best one that are tried for other variants
-MAX_REFITS = 3  # most settings that a search fits again, more exactly
-REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is assumed before one is measured
-# settings within this multiple of the largest relative change by a refit are fitted again
+NEAR = 2  # other variants try this many settings on each side of the first variant's best one
+MAX_REFITS = 3  # maximum number of settings that are refitted more precisely
+REFIT_MARGIN = 1e-3  # relative change of the loss by a refit, assumed before one is measured
+# settings within this multiple of the largest relative change by a refit are refitted
 REFIT_CHANGES = 3.0
-MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
-# significance levels that are compared, from few predictors to all (None)
+MAX_PREPARED_BYTES = 2.0**26  # maximum size of the prepared rows that are kept between fits
+# significance levels to compare, from few predictors to all (None)
 RELEVANCE_LEVELS = (0.05, 0.5, None)
-# a difference of log-loss without interest; near a loss of 0, NEIGHBOUR_RATIO allows no larger one
+# negligible difference of log-losses; near a loss of 0, NEIGHBOUR_RATIO would be too strict
 LOSS_TIE = 1e-4
 
 
@@ -66,28 +59,27 @@ def tune(
     among: tuple[Sequence[Engine], Sequence[float]] | None = None,
     on_a_line: bool = False,
 ) -> Tuning:
-    """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of
-    shuffled folds.
+    """Choose the engine's tuned option, and fit the calibration, on out-of-fold scores.
 
     Parameters
     ----------
     data : FitData
     spec : FitSpec
-        Before settings are compared, the scores of each fold are calibrated on the other folds, as
-        ``spec.calibrate`` says.
+        Specification of the fit. The scores of each fold are calibrated on the other folds with
+        ``spec.calibrate`` before settings are compared.
     rule : {"cv", "cv-1se"} or None
-        The setting of least log-loss, or the simplest within one standard error of it; None keeps
-        the engine's setting. One group without classes is judged by the log pseudo-likelihood of
-        its rows.
+        The setting with the smallest log-loss, or the simplest within one standard error of it;
+        None keeps the engine's setting. A single group without classes is scored by the log
+        pseudo-likelihood of its rows.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
-        Default: `NFOLD` shuffled folds.
+        By default `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and the grid; default: ``engine.variants()`` and the grid of its
+        Variants of the engine and the grid; by default ``engine.variants()`` and the grid of its
         tuned option.
     on_a_line : bool, default False
-        Whether the first variant lies between the second and the third; an engine that fits all
-        folds together then leaves out the third if the second is clearly better.
+        Whether the first variant is between the second and the third. Engines that fit all folds
+        together then skip the third if the second is clearly better.
     """
     engine = spec.engine
     if folds is None:
@@ -96,9 +88,9 @@ def tune(
         data = data.with_sample(rows)
         folds = shuffled_folds(rows, NFOLD, spec.rng)
     variants, settings = among or (engine.variants(), engine.grid)
-    # of rows in memory, with the same predictors in each fold
+    # rows in memory, with the same predictors in each fold
     if isinstance(folds, Folds) and spec.relevance is None:
-        # None: fold by fold
+        # None means fold by fold
         fitted_layout = engine.layout(data.rows, data.layout)
         score_folds = engine.held_out(data.rows, fitted_layout, data.K, folds)
         if score_folds is not None:
@@ -135,8 +127,8 @@ def tune_relevance(
 ) -> tuple[float | None, Tuning]:
     """Return the significance level at which predictors are chosen, and the tuning at that level.
 
-    `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level,
-    the first, has the fewest predictors. Predictors are chosen anew in each fold.
+    `relevance_rule` applies to the level like `rule` of `tune` to the setting; the first level is
+    the simplest, with the fewest predictors. Predictors are chosen separately in each fold.
     """
     rows = data.rows
     rows = rows.by_state(data.layout.n_levels, data.K) if spec.engine.joint else rows
@@ -170,22 +162,22 @@ def tune_many(
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
     """Choose the engine's tuned option for many rows: on a sample of rows first, then on all rows.
 
-    More rows need weaker penalties. So the search on all rows starts at the setting of least
-    log-loss on the sample, and goes on to weaker penalties until the log-loss rises. An engine
-    without such an option is calibrated alone.
+    More rows need weaker penalties. The search on all rows therefore starts at the best setting on
+    the sample and continues with weaker penalties until the log-loss increases. Engines without a
+    tuned option are only calibrated.
 
     Parameters
     ----------
     folds, sample_folds : Folds
-        One fold of all rows, and one of a sample of rows. The other parameters are those of `tune`.
+        One fold of all rows, and one of a sample of rows. The other parameters are as in `tune`.
 
     Returns
     -------
     best, last : Tuning
         The tunings at the chosen setting, and at the weakest penalty that was tried.
     warm_starts : list of WarmStarts
-        The solution of each group at the weakest penalty on the training rows, from which later
-        fits may start.
+        The solution of each group at the weakest penalty on the training rows, at which later fits
+        may start.
     """
     sample = data.rows
     engine = spec.engine
@@ -204,9 +196,7 @@ def tune_many(
     def losses_of(
         used_folds: Folds, warm_starts: list[WarmStarts], settings: np.ndarray
     ) -> tuple[np.ndarray, Validated]:
-        """Return the losses of settings on one fold, and their scores; `warm_starts` of its groups
-        are extended.
-        """
+        """Return the losses of settings on one fold, and their scores; extend its `warm_starts`."""
         warm_start_sets = [warm_starts] if stepwise else None
         scored = validate(data, spec, settings, used_folds, warm_start_sets=warm_start_sets)
         # column 0: the log-loss
@@ -215,10 +205,10 @@ def tune_many(
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, data.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
     if progress is not None:
-        progress(0.5 * NFOLD)  # half of the steps of a tuning on NFOLD folds
+        progress(0.5 * NFOLD)  # half the steps of a tuning on NFOLD folds
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, data.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
-    # go on as long as the setting before k was the best so far
+    # continue as long as the setting before k was the best so far
     while 0 <= k < len(grid) and (
         not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())
     ):
@@ -232,7 +222,7 @@ def tune_many(
     losses = np.array([tried[k][0] for k in tried_ks])
 
     def tuning_at(k: int) -> Tuning:
-        """Return the record of the search with setting k as the chosen one."""
+        """Return the record of the search with k as the chosen setting."""
         scored = tried[k][1]
         chosen = tried_ks.index(k)
         calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, spec.calibrate)
@@ -258,10 +248,8 @@ def tune_many(
 
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return empty warm starts for each of `nfold` folds, then each of `K` groups; they keep small
-    prepared rows.
-    """
-    # matrices (D, D), and rows; rounded up
+    """Return empty warm starts for each fold and group; they keep prepared rows that are small."""
+    # size of matrices (D, D) and rows, rounded up
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
     return [
         [WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)
@@ -269,17 +257,17 @@ def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list
 
 
 def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
-    """Return the position of least loss on `grid`; the search starts in its middle if `stepwise`,
-    else at the simplest.
+    """Return the position with the smallest loss on `grid`.
 
-    `losses_of` takes an array of settings and returns a tuple whose first element is their losses.
-    `sign` is 1 if models get more complex from the first setting to the last, else -1.
+    The search starts in the middle if `stepwise`, else at the simplest setting. `losses_of` takes
+    an array of settings and returns a tuple; its first element are their losses. `sign` is 1 if
+    models become more complex from the first setting to the last, else -1.
     """
     if stepwise:
         return descend(
             (len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0]
         )[0]
-    # go on while the last loss is the least
+    # continue while the last loss is the smallest
     simplest_first = np.arange(len(grid))[::sign]
     losses = np.empty(0)
     while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
@@ -291,7 +279,7 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
 
 
 def _near(settings: Sequence[float], value: float) -> Sequence[float]:
-    """Return the settings around a value among them: `NEAR` to each side."""
+    """Return the settings around one of them, `NEAR` on each side."""
     k = int(np.argmin(np.abs(np.array(settings) - value)))
     return settings[max(k - NEAR, 0) : k + NEAR + 1]
 
@@ -304,7 +292,7 @@ def _tune_one(
     folds: AnyFolds,
     progress: Callable | None,
 ) -> Tuning:
-    """Tune one variant of an engine, fold by fold; arguments as in `tune`."""
+    """Tune one variant of an engine, fold by fold; the arguments are as in `tune`."""
     engine = spec.engine
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
@@ -318,13 +306,11 @@ def _tune_one(
                 f"Choosing {tuned.option} for {data.K} groups with {fitted_layout.D} non-reference "
                 "levels"
             ),
-            f"Give a number for {tuned.option}, or use fewer predictors.",
+            f"Use a number for {tuned.option}, or fewer predictors.",
         )
 
         def compare(settings: np.ndarray, progress: Callable | None) -> Validated:
-            """Return the out-of-fold scores of some settings, with warm starts from those
-            before.
-            """
+            """Return the out-of-fold scores of settings, with warm starts from earlier ones."""
             return validate(
                 data,
                 spec,
@@ -371,11 +357,11 @@ def _tune_together(
     progress: Callable | None,
     on_a_line: bool,
 ) -> Tuning:
-    """Tune an engine that fits all folds together; arguments as in `tune`.
+    """Tune an engine that fits all folds together; the arguments are as in `tune`.
 
     ``score_folds(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the
-    scores (N, K) of the held-out rows, whose positions `rows` lists by fold; `exactly` asks for
-    fits that do not end early.
+    scores (N, K) of the held-out rows. `rows` lists their positions by fold; with `exactly`, fits
+    do not stop early.
     """
     sample = data.rows
     engine = spec.engine
@@ -418,7 +404,7 @@ def _tune_together(
     report_variant = scaled_progress(progress, len(folds) / len(variants))
     walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant, on_a_line)
     refitted: set[tuple[int, int]] = set()
-    # an early end of a fit may flatter its loss
+    # the loss of a fit that was stopped early may be too small
     while (best := min(loss_of, key=loss_of.__getitem__)) not in refitted:
         fit(*best, exactly=True)
         refitted.add(best)
@@ -460,25 +446,25 @@ def _tune_together(
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
-    """Search a rising `grid`; return the S settings tried, rising, their out-of-fold scores, and
-    their losses (S,).
+    """Search an increasing `grid`; return the tried settings (S,), out-of-fold scores and losses.
 
-    ``compare(settings, progress)`` fits settings. The search begins at the last setting, the
-    strongest penalty. At the end up to `MAX_REFITS` settings are fitted again, more exactly: the
-    best one, then any that would be the best if its loss fell by `REFIT_CHANGES` times the largest
-    relative change by a refit so far.
+    ``compare(settings, progress)`` fits settings. The search fits every second setting, starting at
+    the last, the strongest penalty, until the loss has clearly increased, and then the neighbours
+    of the best settings. Finally, up to `MAX_REFITS` settings are refitted more precisely: the best
+    one, then any that would be best if its loss fell by `REFIT_CHANGES` times the largest relative
+    change by a refit so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}
     scored: list[Validated] = []
     # every second setting, from the strongest penalty on
     coarse = list(range(len(grid) - 1, -1, -2))
-    # of `fit`: first, coarse, neighbours, refits
+    # maximum number of calls of `fit`: first, coarse, neighbours, refits
     max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS
 
     def fit(positions: list[int]) -> np.ndarray:
-        """Fit the settings at `positions`; return the losses of all tried settings, in order of
-        first fits.
+        """Fit the settings at `positions`; return the losses of all settings tried so far, in
+        order.
         """
         validated = compare(grid[positions], progress=scaled_progress(progress, 1.0 / max_calls))
         scored.append(validated)

@@ -1,6 +1,4 @@
-"""Tuning: the settings that a cross-validation inside a fit has compared, and the one that it
-chose.
-"""
+"""`Tuning`: the settings that cross-validation inside a fit compared, and the chosen one."""
 
 from __future__ import annotations
 
@@ -29,15 +27,15 @@ class Tuning(Notebook):
     option : str or None
         The option that was tuned; None if only a calibration was fitted.
     values : ndarray, shape (S,)
-        The settings that were tried, in the order of the grid.
+        The settings that were tried, in grid order.
     loss : ndarray, shape (S,)
         Out-of-fold log-loss of each setting.
     chosen : int
         Position of the chosen setting in `values`.
     calibration : Calibration
-        Of the class scores of the chosen setting.
+        Calibration of the class scores at the chosen setting.
     found : list of Problem
-        Fits that did not converge, in the folds.
+        Fits in the folds that did not converge.
     scored : Validated or None
         Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
     engine : Engine or None
@@ -65,7 +63,7 @@ class Tuning(Notebook):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The settings with their out-of-fold log-losses; ``chosen`` marks one of them."""
+        """The settings with their out-of-fold log-losses; ``chosen`` marks the chosen one."""
         settings = {self.option or "setting": self.values, "loss": self.loss}
         return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
 
@@ -78,13 +76,13 @@ class Tuning(Notebook):
         """Return the chosen setting and its log-loss as text."""
         loss = f"out-of-fold loss {self.loss[self.chosen]:.4g}"
         if self.option is None:
-            return f"Calibration alone, {loss}"
+            return f"Calibration only, {loss}"
         return (
             f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"
         )
 
     def _shown(self) -> pd.DataFrame:
-        """Return the table as it is printed: a star marks the chosen setting."""
+        """Return the printed table, with a star at the chosen setting."""
         return self.frame.assign(
             chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))]
         )

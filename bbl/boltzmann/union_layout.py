@@ -1,9 +1,4 @@
-"""One layout for groups that chose different terms: it has the terms of all groups.
-
-A fit has a `layout` of its own if its group chose the terms, else None, and arrays about the choice
-in `state`. ``layout.table(vector, *term)`` is a view of the couplings of a term in a parameter
-vector.
-"""
+"""Merge the layouts of groups that chose different terms into one with the terms of all groups."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ __all__ = ["MergedFits", "compute_log_z", "merge_layouts"]
 
 
 class MergedFits(NamedTuple):
-    """One layout with the terms of all groups, and the fits of all groups over it.
+    """One layout with the terms of all groups, and the fits of all groups in this layout.
 
     Attributes
     ----------
@@ -39,10 +34,10 @@ class MergedFits(NamedTuple):
 
     Notes
     -----
-    Parameters of terms that a group did not choose are zero, and false in its ``state["free"]``
-    (size,). ``state["votes"]`` (size,) counts the predictors that chose each parameter's term;
-    ``state["nodes"]`` (order, size) holds the estimate of each parameter by the first, second, ...
-    predictor of its term, nan if it has none.
+    Parameters of terms that a group did not choose are zero, and False in ``state["free"]``
+    (size,). ``state["votes"]`` (size,) is the number of predictors that chose each parameter's
+    term; ``state["nodes"]`` (order, size) has the estimate of each parameter by the first, second,
+    ... predictor of its term, or nan.
     """
 
     layout: Layout
@@ -50,9 +45,7 @@ class MergedFits(NamedTuple):
 
 
 def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
-    """Return fits with different layouts as fits over one layout; fits without a layout of their
-    own have `layout`.
-    """
+    """Convert fits with different layouts to one layout; fits without a layout use `layout`."""
     fit_layouts = [layout if fit.layout is None else fit.layout for fit in fits]
     union_layout = Layout(
         layout.n_levels, [terms for fit_layout in fit_layouts for terms in fit_layout.terms]
@@ -67,7 +60,7 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
         state = {"free": is_free}
         state["votes"], state["nodes"] = (
             np.zeros(union_layout.size),
-            # 2: as "nodes" of fits without terms
+            # at least 2, like "nodes" of fits without terms
             np.full((max(union_layout.order, 2), union_layout.size), np.nan),
         )
         if fit.state:  # empty for a group without rows
@@ -78,9 +71,7 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
 
 
 def _positions(fit_layout: Layout, union_layout: Layout) -> np.ndarray:
-    """Return the position (fit_layout.size,) of each parameter in `union_layout`, which has all its
-    terms.
-    """
+    """Return the positions (fit_layout.size,) of parameters in `union_layout`."""
     # fields have the same positions in both layouts
     union_positions = np.arange(union_layout.size)
     out = np.arange(fit_layout.size)
@@ -99,13 +90,11 @@ def compute_log_z(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
-    """Return ln Z (K,) of groups that chose different terms, how it was computed, and its standard
-    errors (K,).
+    """Return ln Z (K,) of groups that chose different terms, its kind, and standard errors (K,).
 
-    All are computed in the same way: exactly only if that is possible for each group. Standard
-    errors are 0 unless ln Z is annealed. Fits without a layout of their own have `layout`. A group
-    without rows has ln Z = 0 unless ln Z is exact. `log_z` is what the user asked for; see
-    `bbl.bbl`.
+    ln Z is computed in the same way for all groups: exactly only if that is possible for each
+    group. Standard errors are 0 unless ln Z is annealed. Fits without a layout use `layout`. Groups
+    without rows have ln Z = 0 unless ln Z is exact. `log_z` is the option of `bbl.bbl`.
     """
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]

@@ -1,10 +1,4 @@
-"""Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every
-fold.
-
-A *site solution* holds the parameters of the regressions of each predictor on all others. K is the
-number of groups. ``scored.fits`` is a list of the fits of each fold, one for each setting;
-``estimate.fits`` holds the `EngineFit` of each group.
-"""
+"""Cross-validation of Boltzmann machines: fit every setting of the tuned option on every fold."""
 
 from __future__ import annotations
 
@@ -29,17 +23,16 @@ __all__ = ["Validated", "validate"]
 
 @dataclass(frozen=True)
 class Validated(Scored):
-    """Class scores of all validated rows, pooled over the folds; `fits` are those of the last fold
-    alone.
+    """Class scores of all validated rows, pooled over the folds; `fits` are only the last fold's.
 
     The other attributes of `Scored` are the `scores` (settings, N, K) of the N validated rows,
-    their groups `y`, `weights`, `fold` and position `rows` in the sample, each (N,), and the name
-    `score_method` of the method that scored them.
+    their groups `y`, `weights`, `fold` and positions `rows` in the sample, (N,) each, and
+    `score_method`, the name of the scoring method.
 
     Attributes
     ----------
     found : list of Problem
-        Fits that did not converge, with the fold.
+        Fits that did not converge, with their folds.
     """
 
     found: list[Problem]
@@ -60,10 +53,9 @@ def validate(
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     score_method: str = "class_scores",
 ) -> Validated:
-    """Fit every setting (`values`) on the training rows of every fold, and score the rows that the
-    fold validates.
+    """Fit every setting (`values`) to the training rows of every fold, and score validation rows.
 
-    With `warm_start_sets`, one for each fold, fits are just precise enough to compare settings (see
+    With `warm_start_sets`, one for each fold, fits are only precise enough to compare settings (see
     `Engine.compare`), and their site solutions are added to the sets. `score_method` is the name of
     the method of `Estimate` that scores rows.
     """
@@ -74,7 +66,7 @@ def validate(
     check_annealing(spec.log_z, fitted_layout, n_models, spec.workers)
     n_parallel = min(spec.workers, nfold)
     guard_memory(data.sample, fitted_layout, data.K, spec.engine, values, n_parallel, folds=nfold)
-    # without the table that the rows come from: the job is sent to other processes
+    # without the table of the rows, because the job is sent to other processes
     fit = partial(_fit_fold, data.with_sample(data.sample), spec, values)
     fold_tasks = list(  # last arguments of `_fit_fold`
         zip(
@@ -101,7 +93,7 @@ def validate(
         for fold_estimate in fits
         for problem in list_problems(fold_estimate.fits, labels)
     ]
-    last_fit = scored.fits[-1:]  # a result that keeps the fits of all folds might fill the memory
+    last_fit = scored.fits[-1:]  # keeping the fits of all folds might fill the memory
     # other fields as in `scored`
     return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)
 
@@ -114,9 +106,7 @@ def _fit_fold(
     rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Fit the training rows of a fold at each of `values`; `warm_starts` are those of its
-    groups.
-    """
+    """Fit the training rows of a fold at each of `values`; `warm_starts` has one entry a group."""
     fold_spec = replace(spec, rng=rng, workers=1)
     return estimate_path(data.with_sample(train), fold_spec, values, warm_start_sets=warm_starts)
 
@@ -126,10 +116,8 @@ def _add_warm_starts(
     values: Sequence[float] | np.ndarray,
     fits: Sequence[Estimate],
 ) -> None:
-    """Add the site solutions of a fold's `fits`, one for each of `values`, to its groups' warm
-    starts, in place.
-    """
+    """Add the site solutions of a fold's `fits`, one for each of `values`, to its warm starts."""
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
-            if group_fit.site_theta is not None:  # None in a group without rows
+            if group_fit.site_theta is not None:  # None for groups without rows
                 group_starts[float(value)] = group_fit.site_theta

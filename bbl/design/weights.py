@@ -154,7 +154,7 @@ def check_weights(
 
     if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):
         raise DataError(
-            f"{argument} is a Series whose index differs from that of the data.",
+            f"{argument} is a Series with a different index than the data.",
             argument=argument,
             hint=(
                 f"Align it with {argument}.reindex(data.index), or pass {argument}.to_numpy() "

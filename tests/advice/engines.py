@@ -285,7 +285,7 @@ def variational(sd: str) -> Any:
 
 MACHINES = {
     "annealing for hours": case(
-        "Give log_z='auto' or 'half'",
+        "Use log_z='auto' or 'half'",
         patched("bbl.boltzmann.estimate.MAX_ANNEALING_SECONDS", 0.0, lambda: annealed("ais")),
         lambda: annealed("auto"),
         lambda: annealed("half"),
@@ -310,7 +310,7 @@ MACHINES = {
         lambda: fit("y ~ a*b", HOLES, missing="level", method="mf", log_z="ais"),
     ),
     "a fit that stalls": case(
-        r"Merge rare levels \(bbl\.lump\), give a larger lambda_",
+        r"Merge rare levels \(bbl\.lump\), use a larger lambda_",
         lambda: stalled(),  # noqa: PLW0108
         lambda: in_batches(lambda_=1.0),
         lambda: in_batches(),
@@ -326,7 +326,7 @@ MACHINES = {
         lambda: crossed(data=THREE, score="accuracy"),
     ),
     "folds of few clusters": case(
-        r"Give fewer folds to crossVal \(nfold\), or a number instead of a rule",
+        r"Use fewer folds in crossVal \(nfold\), or a number instead of a rule",
         lambda: clustered(nfold=5),
         lambda: clustered(nfold=3),
         lambda: fit("y ~ a + b", CLUSTERED, design=DESIGN, lambda_=0.1),
@@ -337,7 +337,7 @@ MACHINES = {
         lambda: hidden(log_z="auto"),
     ),
     "scores of a fit without a distribution": case(
-        "Give complete rows of known levels, or fit with method='pseudo'",
+        "Use complete rows of known levels, or fit with method='pseudo'",
         lambda: conditional("y ~ a*b").predict(UNKNOWN, unseen="ignore"),
         lambda: conditional("y ~ a*b").predict(DATA),
         lambda: fit("y ~ a*b", method="pseudo").predict(UNKNOWN, unseen="ignore"),
@@ -349,7 +349,7 @@ MACHINES = {
         lambda: (exact("~ a*b*c").aic, exact("~ a*b*c").bic),
     ),
     "too many odds ratios": case(
-        "Give pairs= without it, or fit fewer terms of three predictors",
+        "Leave it out of pairs=, or fit fewer terms of three predictors",
         patched(
             "bbl.boltzmann.inference.odds_ratios.MAX_CONTRASTS",
             1,
@@ -364,7 +364,7 @@ MACHINES = {
         lambda: billions().interactions(pvalues="auto"),
     ),
     "errors of an approximate ln Z": case(
-        "Give se='bootstrap', or fit with log_z='exact'",
+        "Use se='bootstrap', or fit with log_z='exact'",
         lambda: annealed("ais").avg_comparisons("a"),
         lambda: annealed("ais").avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: annealed("exact").avg_comparisons("a"),
@@ -396,12 +396,12 @@ MACHINES = {
         lambda: fit(method="naive"),
     ),
     "rows in order": case(
-        "Give shuffle=True with a seed",
+        "Use shuffle=True with a seed",
         lambda: crossed(data=SORTED),
         lambda: crossed(data=SORTED, shuffle=True, seed=0),
     ),
     "zeros about many predictors": case(
-        "Give a table with only the columns that the zeros involve",
+        "Use a table with only the columns that the zeros involve",
         patched(
             "bbl.boltzmann.structural_zeros.MAX_STATES",
             4,

@@ -248,7 +248,7 @@ TABLE = {
         (lambda: bbl.crossVal("y ~ .", DATA, nfold=3, shuffle=True, seed=0, **QUIET),),
     ),
     "score of a density": Advice(
-        r"Give score='logloss' or 'pnll'\.",
+        r"Use score='logloss' or 'pnll'\.",
         lambda: bbl.crossVal("~ .", DATA, score="auc", **QUIET),
         tuple(lambda s=s: bbl.crossVal("~ .", DATA, score=s, **QUIET) for s in ("logloss", "pnll")),
     ),

@@ -155,7 +155,7 @@ def test_a_method_frames_encodes_and_weighs_new_data_once(kind, method, table, m
 
 
 def test_cross_validated_networks_refuse_weights_of_another_index(table, models):
-    with pytest.raises(DataError, match="weights is a Series whose index differs"):
+    with pytest.raises(DataError, match="weights is a Series with a different index"):
         networks.cv(models["network"], table, 3, weights=table["w"][::-1], verbose=0)
 
 

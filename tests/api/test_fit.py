@@ -416,7 +416,7 @@ def test_labels_that_agree_are_taken_by_mlestimate():
 def test_series_of_another_index_are_refused(verb):
     data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
     with pytest.raises(
-        bbl.BBLError, match=r"weights is a Series whose index differs.*weights\.to_numpy"
+        bbl.BBLError, match=r"weights is a Series with a different index.*weights\.to_numpy"
     ) as caught:
         verb("y ~ x", data, pd.Series(1, index=data.index + 1))
     assert caught.value.argument == "weights"

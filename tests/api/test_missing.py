@@ -613,7 +613,7 @@ class TestUncertainty:
 
     def test_composite_criteria(self):
         data, w = frame()
-        with pytest.warns(ConvergenceWarning, match="no finite optimum"):
+        with pytest.warns(ConvergenceWarning, match="no finite estimate"):
             fit = bbl.bbl(FORMULA, data, w, missing="marginal", lambda_=0.0, testNull=False)
         layout, rows = fit.estimate.parameters.layout, fit.training
         every = complete = 0.0

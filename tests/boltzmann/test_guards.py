@@ -20,7 +20,7 @@ from bbl.rows.folds import consecutive_folds
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
 
-ORDERED = "not spread over the consecutive folds"
+ORDERED = "over the consecutive folds more unevenly"
 GRID = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
 
 

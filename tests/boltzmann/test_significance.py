@@ -67,7 +67,7 @@ def test_a_coupling_of_levels_that_never_meet_has_no_p_and_its_pair_that_of_fish
     else:
         with pytest.warns(
             ConvergenceWarning,
-            match="no finite optimum.*group 'u', predictor 'a' .level 1 with level 1 of 'b'",
+            match="no finite estimate.*group 'u', predictor 'a' .level 1 with level 1 of 'b'",
         ):
             fit = bbl.bbl("y ~ .^2", EMPTY, **options)
     assert fit.converged == (lambda_ > 0)
@@ -105,7 +105,7 @@ def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
         y=rng.integers(0, 2, 400)
     )
     data["d"] = data["a"]
-    with pytest.warns(ConvergenceWarning, match="no finite optimum.*'d'"):
+    with pytest.warns(ConvergenceWarning, match="no finite estimate.*'d'"):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0, lambdah=0, verbose=0)
     assert not fit.converged
     pairs = fit.interactions()

@@ -133,7 +133,7 @@ def test_weights_that_are_no_column():
 
 def test_weights_series_with_another_index():
     series = pd.Series([1, 2, 3, 4, 5])
-    with pytest.raises(DataError, match=r"index differs.*reindex.*to_numpy") as caught:
+    with pytest.raises(DataError, match=r"different index.*reindex.*to_numpy") as caught:
         Design.from_data("y ~ a", FRAME, series)
     assert caught.value.argument == "weights"
     by_position = Design.from_data("y ~ a", FRAME, series.to_numpy())[1]

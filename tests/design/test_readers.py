@@ -227,7 +227,8 @@ def test_freq2raw_refuses_a_series_of_another_index():
     assert freq2raw(data, counts)["a"].tolist() == ["x", "z", "z"]
     for other in (counts[::-1], counts.reset_index(drop=True)):
         with pytest.raises(
-            DataError, match=r"freq is a Series whose index differs.*freq\.reindex\(data\.index\)"
+            DataError,
+            match=r"freq is a Series with a different index.*freq\.reindex\(data\.index\)",
         ):
             freq2raw(data, other)
         assert freq2raw(data, other.to_numpy())["a"].tolist()[0] in "xy"

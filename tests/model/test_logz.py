@@ -76,10 +76,10 @@ def test_an_annealed_ln_z_is_right_to_its_error():
 
 
 def test_the_warning_of_a_poor_fit_names_log_z():
-    with pytest.warns(DataWarning, match="give log_z='ais'"):
+    with pytest.warns(DataWarning, match="use log_z='ais'"):
         bbl.bbl("~ .^2", rows_of_one_cause(12), log_z="pseudo")
     # predictors depend on each other in group a alone
     a = rows_of_one_cause(10)
     b = pd.DataFrame({name: np.roll(column, 7 * k) for k, (name, column) in enumerate(a.items())})
-    with pytest.warns(DataWarning, match="ln Z is approximate .log_z='pseudo'.: give log_z='ais'"):
+    with pytest.warns(DataWarning, match="ln Z is approximate .log_z='pseudo'.: use log_z='ais'"):
         bbl.bbl("y ~ .^2", pd.concat([a.assign(y="a"), b.assign(y="b")]), log_z="pseudo")

@@ -110,7 +110,7 @@ def test_tuning_is_a_table_with_the_chosen_setting_marked(results):
         and tuning.frame["lambda_"][tuning.chosen] == tuning.values[tuning.chosen]
     )
     assert len(str(tuning).splitlines()) == len(tuning.values) + 2 and str(tuning).count("*") == 1
-    assert str(results["calibration"]).startswith("Calibration alone")
+    assert str(results["calibration"]).startswith("Calibration only")
 
 
 def test_the_title_of_a_tuning_has_the_loss_of_the_chosen_setting():

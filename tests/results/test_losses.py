@@ -121,7 +121,7 @@ def test_a_file_keeps_what_is_said(tuned, example, tmp_path):
     assert old.loss == fit.log_loss.loss and old.baseline == pytest.approx(
         fit.log_loss.baseline, rel=1e-2
     )
-    assert old.remedy == "Give calibrate='temperature'."
+    assert old.remedy == "Use calibrate='temperature'."
 
 
 def test_an_untuned_fit_is_judged_on_all_of_its_rows_whether_complete_or_not(example):
@@ -243,7 +243,7 @@ def test_a_fit_whose_parameters_are_wrong_is_told_to_tune_them(calibrate):
     )
     advice = {} if calibrate == "temperature" else {"calibrate": "temperature"}
     text = " and ".join(f"{k}={v!r}" for k, v in {"eps": "cv", **advice}.items())
-    assert f"Give {text}, or method='auto'." in warning and fit.score() < 0.5
+    assert f"Use {text}, or method='auto'." in warning and fit.score() < 0.5
     better = bbl.bbl("y ~ .^2", data, method="mf", eps="cv", calibrate="temperature", verbose=0)
     assert better.score() > 0.9 and not better.log_loss.is_worse
     assert "='cv'" not in better.log_loss.remedy
@@ -256,4 +256,4 @@ def test_the_command_line_names_its_own_options(tmp_path, capsys):
     data.to_csv(tmp_path / "d.csv", index=False)
     assert main(["evaluate", str(tmp_path / "m.bbl"), str(tmp_path / "d.csv")]) in (0, None)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "Give --eps cv and --calibrate temperature" in printed
+    assert "Use --eps cv and --calibrate temperature" in printed

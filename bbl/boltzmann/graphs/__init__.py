@@ -1,1 +1,1 @@
-"""Choice among graphical models by their likelihoods, on arrays."""
+"""Selection of graphical models by likelihood, on arrays."""

@@ -1,9 +1,9 @@
 """Greedy search among decomposable graphical models, whose likelihoods have a closed form.
 
-An edge may be added if the common neighbours of its two ends separate these, and dropped if the
-common neighbours are all joined to each other; the graph then stays decomposable, and its
-likelihood changes by that of four saturated models (Giudici & Green 1999, Biometrika 86; Deshpande,
-Garofalakis & Jordan 2001, UAI).
+An edge may be added if its ends are separated by their common neighbours, and dropped if the common
+neighbours are all joined to each other. The graph then remains decomposable, and its likelihood
+changes by a combination of four saturated likelihoods (Giudici & Green 1999, Biometrika 86;
+Deshpande, Garofalakis & Jordan 2001, UAI).
 """
 
 from __future__ import annotations
@@ -17,41 +17,40 @@ from bbl.boltzmann.graphs.scores import GraphScores, Margins, members
 
 __all__ = ["greedy_graphs"]
 
-LEAST_GAIN = 1e-7  # least decrease of the criterion for which a step is taken: less is rounding
-NEGLIGIBLE = 60.0  # graphs whose criterion exceeds the least one by more have no weight: exp(-30)
+LEAST_GAIN = 1e-7  # smallest decrease of the criterion for a step; smaller ones are rounding errors
+NEGLIGIBLE = 60.0  # graphs with a criterion above the minimum plus this have no weight: exp(-30)
 
 
 def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores:
-    """Add or drop the edge that lowers ``-2 log-likelihood + k parameters`` the most, from no edge
-    on, until none does.
+    """Add or drop edges, starting with none, as long as ``-2 log-likelihood + k parameters`` falls.
+
+    Each step takes the edge that lowers the criterion the most.
 
     Parameters
     ----------
     margins : Margins
     k : float
-        Penalty of a parameter.
+        Penalty per parameter.
     progress : callable
-        ``progress(1.0, note)`` is called after each step; how many there will be is not known.
+        ``progress(1.0, note)`` is called after each step; the number of steps is not known.
 
     Returns
     -------
     GraphScores
-        All graphs that were compared on the way, without those whose weight ``exp(-criterion / 2)``
-        is negligible.
+        All compared graphs, except those with a negligible weight ``exp(-criterion / 2)``.
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
-    neighbours = [0] * m  # for each predictor a bit set: bit i of the number stands for predictor i
+    neighbours = [0] * m  # a bit set for each predictor: bit i represents predictor i
     log_likelihood = sum(margins.log_likelihood(1 << i) for i in range(m))
     n_parameters = float(sum(margins.n_levels) - m)
     has_edge = np.zeros(len(pairs), dtype=bool)
-    # which edges a graph had, the edge that a step changes (-1 for none), and the two scores after
-    # the step
+    # edges of a graph, the edge that a step changes (-1 for none), and the two scores after it
     visited = [(has_edge.copy(), -1, log_likelihood, n_parameters)]
     least_criterion = -2.0 * log_likelihood + k * n_parameters
     while True:
         steps = _possible_steps(margins, pairs, neighbours)
-        # the edge that is changed, log-likelihood and number of parameters after the step
+        # the changed edge, and the log-likelihood and number of parameters after the step
         candidates = [
             (edge, log_likelihood + gain, n_parameters + change) for edge, gain, change in steps
         ]
@@ -63,7 +62,7 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
             return _make_record(np.array(pairs), visited, least_criterion, k)
         edge, log_likelihood, n_parameters = best
         least_criterion = -2.0 * log_likelihood + k * n_parameters
-        has_edge = has_edge.copy()  # graphs that were visited share the old one
+        has_edge = has_edge.copy()  # the visited graphs refer to the old array
         has_edge[edge] ^= True
         i, j = pairs[edge]
         neighbours[i] ^= 1 << j
@@ -74,11 +73,10 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
 def _possible_steps(
     margins: Margins, pairs: list[tuple[int, int]], neighbours: list[int]
 ) -> list[tuple[int, float, float]]:
-    """Return the edges that can be changed, with the changes of the log-likelihood and of the
-    number of parameters.
+    """Return the edges that can be changed, and how this changes log-likelihood and parameters.
 
-    An edge is its position in `pairs`; `neighbours` holds the bit set of each predictor's
-    neighbours.
+    An edge is given by its position in `pairs`; `neighbours` has a bit set of neighbours for each
+    predictor.
     """
     steps = []
     for edge, (i, j) in enumerate(pairs):
@@ -92,8 +90,8 @@ def _possible_steps(
         with_j = common | 1 << j
         gain = margins.log_likelihood(with_i | with_j) + margins.log_likelihood(common)
         gain -= margins.log_likelihood(with_i) + margins.log_likelihood(with_j)
-        # the edge has a coupling for each state of the common neighbours and non-reference levels
-        # of both ends
+        # the edge has one coupling for each state of the common neighbours and each pair of
+        # non-reference levels of its ends
         n_changed = float(np.prod([float(margins.n_levels[v]) for v in members(common)]))
         n_changed *= (margins.n_levels[i] - 1) * (margins.n_levels[j] - 1)
         sign = -1.0 if is_edge else 1.0
@@ -107,7 +105,7 @@ def _is_complete(mask: int, neighbours: list[int]) -> bool:
 
 
 def _separates(mask: int, i: int, j: int, neighbours: list[int]) -> bool:
-    """Return whether every path from predictor i to j leads through the bit set `mask`."""
+    """Return whether every path from predictor i to j passes through the bit set `mask`."""
     reached = frontier = 1 << i
     while frontier:
         adjacent = 0
@@ -123,14 +121,14 @@ def _separates(mask: int, i: int, j: int, neighbours: list[int]) -> bool:
 def _make_record(
     pairs: np.ndarray, visited: list[tuple], least_criterion: float, k: float
 ) -> GraphScores:
-    """Return the record of the visited graphs, each once, without those of negligible weight.
+    """Return the record of the distinct visited graphs, without graphs of negligible weight.
 
-    `visited` holds for each graph the edges before a step (E,), the edge that the step changes (-1
-    for none), and its log-likelihood and number of parameters; `least_criterion` is that of the
-    best graph. `pairs` has shape (E, 2). The record's `n_graphs` counts a graph once that several
-    steps compared.
+    `visited` has, for each graph, the edges before a step (E,), the edge that the step changes (-1
+    for none), the log-likelihood and the number of parameters. `least_criterion` is the criterion
+    of the best graph. `pairs` has shape (E, 2). `n_graphs` of the record is the number of distinct
+    graphs.
     """
-    keys = set()  # of all visited graphs: their edges as bits
+    keys = set()  # edges of all visited graphs, as bits
     # edges, log-likelihood, parameters; by key
     graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}
     for has_edge, edge, log_likelihood, n_parameters in visited:

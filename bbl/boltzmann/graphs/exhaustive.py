@@ -1,21 +1,15 @@
 """All graphical models of few predictors, with their exact likelihoods.
 
-A graph joins predictors by edges; its model has all terms of predictors that are joined pairwise. A
-predictor whose neighbours are all joined to each other (a *simplicial* one) is split off: the
-likelihood of a graph is that of the graph without it, times that of the predictor given its
-neighbours, which is a quotient of two saturated models (Lauritzen 1996, Graphical Models, section
-4.4). Decomposable graphs are split up completely. The remainder of any other graph, as a cycle of
-four, has no simplicial predictor: this *core* is fitted numerically, once for all graphs that have
-it.
+The model of a graph has all terms of predictors that are joined pairwise. A *simplicial* predictor,
+with neighbours that are all joined to each other, is split off: the log-likelihood is the sum of
+the remaining graph's and the predictor's given its neighbours, a difference of two saturated
+log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up
+completely; otherwise the remaining *core*, such as a cycle of four, is fitted numerically, once for
+all graphs with this core. No graph fits better than its supergraphs with one more edge; graphs for
+which this bound is too low for their number of parameters are not fitted.
 
-A graph is not fitted if the bound on its log-likelihood is too low for its number of parameters: no
-graph fits better than its supergraphs with one edge more.
-
-Sets of predictors and sets of edges are *bit sets*: whole numbers whose bit i stands for predictor
-i, or for edge i of the list of all pairs. A graph of all predictors has the number that is its set
-of edges. ``margins.n_levels`` are the numbers of levels of the m predictors,
-``margins.log_likelihood(set)`` is that of the saturated model of a set, ``margins.counts(set)`` its
-table, and ``margins.rows`` are the rows, one for each distinct state.
+Sets of predictors and sets of edges are *bit sets*: integers with bit i for predictor i, or for
+edge i in the list of all pairs. A graph of all predictors is numbered by its set of edges.
 """
 
 from __future__ import annotations
@@ -34,25 +28,23 @@ __all__ = ["all_graphs"]
 
 Graph = tuple[int, int]  # bit set of predictors, and bit set of the edges between them
 
-# Excess of the criterion over the least one, beyond which graphs have no weight: exp(-39) for all
-# of them together.
+# Graphs with a criterion above the minimum plus this have no weight: exp(-39) all together.
 NEGLIGIBLE = 100.0
-# Cores that are fitted before the bounds are compared again with the best graphs: CELLS_AT_ONCE
-# over the cells of the table of all predictors, as fits to small tables take little time, but at
+# Number of cores to fit before the bounds are compared again with the best graphs: CELLS_AT_ONCE
+# divided by the number of cells of the full table, because fits to small tables are fast, but at
 # least CORES_AT_ONCE.
 CORES_AT_ONCE = 48
 CELLS_AT_ONCE = 2**15
 
 
 class _Splitter:
-    """Splits graphs into cores, and adds up the log-likelihoods of the predictors that are split
-    off.
+    """Splits graphs into cores, and adds up the log-likelihoods of the split-off predictors.
 
     Parameters
     ----------
     margins : Margins
     pairs : list of (int, int)
-        All pairs of predictors: edge e joins those of ``pairs[e]``.
+        All pairs of predictors: edge e joins the predictors ``pairs[e]``.
     """
 
     def __init__(self, margins: Margins, pairs: list[tuple[int, int]]):
@@ -64,14 +56,11 @@ class _Splitter:
             sum(1 << e for e, (i, j) in enumerate(pairs) if mask >> i & 1 and mask >> j & 1)
             for mask in range(1 << m)
         ]
-        # results of `split`; the empty graph, at which every complete splitting ends, has an empty
-        # core
+        # results of `split`; complete splitting ends with the empty graph, which has an empty core
         self._splits: dict[Graph, tuple[Graph, float]] = {(0, 0): ((0, 0), 0.0)}
 
     def split(self, graph: Graph) -> tuple[Graph, float]:
-        """Return the core of a graph, (0, 0) if it is empty, and the log-likelihood of the
-        predictors split off.
-        """
+        """Return the core of a graph, or (0, 0), and the log-likelihood of split-off predictors."""
         if graph not in self._splits:
             simplicial = self._split_simplicial(graph)
             if simplicial is None:
@@ -88,8 +77,8 @@ class _Splitter:
     def _split_simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
         """Return the graph without its first simplicial predictor i, and two bit sets.
 
-        The first set holds the neighbours of i and i itself, the second the neighbours alone.
-        Returns None for a graph without simplicial predictors.
+        The first set contains i and its neighbours, the second only the neighbours. Returns None
+        for graphs without simplicial predictors.
         """
         vertices, edges = graph
         for i in members(vertices):
@@ -113,9 +102,7 @@ class _Splitter:
         )
 
     def cliques(self, graph: Graph) -> list[int]:
-        """Return the cliques of a graph as bit sets: sets of predictors that are all joined, in no
-        larger one.
-        """
+        """Return the (maximal) cliques of a graph as bit sets."""
         vertices, edges = graph
         joined = [
             mask
@@ -132,18 +119,17 @@ class _Splitter:
 def all_graphs(
     margins: Margins, engine: Engine, k: float, n_best: int, progress: Callable
 ) -> GraphScores:
-    """Return the scores of all graphs that are among the `n_best` by their criterion, or have a
-    weight.
+    """Return the scores of the `n_best` graphs, and of all graphs with non-negligible weight.
 
     Parameters
     ----------
     margins : Margins
     engine : Engine
-        Exact maximum likelihood, for cores that proportional fitting does not fit.
+        Exact maximum likelihood, for cores for which proportional fitting fails.
     k : float
-        Penalty of a parameter in the criterion, ``-2 log-likelihood + k parameters``.
+        Penalty per parameter in the criterion ``-2 log-likelihood + k parameters``.
     n_best : int
-        Number of best graphs that are to be listed.
+        Number of best graphs to list.
     progress : callable
         ``progress(share, note)`` is called with shares of the work that sum to 1.
     """
@@ -156,18 +142,18 @@ def all_graphs(
         *[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True
     )
     distinct_cores = list(dict.fromkeys(cores))
-    # `split_off` has for each graph the log-likelihood of the predictors that are split off from it
+    # `split_off` has the log-likelihood of the split-off predictors of each graph
     core_number = {core: number for number, core in enumerate(distinct_cores)}
     core_of_graph = np.array([core_number[core] for core in cores])
     core_log_likelihoods = np.full(len(distinct_cores), np.nan)
-    # the empty core, of decomposable graphs, needs no fit
+    # the empty core of decomposable graphs is not fitted
     core_log_likelihoods[core_number[(0, 0)]] = 0.0
-    # (graphs,), of a graph that of its core plus that of the predictors split off; nan until the
-    # core is fitted
+    # (graphs,): each graph's log-likelihood, its core's plus the split-off predictors'; nan until
+    # the core is fitted
     log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
     graph_numbers = np.arange(n_graphs)
     n_parameters = np.zeros(n_graphs)
-    # a graph has the term of this bit set if it has all edges of the set
+    # a graph has the term of a bit set if it has all edges in the set
     for mask in range(1, all_predictors + 1):
         clique_edges = splitter.edges_among[mask]
         n_couplings = float(np.prod([margins.n_levels[i] - 1.0 for i in members(mask)]))
@@ -176,7 +162,7 @@ def all_graphs(
     n_at_once = max(
         CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float)))
     )
-    remaining_share = 0.8  # of the progress, after 0.2 for splitting
+    remaining_share = 0.8  # share of the progress, after 0.2 for splitting
     while len(candidates := _within_reach(log_likelihoods, n_parameters, k, n_best)):
         core_numbers = np.array(list(dict.fromkeys(core_of_graph[candidates].tolist())))
         step_share = remaining_share * min(1.0, n_at_once / len(core_numbers))
@@ -202,22 +188,19 @@ def all_graphs(
 
 
 def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
-    """Return an upper bound of the log-likelihood of each graph, shape (graphs,), in the order of
-    graph numbers.
+    """Return an upper bound on the log-likelihood of each graph, shape (graphs,), by graph number.
 
-    `log_likelihoods` (graphs,) are nan for graphs that are not fitted. The bound of a fitted graph
-    is its log-likelihood; that of any other is the least bound of its supergraphs with one edge
-    more.
+    `log_likelihoods` (graphs,) are nan for graphs that are not fitted. The bound is the
+    log-likelihood for fitted graphs, else the smallest bound of the supergraphs with one more edge.
     """
     bounds = log_likelihoods.copy()
     graph_numbers = np.arange(len(log_likelihoods))
     n_edges = (graph_numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
-    # from many edges to few: supergraphs have their bounds already; the complete graph needs no
-    # fit, hence no bound
+    # from many edges to few, so that supergraphs already have bounds; the complete graph is
+    # saturated and needs none
     for n_edges_below in range(n_pairs - 1, -1, -1):
         graphs = graph_numbers[(n_edges == n_edges_below) & np.isnan(log_likelihoods)]
-        # for each edge e the bounds (len(graphs),) of the graphs with e added; inf if a graph has
-        # it already
+        # for each edge e, the bounds (len(graphs),) of the graphs with e added; inf if they have e
         supergraph_bounds = [
             np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)
         ]
@@ -228,14 +211,13 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
 def _within_reach(
     log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int
 ) -> np.ndarray:
-    """Return the numbers of graphs that are not fitted, and may be among the `n_best` or have a
-    weight.
+    """Return the numbers of unfitted graphs that may be among the `n_best` or have a weight.
 
     `log_likelihoods` (graphs,) are nan for graphs that are not fitted; `n_parameters` has the same
-    shape. Graphs with the least bounds of the criterion come first.
+    shape. Graphs are sorted by their bounds on the criterion.
     """
     n_pairs = len(log_likelihoods).bit_length() - 1  # there are 2 ** n_pairs graphs
-    # lower bounds of the criterion, exact for fitted graphs
+    # lower bounds on the criterion, exact for fitted graphs
     criterion_bounds = -2.0 * _upper_bounds(log_likelihoods, n_pairs) + k * n_parameters
     is_scored = ~np.isnan(log_likelihoods)
     criteria = np.sort(criterion_bounds[is_scored])
@@ -248,7 +230,7 @@ def _within_reach(
 
 
 def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.ndarray:
-    """Return the log-likelihoods (len(cores),) of cores; those of the same predictors are fitted
+    """Return the log-likelihoods (len(cores),) of cores; cores of the same predictors are fitted
     together.
 
     `engine` fits the cores for which proportional fitting does not converge.
@@ -275,12 +257,13 @@ def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.nd
 def _fit_by_engine(
     margins: Margins, predictors: list[int], cliques: list[tuple[int, ...]], engine: Engine
 ) -> float:
-    """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its
-    `predictors`.
+    """Return the log-likelihood of a core, fitted by `engine`.
+
+    `cliques` are tuples of positions in `predictors`.
     """
     rows = margins.rows
     n_levels = np.array([margins.n_levels[i] for i in predictors])
-    # type(rows) is `Sample`, here of codes and weights; collapsed: equal rows are merged
+    # type(rows) is `Sample`, here with codes and weights; collapsed: identical rows are merged
     core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(
         n_levels
     )
@@ -290,5 +273,5 @@ def _fit_by_engine(
         for k in range(2, len(clique) + 1)
         for term in combinations(clique, k)
     }
-    # [0]: the log-likelihood, before the number of determined parameters
+    # [0]: the log-likelihood, followed by the number of estimable parameters
     return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms)))[0]

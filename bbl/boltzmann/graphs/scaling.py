@@ -1,9 +1,8 @@
 """Iterative proportional fitting of many graphical models of one table at once.
 
-An *axis* of the table stands for a predictor, with its levels. A *clique* is one of the largest
-terms of a model: axes of the table whose margin the model fits exactly. B is the number of models
-that are fitted together. A *sweep* takes each clique c in turn, and scales ``p(x) <- p(x)
-observed(x_c) / p(x_c)`` by the margins of c.
+Each axis of the table is a predictor. A *clique* is a maximal term of a model: a set of axes with a
+margin that the model fits exactly. B is the number of models that are fitted together. A *sweep*
+scales the probabilities to each clique c in turn: ``p(x) <- p(x) observed(x_c) / p(x_c)``.
 """
 
 from __future__ import annotations
@@ -12,22 +11,21 @@ import numpy as np
 
 __all__ = ["fit_cliques"]
 
-# largest difference of fitted and observed shares; the likelihood is off by its square
+# maximum difference of fitted and observed shares; the error of the likelihood is its square
 TOLERANCE = 1e-9
 MAX_SWEEPS = 400
-SWEEPS_AT_ONCE = 8  # after which models that have converged are set aside
-CELLS_AT_ONCE = 2**21  # cells of the models that are fitted together
+SWEEPS_AT_ONCE = 8  # number of sweeps before converged models are removed
+CELLS_AT_ONCE = 2**21  # maximum number of cells of models that are fitted together
 
 
 def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the largest log-likelihood of log-linear models of a table; nan where they have not
-    converged.
+    """Return the maximised log-likelihood of log-linear models of a table; nan without convergence.
 
     Parameters
     ----------
     counts : ndarray, shape (L_1, .., L_m)
     models : list of lists of tuples of int
-        The largest terms of each model: axes of the table, whose margins are fitted.
+        The maximal terms of each model: sets of axes with margins to be fitted.
 
     Returns
     -------
@@ -39,13 +37,13 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
         _fit_chunk(counts, models[offset : offset + chunk_size])
         for offset in range(0, len(models), chunk_size)
     ]
-    return np.concatenate([*chunks, np.empty(0)])  # the empty array: there may be no models
+    return np.concatenate([*chunks, np.empty(0)])  # an empty array in case there are no models
 
 
 def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the log-likelihoods of `fit_cliques` (models,) of models that are fitted together.
+    """Return the log-likelihoods (models,) of models that are fitted together, see `fit_cliques`.
 
-    The iteration starts from the independence model.
+    The iteration starts at the independence model.
     """
     total = counts.sum()
     out = np.full(len(models), np.nan)
@@ -54,17 +52,17 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
     for axis in range(counts.ndim):
         margin = observed.sum(axis=tuple(i for i in range(counts.ndim) if i != axis), keepdims=True)
         independent = independent * margin
-    is_filled = counts > 0.0  # the others contribute nothing to sum n ln p
-    # the models are the last axis, along which loops are fast
+    is_filled = counts > 0.0  # other cells contribute nothing to sum n ln p
+    # the models are the last axis, because loops along it are fast
     p = np.repeat(independent[..., None], len(models), axis=-1)
     unconverged = np.arange(len(models))
     for _ in range(0, MAX_SWEEPS, SWEEPS_AT_ONCE):
         by_clique = _models_by_clique([models[model] for model in unconverged])
         for _ in range(SWEEPS_AT_ONCE):
-            error = _sweep(p, observed, by_clique)  # that of the last sweep counts
+            error = _sweep(p, observed, by_clique)  # only the error of the last sweep is used
         converged = error < TOLERANCE
-        # (converged models, cells with rows), contiguous: numpy adds the cells of a model in one
-        # order in any chunk
+        # (converged models, cells with rows); contiguous, so that numpy adds the cells of a model
+        # in the same order in any chunk
         log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
         out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)
         unconverged = unconverged[~converged]
@@ -77,13 +75,13 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
 def _models_by_clique(
     models: list[list[tuple[int, ...]]],
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """Return each clique of any model, with the positions of the models that have it."""
+    """Return the distinct cliques of all models, with the positions of their models."""
     models_with: dict[tuple[int, ...], list[int]] = {}
     for model, cliques in enumerate(models):
         for clique in cliques:
             models_with.setdefault(clique, []).append(model)
-    # A lone model stands twice: numpy adds the cells of a single column in another order, with
-    # other last bits.
+    # A single model is listed twice, because numpy would add the cells of a single column in a
+    # different order, with different rounding.
     return [
         (clique, np.array(numbers * 2 if len(numbers) == 1 else numbers))
         for clique, numbers in models_with.items()
@@ -93,11 +91,10 @@ def _models_by_clique(
 def _sweep(
     p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]
 ) -> np.ndarray:
-    """Scale the probabilities `p` (.., B) of models to each of their margins, in place; return the
-    largest errors (B,).
+    """Scale the probabilities `p` (.., B) of models to each of their margins, in place.
 
-    `observed` (..) are the shares of rows in the cells of the table; an error is the difference of
-    a fitted margin from the observed one before it is scaled.
+    Returns the largest errors (B,): differences of fitted and observed margins before scaling.
+    `observed` (..) are the shares of rows in the cells of the table.
     """
     error = np.zeros(p.shape[-1])
     for clique, model_numbers in by_clique:

@@ -1,9 +1,7 @@
-"""Saturated likelihoods of sets of predictors, from which those of graphical models follow, and the
-record of a search.
+"""Saturated likelihoods of sets of predictors for graphical models, and the record of a search.
 
-A *graph* joins m predictors by edges; its model has all terms of predictors that are joined
-pairwise. A set of predictors is a *bit set* `mask`: a whole number whose bit i stands for predictor
-i.
+The model of a graph has all terms of predictors that are joined pairwise. A set of predictors is a
+*bit set* `mask`: an integer with bit i for predictor i.
 """
 
 from __future__ import annotations
@@ -16,18 +14,18 @@ from bbl.rows.sample import Sample
 
 __all__ = ["GraphScores", "Margins", "members"]
 
-# cells of a table up to which all are counted; in larger ones only the positive are numbered
+# in tables with more cells, only the positive ones are numbered
 MAX_COUNTED_CELLS = 2**22
 
 
 def members(mask: int) -> list[int]:
-    """Return the predictors of a bit set, in rising order."""
+    """Return the predictors of a bit set, in increasing order."""
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
 @dataclass(frozen=True)
 class GraphScores:
-    """The G graphs of a search that have some weight, among E possible edges.
+    """The G graphs of a search with non-negligible weight, among E possible edges.
 
     Attributes
     ----------
@@ -36,13 +34,13 @@ class GraphScores:
     edges : ndarray of bool, shape (G, E)
         Which edges each graph has.
     log_likelihood : ndarray, shape (G,)
-        Largest log-likelihood of each graph's model.
+        Maximised log-likelihood of each graph's model.
     n_parameters : ndarray, shape (G,)
-        Parameters of the model, whether the data determine them or not.
+        Number of parameters, whether they are estimable or not.
     n_graphs : int
-        Number of graphs that were compared; those without any weight are not listed.
+        Number of graphs that were compared, including graphs with negligible weight.
     is_exhaustive : bool
-        Whether these are all graphs.
+        Whether all possible graphs were compared.
     """
 
     pairs: np.ndarray
@@ -76,11 +74,11 @@ class Margins:
     def __init__(self, rows: Sample, n_levels: np.ndarray):
         self.rows = rows.pooled.collapsed(n_levels)
         self.n_levels = [int(L) for L in n_levels]
-        self._log_likelihoods: dict[int, float] = {0: 0.0}  # by bit set; that of no predictor is 0
+        self._log_likelihoods: dict[int, float] = {0: 0.0}  # by bit set; 0 for the empty set
 
     def log_likelihood(self, mask: int) -> float:
-        """Return the log-likelihood of the saturated model of a set of predictors: ``sum n ln(n /
-        N)`` over cells.
+        """Return the saturated log-likelihood of a set of predictors: ``sum n ln(n / N)`` over
+        cells.
         """
         if mask not in self._log_likelihoods:
             counts = self._positive_counts(mask)
@@ -88,9 +86,7 @@ class Margins:
         return self._log_likelihoods[mask]
 
     def counts(self, mask: int) -> np.ndarray:
-        """Return the counts of a set of predictors as a table, one axis for each, in rising
-        order.
-        """
+        """Return the counts of a set of predictors as a table, with axes in increasing order."""
         axes = members(mask)
         shape = [self.n_levels[i] for i in axes]
         cells = np.ravel_multi_index(
@@ -99,15 +95,15 @@ class Margins:
         return np.bincount(cells, self.rows.weights, int(np.prod(shape))).reshape(shape)
 
     def _positive_counts(self, mask: int) -> np.ndarray:
-        """Return the positive counts (number of such cells,) of the table of a set of predictors,
-        in order of cells.
+        """Return the positive counts (number of positive cells,) of a set of predictors, in cell
+        order.
         """
         cells = np.zeros(self.rows.n, dtype=np.intp)
         n_cells = 1
         for i in members(mask):
             cells = cells * self.n_levels[i] + self.rows.codes[:, i]
             n_cells *= self.n_levels[i]
-            # renumber the cells that occur, so that numbers stay small
+            # renumber the cells that occur, to keep the numbers small
             if n_cells > MAX_COUNTED_CELLS:
                 cells = np.unique(cells, return_inverse=True)[1].ravel()
                 n_cells = int(cells.max()) + 1

@@ -1,16 +1,7 @@
-"""Tests of differences between groups, and of each group from the pooled fit, judged by the rows of
-both sides.
+"""Tests of differences between groups, and between each group and the pooled fit.
 
-D is the number of fields in the parameter vector: one for each non-reference level of each
-predictor. A *family* is the exact conditional distribution of a parameter, as a function of the
-parameter's value.
-
-An `Evidence` holds for one sample the unpenalised estimates `theta` (size,), the covariances
-`terms` of each table of parameters, the `kind` of test (size,) of each parameter (larger kinds are
-more cautious), the `influence` of rows (None without a fit), and under a sampling design the
-`survey`, `deviations` (u, size), whose cross-products are the covariance, and `working`, the
-covariances of each table as if rows were drawn one by one. A `Comparison` has the same of a
-difference, with a `verdict`: its kinds after exact tests were tried.
+D is the number of fields. A *family* is the exact conditional distribution of a parameter, as a
+function of the parameter's value.
 """
 
 from __future__ import annotations
@@ -39,22 +30,22 @@ from bbl.stats.shift import Shift
 
 __all__ = ["compare_groups", "compare_pooled"]
 
-# Information (inverse variance) that both sides need for a normal distribution of a difference from
-# the pooled fit, which is not linear in the parameters of the smaller side. With 5, up to 1 % of
-# p-values of fields are below .001, and up to .4 % of those of couplings (6.7 % below .05), the
-# most in three and more groups with couplings of -1.3 and less.
+# Information (inverse variance) that both sides need for a normal approximation to a difference
+# from the pooled fit, which is nonlinear in the parameters of the smaller side. With 5, up to 1 %
+# of the p-values of fields are below 0.001, and up to 0.4 % for couplings (6.7 % below 0.05); the
+# worst cases have three or more groups with couplings below -1.3.
 INFORMATION_OF_FIELDS = 20.0
 INFORMATION_OF_COUPLINGS = 10.0
-LONGEST_SUPPORT = 20_000  # values of an exact distribution from which on it is not computed
+LONGEST_SUPPORT = 20_000  # exact distributions with this many values are not computed
 
 
 def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = None) -> Comparison:
-    """Return the test of the difference of two groups, which share no rows.
+    """Return the test of the difference between two groups, which have no rows in common.
 
-    Fields of predictors without interactions are tested by counts of levels, see
-    `_with_odds_ratios`. The others have Wald tests by the rule of `compare_pooled`, so that of two
-    groups both tables have the same kind of test. Without the evidence of all rows, `pooled`, the
-    information of either group is that of its own estimates alone.
+    Fields of predictors without interactions are tested with level counts, see
+    `_with_odds_ratios`. Other parameters have Wald tests by the rule of `compare_pooled`, so that
+    both tables of two groups have the same kind of test. Without `pooled`, the evidence of all
+    rows, the information of each group is only taken from its own estimates.
     """
     if one.survey is not None:
         return _compare_under_design(one, other)
@@ -65,7 +56,7 @@ def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = Non
         else []
     )
     kind = np.maximum(one.kind, other.kind)  # the more cautious kind of test
-    # one with structural zeros, if any has
+    # the layout with structural zeros, if any
     layout = one.layout if one.layout.support is not None else other.layout
     lacks_information = _lacks_information((one, other), pooled) & (kind == Kind.WALD)
     kind[lacks_information & ~lacks_exact_test(layout)] = Kind.EXACT
@@ -80,14 +71,13 @@ def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = Non
 def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
     """Return the tests of the difference of each group from the pooled fit.
 
-    The log odds of a level are those of all groups together if and only if they are those of the
-    other groups together. So the field of a predictor without interactions has the test of the
-    group against all others. Parameters of interacting predictors have Wald tests of their own:
-    couplings of two groups can be equal and differ from those of both together (Simpson's paradox).
-    Where rows are too few for a Wald test, they have the exact test of the group against all
-    others. Exact distributions fix the margins of the tables, on which the difference of a coupling
-    from the pooled fit depends, so such couplings have no confidence limits. With structural zeros
-    there are no exact tests.
+    For predictors without interactions, a group's log odds equal the pooled log odds if and only if
+    they equal the log odds of the other groups together, so their fields are tested against all
+    other groups. Interacting predictors have separate Wald tests, because couplings may be equal in
+    two groups and differ from the pooled coupling (Simpson's paradox). With too few rows for a Wald
+    test, the exact test against all other groups is used. Exact distributions condition on the
+    margins, on which the difference of a coupling from the pooled fit depends, so that such
+    couplings have no confidence limits. With structural zeros there are no exact tests.
     """
     if pooled.survey is not None:
         return [
@@ -110,7 +100,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         kind = np.maximum(group.kind, pooled.kind)
         field_limits = None
         family: Family = _no_family
-        # with couplings or structural zeros, counts do not decide all tests
+        # with couplings or structural zeros, counts are not sufficient for all tests
         if layout.size > layout.D or has_zeros:
             others_evidence = _evidence_of_others(groups, g, pooled)
             kind = np.maximum(kind, others_evidence.kind)
@@ -138,11 +128,10 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
 def _compare_under_design(
     one: Evidence, other: Evidence, rest: Evidence | None = None
 ) -> Comparison:
-    """Return the test of the difference of two fits under a sampling design, by which their
-    estimates are dependent.
+    """Return the test of the difference of two fits, which are dependent under a sampling design.
 
-    If `other` is the pooled fit, `rest` is the evidence of all other groups: a parameter then has
-    no test where one of the three has none.
+    If `other` is the pooled fit, `rest` is the evidence of all other groups, and a parameter only
+    has a test if it has one in all three.
     """
     layout = one.layout
     kind = np.maximum(one.kind, other.kind)
@@ -174,20 +163,19 @@ def _compare_under_design(
 
 
 def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evidence:
-    """Return the evidence of the rows of all groups but group number `g`, taken as one group."""
+    """Return the evidence of the rows of all groups except group number `g`, as one group."""
     other_groups = [group for k, group in enumerate(groups) if k != g]
     if len(other_groups) == 1:
         return other_groups[0]
     rows = _merge_samples([group.rows for group in other_groups])
-    # is_effective: under a design the weights of each group's rows sum to their effective number
-    # already
+    # is_effective: under a design, the weights of each group already sum to its effective rows
     return evidence(
         rows, pooled.layout, pooled.theta, pooled.engine, is_effective=pooled.survey is not None
     )
 
 
 def _merge_samples(samples: list[Sample]) -> Sample:
-    """Return the rows of several samples as one."""
+    """Merge the rows of several samples into one."""
     codes, weights = (
         np.concatenate(arrays)
         for arrays in zip(*((s.codes, s.weights) for s in samples), strict=True)
@@ -201,12 +189,11 @@ def _merge_samples(samples: list[Sample]) -> Sample:
 
 
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None) -> np.ndarray:
-    """Return which parameters have too little information on one side for a normal shift from the
-    pooled fit.
+    """Return which parameters have too little information for a normal shift from the pooled fit.
 
-    The information of a side is the smaller of two: that of its own estimate, and that of the
-    pooled fit, scaled to the number of the side's rows. The first alone is large where rare levels
-    happen to go together more often than expected: limits given only then would miss the true
+    The information of a side is the minimum of two: the information in its own estimate, and in the
+    pooled fit, scaled to the number of rows on this side. The first is large if rare levels happen
+    to occur together more often than expected; limits given only in this case would miss the true
     value. `sides` are a group, and all other groups together.
     """
     layout = sides[0].layout
@@ -224,9 +211,7 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None
 
 
 def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
-    """Return the exact distribution of the difference of parameter k; None without one. See
-    `Evidence.family`.
-    """
+    """Return the exact distribution of the difference of parameter k; see `Evidence.family`."""
     one_family = one.family(k, finite)
     other_family = other.family(k, finite)
     # less: the distribution of the difference
@@ -234,25 +219,23 @@ def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> 
 
 
 def _no_family(k: int, finite: bool) -> PowerSeries | None:
-    """Return None: no parameter has an exact distribution. Its arguments, unused, are those of
-    `Evidence.family`.
-    """
+    """Return None, since no parameter has an exact distribution (see `Evidence.family`)."""
     return None
 
 
 @dataclass(frozen=True)
 class _FieldLimits:
-    """Limits of the shifts of fields from the pooled fit, by exact distributions.
+    """Confidence limits of the shifts of fields from the pooled fit, by exact distributions.
 
-    The *shift* is the field of a group less the field of the pooled fit. If the model is right, it
-    is zero if and only if the group and all other groups together have equal fields.
+    The *shift* is the field of a group minus the field of the pooled fit. If the model is correct,
+    it is zero if and only if the group and all other groups together have equal fields.
 
     Attributes
     ----------
     group, rest : Evidence
-        Of a group, and of all other groups together.
+        Evidence of the group, and of all other groups together.
     errors : ndarray, shape (layout.size,)
-        Standard errors of the shifts; nan where there is none.
+        Standard errors of the shifts, or nan.
     """
 
     group: Evidence
@@ -261,17 +244,14 @@ class _FieldLimits:
 
     @cached_property
     def _shifts(self) -> dict[int, Shift | None]:
-        """Shifts of the fields that were asked for, by number; None without an exact distribution
-        on both sides.
-        """
+        """Cache of shifts by field number; None without an exact distribution on both sides."""
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
-        """Return the limit of the shift of field `k`, given that of its difference between the
-        group and the rest.
+        """Convert a limit of the difference in field `k` (group minus rest) to one of the shift.
 
-        `Shift.at` takes the standard error of the shift to widen limits that hold given the margins
-        of the tables.
+        `Shift.at` uses the standard error of the shift to widen limits that are conditional on the
+        margins of the tables.
         """
         if k not in self._shifts:
             group_family, rest_family = (
@@ -287,9 +267,7 @@ class _FieldLimits:
 
 
 def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
-    """Return the predictors without interactions, and without structural zeros together with
-    others.
-    """
+    """Return the predictors without interactions or structural zeros that involve others."""
     # joined (m, m): whether two predictors share a term or a structural zero
     return np.flatnonzero(~np.any([side.layout.joined.any(axis=1) for side in sides], axis=0))
 
@@ -297,20 +275,18 @@ def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
 def _with_odds_ratios(
     comparison: Comparison, one: np.ndarray, other: np.ndarray, uncoupled: np.ndarray
 ) -> Comparison:
-    """Return a comparison in which the fields of predictors without interactions are tested by
-    counts of levels.
+    """Return a comparison with level-count tests for the fields of predictors without interactions.
 
-    The 2 x 2 tables of two samples by level and reference level decide how: the normal distribution
-    of the log odds ratio where no cell holds fewer than `CELL` rows, nor would if the odds were the
-    same; else Fisher's distribution. The log odds ratio is ``ln(n_11 n_22 / (n_12 n_21))``, with
-    the variance ``sum 1 / n`` over the four cells.
+    The test depends on the 2 x 2 table of the two samples by level and reference level. If all
+    observed and expected cell counts are at least `CELL`, the log odds ratio ``ln(n_11 n_22 / (n_12
+    n_21))`` has a normal distribution with the variance ``sum 1 / n`` over the four cells.
+    Otherwise Fisher's distribution is used.
 
     Parameters
     ----------
     comparison : Comparison
     one, other : ndarray, shape (3, layout.D)
-        `Evidence.counts` of the two samples: rows at each level, at the reference level, and at any
-        level.
+        `Evidence.counts` of the two samples.
     uncoupled : ndarray of int
         The predictors without interactions.
     """
@@ -335,11 +311,11 @@ def _with_odds_ratios(
         inverse_counts = 1.0 / cells
         theta[field_positions] = (log_odds[0] - log_odds[1])[field_positions]
         for i in uncoupled:
-            # sums over both samples, each (L_i - 1,): at each level, and at the reference level
+            # sums over both samples, each (L_i - 1,), at each level and at the reference level
             level, reference = inverse_counts[..., layout.start[i] : layout.start[i + 1]].sum(
                 axis=0
             )
-            # all log odds of a predictor share the counts of its reference level
+            # the log odds of a predictor share the counts of its reference level
             terms[i] = np.diag(level) + reference
     family = partial(_fisher_family, set(field_positions.tolist()), cells, comparison.family)
     return replace(comparison, kind=kind, theta=theta, terms=terms, family=family)
@@ -357,9 +333,9 @@ def _fisher_family(
     if k not in uncoupled:
         return other_family(k, finite)
     table = cells[..., k]
-    # of the first sample, of the level, of the table
+    # totals of the first sample, the level, and the table
     margins = table[0].sum(), table[:, 0].sum(), table.sum()
-    # the largest less the smallest value that the first cell can have
+    # the range of possible values of the first cell
     if not 0 < min(margins[:2]) - max(0.0, margins[0] + margins[1] - margins[2]) < LONGEST_SUPPORT:
         return None
     family = hypergeometric(*(np.array([count]) for count in (table[0, 0], *margins)))
@@ -374,15 +350,14 @@ def _limits_of_shift(
     uncoupled: np.ndarray,
     limits: np.ndarray,
 ) -> np.ndarray:
-    """Return limits of the difference of group `g` from the pooled fit, given `limits` of the
-    tested difference.
+    """Convert `limits` of the tested difference to limits of the difference from the pooled fit.
 
-    Both have shape (layout.size,), and are all lower or all upper ones. `counts` (K, 3, D) are
-    `Evidence.counts` of all groups; `field_limits` is None without interactions and structural
-    zeros. Couplings with an exact test have no limits (nan).
+    Both have shape (layout.size,), and are either all lower or all upper limits, for group `g`.
+    `counts` (K, 3, D) are `Evidence.counts` of all groups; `field_limits` is None without
+    interactions and structural zeros. Couplings with an exact test have no limits (nan).
     """
-    # from the log odds ratio against the other groups to the log odds less those of all groups
-    # together; row 0 of `counts` is at the level, 1 at the reference level, 2 at any level
+    # from the log odds ratio against the other groups to the log odds minus the pooled log odds;
+    # rows of `counts`: 0 at the level, 1 at the reference level, 2 at any level
     field_positions = shift.layout.columns(uncoupled)
     limits = limits.copy()
     limits[field_positions] = shifts_from_pooled(

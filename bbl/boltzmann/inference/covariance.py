@@ -1,13 +1,8 @@
-"""Standard errors of all methods that have some, as plain arrays per parameter and table, and the
-bootstrap.
+"""Standard errors of parameters, for all methods that support them, and the bootstrap.
 
-K is the number of groups, m of predictors. A *table* holds the fields of a predictor, or the
-couplings of a pair; ``layout.cuts`` are the positions at which tables start in the parameter
-vector, and its end. ``layout.of_group(g)`` and ``layout.of_pooled`` have the structural zeros of a
-group, or of all rows. ``parameters.theta`` (K, size) and ``pooled`` (size,), or None, are the
-fitted parameters. The *influence* of a row on a fit is the derivative of the parameters by the
-row's weight; a `RowInfluence` returns influences of rows, and from them covariances: `terms(rows)`
-of each table, `covariance(rows)` of all parameters.
+K is the number of groups, m of predictors. A *table* consists of the fields of a predictor, or the
+couplings of a pair. The *influence* of a row is the derivative of the fitted parameters with
+respect to its weight.
 """
 
 from __future__ import annotations
@@ -45,9 +40,9 @@ __all__ = [
 
 
 class Covariances:
-    """Covariance of every table (fields of a predictor, couplings of a pair) of every group.
+    """Covariance of each table (fields of a predictor, couplings of a pair) of each group.
 
-    Everything is computed when it is first asked for, and the influences of rows once for all.
+    Results are computed when first needed and then cached.
 
     Parameters
     ----------
@@ -80,12 +75,12 @@ class Covariances:
     def _influence(
         self, rows: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of rows on the fit to them, and the rows as they were fitted."""
+        """Return the influence of rows on their fit, and the rows as they were fitted."""
         return self._engine.influence(rows.collapsed(layout.n_levels), layout, site_theta)
 
     @cached_property
     def _groups(self) -> list[tuple[RowInfluence, Sample] | None]:
-        """The influence and the rows of each group; None for a group without rows."""
+        """The influence and the rows of each group; None for groups without rows."""
         groups = [self._sample.group(g) for g in range(len(self._parameters.theta))]
         return [
             self._influence(rows, self.layout.of_group(g), self._fits[g].site_theta)
@@ -95,16 +90,14 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return one entry per group: the next of `results` for a group with rows, `placeholder`
-        for one without.
-        """
+        """Return one entry per group: the next of `results`, or `placeholder` if it has no rows."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
     @cached_property
     def group(self) -> list[list[np.ndarray]]:
         """Covariance matrices of each group's tables: one for the fields of each of the m
-        predictors, then one per pair; nan for a group without rows.
+        predictors, then one per pair; nan for groups without rows.
         """
         if self.deviations is not None:
             return [_covariance_by_table(self.layout, own) for own in self.deviations]
@@ -113,8 +106,8 @@ class Covariances:
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
-        """As `group`, for the difference of each group from the pooled fit, to which the group's
-        rows contribute too; None without a pooled fit.
+        """Like `group`, but for the difference between each group and the pooled fit, which share
+        rows; None without a pooled fit.
         """
         if self._parameters.pooled is None:
             return None
@@ -130,23 +123,24 @@ class Covariances:
 
     @cached_property
     def composite(self) -> list[tuple[float, float]]:
-        """Log pseudo-likelihood of the complete rows of each group, and its effective number of
-        parameters; empty if the method has another likelihood.
+        """Log pseudo-likelihood of the complete rows of each group, and the effective number of
+        parameters; empty for methods with another likelihood.
         """
         if self._survey is not None:
             return []
         values = [
             influence.composite(rows if rows.complete else rows.complete_rows)
             for influence, rows in (group for group in self._groups if group is not None)
-            if isinstance(influence, Influence)  # of fits by pseudo-likelihood
+            if isinstance(influence, Influence)  # fits by pseudo-likelihood
         ]
         return self._for_all_groups(values, (0.0, 0.0)) if values else []
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:
-        """Under a sampling design: matrices E (u, layout.size) with ``E'E`` the covariance of a
-        group's parameters, one row for each of u clusters or replicates (see
-        `bbl.boltzmann.inference.survey`); else None.
+        """Matrices E (u, layout.size) under a sampling design, else None.
+
+        ``E'E`` is the covariance of a group's parameters. There is a row for each of u clusters or
+        replicates (see `bbl.boltzmann.inference.survey`).
         """
         if self._survey is None:
             return None
@@ -158,24 +152,22 @@ class Covariances:
     def _deviations(
         self, rows: Sample, layout: Layout, theta: np.ndarray, group: int | None
     ) -> np.ndarray:
-        """Return the deviations (u, size) of the parameters `theta` of a group, or of all rows."""
+        """Return the deviations (u, size) of parameters `theta` of a group or the pooled fit."""
         survey = cast(SurveySample, self._survey)
         domain = survey if group is None else survey.of_group(self._sample.response == group)
         influence, _ = self._influence(rows, layout)
         return penalised_deviations(influence, rows, theta, self._engine, domain)
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
-        """Return the covariances of the difference of two groups, which share no rows, but may
-        share clusters.
+        """Return the covariances of the difference of two groups, which may have clusters in common
+        but no rows.
         """
         if self.deviations is not None:
             return _covariance_by_table(self.layout, self.deviations[g] - self.deviations[other])
         return [a + b for a, b in zip(self.group[g], self.group[other], strict=True)]
 
     def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
-        """Return the standard errors (layout.size,) of all parameters, from the covariances `terms`
-        of all tables.
-        """
+        """Return the standard errors (layout.size,) of all parameters from covariances by table."""
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
@@ -185,12 +177,12 @@ GroupInfluences = list[tuple[RowInfluence, Sample]]
 def sandwich_of_shift(
     layout: Layout, groups: GroupInfluences, pooled: RowInfluence
 ) -> list[list[np.ndarray]]:
-    """Return the covariances of every table of each group's difference from the pooled fit.
+    """Return the covariances by table of each group's difference from the pooled fit.
 
-    `groups` holds the influence and the rows of each group with rows, in order; `pooled` is the
+    `groups` has the influence and the rows of each group with rows, in order; `pooled` is the
     influence of the pooled fit. With the influences psi of a row of weight w on the group's fit and
     psi_0 on the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out w
-    psi_0 psi_0'``, over rows in the group and out of it.
+    psi_0 psi_0'``, over the rows inside and outside the group.
     """
     pooled_terms = []
     shift_terms = []
@@ -207,9 +199,9 @@ def sandwich_of_shift(
         pooled_terms.append(pooled_covariances.by_table())
         shift_terms.append(shift_covariances.by_table())
     pooled_total = [sum(terms) for terms in zip(*pooled_terms, strict=True)]
-    # A row of the group moves both estimates, any other row the pooled one alone. So the covariance
-    # is that of the difference, from the group's rows, plus that of the pooled estimate from the
-    # other rows: all less the group's.
+    # Rows of the group affect both estimates, other rows only the pooled one. The covariance is
+    # therefore the sum of two: of the difference, from the group's rows, and of the pooled
+    # estimate, from the other rows (all rows minus the group's).
     return [
         [
             shift_inside + pooled_all - pooled_inside
@@ -222,18 +214,16 @@ def sandwich_of_shift(
 
 
 def _covariance_by_table(layout: Layout, deviations: np.ndarray) -> list[np.ndarray]:
-    """Return the covariance of every table from deviations (u, layout.size)."""
+    """Return the covariance of each table from deviations (u, layout.size)."""
     return term_covariances(layout, [(deviations, np.ones(len(deviations)))])
 
 
 def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
-    """Return the covariance (layout.size, layout.size) of all parameters of one group, from its
-    rows.
-    """
+    """Return the covariance (layout.size, layout.size) of all parameters of a group."""
     check_memory(
         8.0 * float(layout.size) ** 2,
         f"A covariance of {layout.size} parameters",
-        "See bse, or tests().",
+        "Use bse or tests() instead.",
     )
     influence, rows = engine.influence(sample.collapsed(layout.n_levels), layout)
     return influence.covariance(rows)
@@ -242,22 +232,21 @@ def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarra
 def difference_terms(
     sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariances of the difference of two jointly fitted groups by table, and which
-    parameters have one.
+    """Return the covariances by table of the difference of two jointly fitted groups.
 
     Returns
     -------
     terms : list of ndarray
-        Covariance matrices of the m tables of fields, then of one of couplings per pair.
+        Covariance matrices of the m tables of fields, then of one table of couplings per pair.
     is_estimable : ndarray of bool, shape (layout.size,)
-        Parameters that the rows of both groups determine. The penalty alone determines those of
-        levels, or pairs of levels, that never occur in a group, and those of predictors that are
-        copies of others.
+        Parameters that are estimable from the rows of both groups. Others are only determined by
+        the penalty: their levels, or pairs of levels, do not occur in a group, or their predictors
+        are copies of others.
 
     Raises
     ------
     OptionError
-        If the fit has none; see `JointTraits.check_differences`.
+        If the fit has no covariances; see `JointTraits.check_differences`.
     """
     traits = cast(JointTraits, engine.joint)
     traits.check_differences(engine, sample.n)
@@ -266,8 +255,8 @@ def difference_terms(
     weights = np.bincount(distinct_row.ravel(), sample.weights, len(codes))
     # fitted probabilities (rows, K)
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
-    # the difference of parameters is tables' w: w (r,), weights of r basis functions, has the
-    # covariance (r, r); row k of tables (r, size) holds the parameters of function k
+    # The difference of parameters is tables' w, where w (r,) are weights of r basis functions with
+    # the given covariance (r, r), and row k of tables (r, size) has the parameters of function k.
     covariance, tables, is_estimable = traits.difference(engine, codes, weights, p, layout, pair)
     terms = [
         tables[:, begin:end].T @ covariance @ tables[:, begin:end]
@@ -279,13 +268,12 @@ def difference_terms(
 
 
 def occurring(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return for each parameter (layout.size,) whether all levels, or pairs of levels, that it
-    compares occur.
+    """Return for each parameter (layout.size,) whether the levels that it compares all occur.
 
-    `layout` has no terms of three predictors or more: fits to P(group | row), which are judged by
-    this, have none. The field of a level compares it with the reference level, and where a
-    predictor interacts with another, among rows in which the other is at its reference level. A
-    coupling compares the four combinations of two levels with the reference levels.
+    `layout` must not have terms of three or more predictors, which fits to P(group | row) do not
+    support. A field compares a level with the reference level, and if its predictor interacts with
+    another, in rows with the other at its reference level. A coupling compares the four
+    combinations of two levels and the reference levels.
     """
     L = layout.n_levels.astype(int)
     occurs = []
@@ -311,26 +299,25 @@ def bootstrap(
     rng: np.random.Generator,
     workers: int,
 ) -> np.ndarray:
-    """Return refits (nboot, K, layout.size) to samples drawn from the fitted models, as large as
-    the groups.
+    """Return refits (nboot, K, layout.size) to samples of the same size from the fitted models.
 
-    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator
-    of its own. What is missing in the data is missing in the replicates too. The weights of
-    `sample` are whole numbers.
+    This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its
+    own random generator. Values that are missing in the data are also missing in the replicates.
+    The weights of `sample` must be integers.
     """
     layout = estimate.parameters.layout
-    check_memory(  # 8 bytes for each value that is drawn
+    check_memory(  # 8 bytes for each drawn value
         8.0 * sample.total * layout.m,
         f"A bootstrap of {sample.total:.0f} observations",
         "Use inference() instead.",
     )
     groups = [sample.group(g) for g in range(len(estimate.parameters.theta))]
-    # layout, fields, couplings, higher terms of each group
+    # for each group: layout, fields, couplings, higher terms
     models = [
         (layout.of_group(g), *split(layout, theta))
         for g, theta in enumerate(estimate.parameters.theta)
     ]
-    # of each group: the number of observations, and which values (observations, m) are missing
+    # for each group: the number of observations, and which values (observations, m) are missing
     shapes = [
         (
             round(s.total),
@@ -346,8 +333,8 @@ def bootstrap(
 def _replicate(models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     """Return the parameters (layout.size,) of each group, refitted to rows drawn from its model.
 
-    `models` holds the layout, fields, couplings and higher terms of each group; `shapes` its number
-    of rows and which values (rows, m) of these are missing, or None.
+    `models` has the layout, fields, couplings and higher terms of each group; `shapes` the number
+    of rows, and which values (rows, m) are missing, or None.
     """
     refits = []
     for (layout, h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):

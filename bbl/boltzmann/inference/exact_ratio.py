@@ -1,10 +1,6 @@
-"""The exact likelihood ratio of nested log-linear models, and the rule by which its chi-square
-distribution is trusted.
+"""Exact likelihood ratio tests of nested log-linear models, if there are enough rows for them.
 
-A *term* is a set of interacting predictors. The *margin* of a term is the table of counts of its
-predictors, summed over all other predictors. ``layout.scopes`` lists the predictors of each table
-of parameters: the m single predictors, then the terms; ``layout.support`` is None without
-structural zeros.
+The *margin* of a term is the table of counts of its predictors, summed over all other predictors.
 """
 
 from __future__ import annotations
@@ -23,10 +19,10 @@ from bbl.stats.goodness import is_sparse
 
 __all__ = ["ExactRatio", "SparseMargin", "exact_ratio_test"]
 
-# Rows that a predictor of a dropped term needs for each parameter of the log odds of a level, given
-# the other predictors (benchmarks.studies.likelihood).
+# Rows needed by each predictor of a dropped term, for each parameter of the log odds of a level
+# given the other predictors (benchmarks.studies.likelihood).
 ROWS_PER_PARAMETER = 15.0
-NO_SHARE = 1e-12  # share of the rows: a cell that is expected to hold less is empty under the model
+NO_SHARE = 1e-12  # cells with a smaller expected share of the rows are empty under the model
 
 Term = tuple[int, ...]
 
@@ -40,7 +36,7 @@ class ExactRatio:
     statistic : float
         Twice the gain of the log-likelihood, summed over groups.
     df : int
-        Difference of the numbers of determined parameters, summed over groups.
+        Difference in the number of estimable parameters, summed over groups.
     p : float
         nan if `df` is 0.
     """
@@ -52,9 +48,7 @@ class ExactRatio:
 
 @dataclass(frozen=True)
 class SparseMargin:
-    """Why a likelihood ratio is not trusted: too few rows in the margin of these predictors, in
-    this group.
-    """
+    """A margin with too few rows for a likelihood ratio test: its predictors and group."""
 
     group: int
     scope: Term
@@ -63,35 +57,34 @@ class SparseMargin:
 def exact_ratio_test(
     groups: Sequence[Sample], layout: Layout, kept: np.ndarray, engine: Engine
 ) -> ExactRatio | SparseMargin:
-    """Test by the exact likelihood whether the terms that are not `kept` have couplings of zero in
-    all groups.
+    """Test by the exact likelihood whether couplings of terms not `kept` are zero in all groups.
 
     Parameters
     ----------
     groups : sequence of K Samples
-        Their training rows, without missing values.
+        Training rows of each group, without missing values.
     layout : Layout
-        Of the larger model.
+        Layout of the larger model.
     kept : ndarray of bool, shape (T,)
-        Which of its terms the smaller model has.
+        Which of its terms are in the smaller model.
     engine : Engine
-        One that `has_likelihood`.
+        An engine with `has_likelihood`.
 
     Notes
     -----
-    The chi-square distribution is trusted if three things hold in each group that has rows.
+    The chi-squared distribution is used if each group with rows meets three conditions. First,
     Cochran's rule (`bbl.stats.goodness.is_sparse`) holds in the margins of the largest terms of the
-    larger model that share a predictor with a dropped term; counts are expected by the terms of the
-    smaller model within the margin. No cell of the margin of a dropped term is empty where rows are
-    expected. Each predictor of a dropped term has 15 rows for each parameter of the log odds of a
-    level. A test at 5 % then rejects up to 6.2 % of tables from the smaller model
-    (`benchmarks.studies.likelihood`). The margins of the dropped terms alone do not suffice: with
-    two rows in each of many strata the ratio of a pair is twice too large, however many rows its
-    own margin has (Neyman & Scott 1948, Econometrica 16).
+    larger model that share a predictor with a dropped term; expected counts come from the terms of
+    the smaller model within the margin. Second, the margins of dropped terms have no empty cell in
+    which rows are expected. Third, each predictor of a dropped term has 15 rows for each parameter
+    of the log odds of a level. A test at 5 % then rejects at most 6.2 % of tables from the smaller
+    model (`benchmarks.studies.likelihood`). Checking only the margins of the dropped terms is not
+    enough: with two rows in each of many strata, the ratio for a pair is twice too large, however
+    many rows its own margin has (Neyman & Scott 1948, Econometrica 16).
     """
     from scipy.stats import chi2
 
-    # the first m tables of a layout hold fields
+    # the first m tables of a layout contain fields
     scopes = [tuple(int(i) for i in scope) for scope in layout.scopes[layout.m :]]
     dropped = [scope for scope, is_kept in zip(scopes, kept, strict=True) if not is_kept]
     small_terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
@@ -117,22 +110,22 @@ def exact_ratio_test(
 def _find_sparse_margin(
     rows: Sample, layout: Layout, dropped: list[Term], engine: Engine
 ) -> Term | None:
-    """Return the predictors of the first margin with too few rows to test the `dropped` terms; None
-    without one.
+    """Return the predictors of the first margin with too few rows to test the `dropped` terms.
 
-    The rules are those in the notes of `exact_ratio_test`. A single predictor is returned if it has
-    too few rows for the parameters of its distribution given the others.
+    None if there is no such margin. The rules are given in the notes of `exact_ratio_test`. A
+    single predictor is returned if it has too few rows for the parameters of its conditional
+    distribution given the others.
     """
     tested_predictors = {i for term in dropped for i in term}
-    # mask: which regressors each predictor has; n_levels: levels of regressors
+    # mask: regressors of each predictor; n_levels: numbers of levels of regressors
     all_regressors = regressors(layout)
-    # of the log odds of one level of each predictor: an intercept, and one for each non-reference
-    # level of a regressor
+    # parameters of the log odds of a level, for each predictor: the intercept, and one for each
+    # non-reference level of a regressor
     n_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     for i in sorted(tested_predictors):
         if rows.total < ROWS_PER_PARAMETER * n_parameters[i]:
             return (i,)
-    terms = [tuple(int(i) for i in scope) for scope in layout.scopes]  # with single predictors
+    terms = [tuple(int(i) for i in scope) for scope in layout.scopes]  # includes single predictors
     for scope in _maximal_terms(terms):
         if tested_predictors.isdisjoint(scope):
             continue
@@ -163,11 +156,10 @@ def _maximal_terms(terms: list[Term]) -> list[Term]:
 def _fit_margin(
     rows: Sample, layout: Layout, scope: Term, terms: list[Term], engine: Engine
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the observed margin of the predictors `scope`, one axis each, and that expected by
-    `terms` within it.
+    """Return the observed margin of the predictors `scope`, and its expectation under `terms`.
 
-    `terms` hold predictors of `scope`, also single ones. Cells that cannot occur are expected to be
-    empty.
+    Margins have one axis for each predictor. `terms` are sets of predictors in `scope`, including
+    single ones. The expected counts of impossible cells are zero.
     """
     n_levels = layout.n_levels[list(scope)]
     axis_of = {i: axis for axis, i in enumerate(scope)}
@@ -179,9 +171,9 @@ def _fit_margin(
     margin = Sample(codes, rows.weights).collapsed(n_levels)
     table = StateTable(model)
     observed = table.counts(margin)
-    expected = observed  # a model with the term of all predictors in `scope` fits every cell
+    expected = observed  # a model with the term of all predictors in `scope` is saturated
     if scope not in terms:
-        # `unpenalised` starts from zeros, fits all predictors, and returns the parameters first
+        # `unpenalised` starts at zero, fits all predictors, and returns the parameters first
         theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
         # times the probabilities of all cells
         expected = margin.total * table.log_partition(theta)[1]

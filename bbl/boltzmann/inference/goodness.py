@@ -1,10 +1,6 @@
-"""Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of
-freedom, bootstrap.
+"""Contingency tables under maximum-likelihood models: fitted counts, leverages, df, bootstrap.
 
-A *cell* is a state of all predictors; cells are listed with the last predictor running fastest. A
-`StateTable` lists the n cells of a layout and computes sums over them; ``log_partition(theta)``
-returns ln Z and their probabilities (n,). ``estimate.fits`` holds the `EngineFit` of each group,
-whose `rank` is the number of parameters that its rows determine, None for all.
+A *cell* is a state of all predictors; cells are listed in lexicographic order.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ __all__ = [
     "simulated_statistics",
 ]
 
-MAX_CELLS = 2**20  # cells of all groups that are listed
-# less than this is none: fits at the boundary leave a little in cells that they should empty
+MAX_CELLS = 2**20  # maximum number of cells in all groups
+# smaller probabilities are zero: fits at the boundary leave a little in cells that should be empty
 NO_PROBABILITY = 1e-16
 
 
@@ -47,11 +43,11 @@ class GroupCells:
     Attributes
     ----------
     observed : ndarray, shape (n,)
-        Weight of the rows of each cell.
+        Weight of the rows in each cell.
     fitted : ndarray, shape (n,)
-        Expected counts; 0 in cells that cannot occur, or that the fit leaves without a probability.
+        Expected counts; 0 in cells that cannot occur, or that have a fitted probability of zero.
     rank : int
-        Number of parameters that the rows determine.
+        Number of estimable parameters.
     """
 
     observed: np.ndarray
@@ -60,9 +56,7 @@ class GroupCells:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom of observed against fitted counts: cells with a positive fitted count,
-        less 1 and rank.
-        """
+        """Degrees of freedom: number of cells with positive fitted counts, minus 1, minus rank."""
         return int((self.fitted > 0.0).sum()) - 1 - self.rank if self.fitted.any() else 0
 
 
@@ -71,8 +65,8 @@ def check_cells(layout: Layout, K: int) -> None:
     n_cells = K * float(np.prod(layout.n_levels.astype(float)))
     if n_cells > MAX_CELLS:
         raise OptionError(
-            f"The table of {layout.m} predictors has {n_cells:.3g} cells, and at most "
-            f"{MAX_CELLS:,} are listed.",
+            f"The table of {layout.m} predictors has {n_cells:.3g} cells, but at most "
+            f"{MAX_CELLS:,} are supported.",
             argument="formula",
             hint="Fit fewer predictors, or compare models of any size with aic and bic.",
         )
@@ -93,10 +87,10 @@ def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
 def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
     """Return the cells of a group from its observed counts (n,) and its fit.
 
-    A fit whose rank is not given determines all parameters.
+    If the rank of the fit is None, all parameters are estimable.
     """
     _, probabilities = table.log_partition(fit.theta)
-    if fit.rank is not None:  # some parameters are not determined: the fit may be at the boundary
+    if fit.rank is not None:  # some parameters are not estimable: the fit may be at the boundary
         probabilities[probabilities < NO_PROBABILITY] = 0.0
     return GroupCells(
         observed,
@@ -106,15 +100,14 @@ def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> Grou
 
 
 def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
-    """Return the leverage (n,) of each cell: the derivative of its fitted by its observed count,
-    without a penalty.
+    """Return the leverage (n,) of each cell: the derivative of its fitted count with respect to its
+    observed count, without a penalty.
 
-    `fitted` (n,) are the expected counts. With the probability p(x) of a cell x, its indicators
-    T(x) (size,) of the parameters that hold in it, and their mean mu and covariance V over cells,
-    the leverage is ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``; the inverse is on the parameters
-    that the cells determine.
+    `fitted` (n,) are the expected counts. With the probability p(x) of a cell x, its parameter
+    indicators T(x) (size,), and their mean mu and covariance V over the cells, the leverage is
+    ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``, with V restricted to estimable parameters.
     """
-    # room for four matrices (size, size), 8 bytes an entry: V, its inverse, scales and correlations
+    # four matrices (size, size) with 8 bytes per entry: V, its inverse, scales and correlations
     check_memory(
         32.0 * float(layout.size) ** 2,
         f"The information of {layout.size} parameters",
@@ -128,19 +121,18 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     mu = table.moments(p)
     with serial_blas():
         information = table.covariances(p, mu)  # V
-        # (size,): a largest set of parameters that the cells determine together; then those that
-        # they determine alone
+        # (size,): a maximal set of jointly estimable parameters; individually estimable parameters
         is_in_basis, _ = rank(information)
         basis_positions = np.flatnonzero(is_in_basis)
         scale = np.sqrt(information.diagonal()[basis_positions])
         inverse = np.zeros_like(information)
         scales = np.outer(scale, scale)
-        # the correlation matrix is inverted, and the scale put back
+        # invert the correlation matrix, then restore the scale
         inverse[np.ix_(basis_positions, basis_positions)] = (
             np.linalg.inv(information[np.ix_(basis_positions, basis_positions)] / scales) / scales
         )
         inverse_mu = inverse @ mu
-    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu of each cell; energies(v)
+    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu for each cell; energies(v)
     # returns T'v
     distance = table.quadratic_forms(inverse) - 2.0 * table.energies(inverse_mu) + mu @ inverse_mu
     return p * (1.0 + distance)
@@ -153,9 +145,9 @@ def simulated_statistics(
     and refitted.
 
     Columns are the likelihood ratio G2, Pearson's X2, and the statistic of Freeman and Tukey.
-    `cells` are those of all groups, in order; groups without fitted counts contribute nothing. This
-    is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a
-    generator of its own.
+    `cells` has the cells of each group; groups without fitted counts contribute nothing. This is
+    the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its own
+    random generator.
     """
     groups = [
         (StateTable(layout.of_group(g)), group)

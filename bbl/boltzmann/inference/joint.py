@@ -1,12 +1,7 @@
-"""Tests of the parameters of groups that are fitted together, to P(group | row), without a penalty.
+"""Tests of the parameters of groups that are fitted jointly, to P(group | row), without a penalty.
 
-P(group | row) depends on differences of groups alone: parameters are those of each group less those
-of the reference group, as in multinomial logistic regression. K is the number of groups; a group
-has one intercept and ``layout.size`` parameters, so intercepts are column 0 of arrays of ``1 +
-size`` coefficients. ``engine.joint`` holds the functions (`JointTraits`) of an engine that fits all
-groups together. A `JointInfluence` has the number `reference` of the reference group,
-`coefficients` (K, 1 + size), a `covariance()` (K, 1 + size, K, 1 + size), and says in
-``determined(a, b)`` (1 + size,) which differences of two groups the rows determine.
+Parameters are differences from the reference group, as in multinomial logistic regression. K is the
+number of groups; column 0 of coefficients (K, 1 + size) contains the intercepts.
 """
 
 from __future__ import annotations
@@ -40,17 +35,16 @@ class JointTests:
         Training rows of all groups.
     estimate : Estimate
     engine : Engine
-        It fits all groups together.
+        An engine that fits all groups jointly.
     survey : SurveySample, optional
-        The sampling design of the rows. Tests then take the design covariance; the Fisher
-        information, of the effective number of rows, gives the working covariance that design
-        effects compare it with.
+        The sampling design of the rows. Tests then use the design covariance. The working
+        covariance for design effects is the inverse Fisher information, scaled to the effective
+        number of rows.
 
     Attributes
     ----------
     influence : JointInfluence
-        Influence of rows on the coefficients of a fit without a penalty, and their Fisher
-        information.
+        Influence of rows on the coefficients of an unpenalised fit, and the Fisher information.
     """
 
     def __init__(
@@ -58,8 +52,8 @@ class JointTests:
     ):
         layout = estimate.parameters.layout
         K = len(estimate.parameters.theta)
-        # the effective number of rows over their total weight, 1 without a sampling design, scales
-        # likelihood ratios
+        # Likelihood ratios are scaled by the effective number of rows divided by the total weight,
+        # which is 1 without a sampling design.
         self._survey = survey
         self._effective_share = 1.0
         if survey is not None:
@@ -70,7 +64,7 @@ class JointTests:
         start = estimate.coefficients
         fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
         self.influence = fit_unpenalised(sample)
-        # (u, K, 1 + size), whose cross-products are the design covariance: see
+        # (u, K, 1 + size); their cross-products are the design covariance, see
         # `bbl.boltzmann.inference.survey`
         self._deviations = (
             None
@@ -78,9 +72,9 @@ class JointTests:
             else joint_deviations(self.influence, fit_unpenalised, sample, survey)
         )
         self._sample = sample
-        # (size,): whether all levels that a parameter compares occur in some group
+        # (size,): whether all levels that a parameter compares occur in at least one group
         self._occurs = occurring(sample, layout)
-        self._comparisons: dict[tuple[int, int], Comparison] = {}  # results of `between`, by (a, b)
+        self._comparisons: dict[tuple[int, int], Comparison] = {}  # cache of `between`, by (a, b)
 
     @property
     def deviations(self) -> np.ndarray:
@@ -91,28 +85,27 @@ class JointTests:
     def corrected_ratio(
         self, ratio: float, dropped: np.ndarray, df: int, small: np.ndarray
     ) -> CorrectedTest:
-        """Return the test of the likelihood ratio `ratio` of the fit against one without some
-        parameters.
+        """Return the design-corrected test of a likelihood ratio for dropping some parameters.
 
-        The ratio is that of all rows, and is scaled to their effective number, as the working
-        covariance is. Parameters that separate groups have no covariance: with one of them, design
-        effects are those of one Newton step from the smaller model, where all of them have one.
+        The ratio of all rows is scaled to their effective number, like the working covariance.
+        Parameters that separate groups have no covariance; if there are any, design effects are
+        computed for one Newton step from the smaller model, at which all parameters have one.
 
         Parameters
         ----------
         ratio : float
         dropped : ndarray of bool, shape (size,)
-            Parameters that the smaller model lacks in every group.
+            Parameters that are not in the smaller model of any group.
         df : int
             Degrees of freedom of the ratio.
         small : ndarray, shape (K, 1 + size)
-            Coefficients of the smaller model; 0 where it has none.
+            Coefficients of the smaller model; 0 for dropped parameters.
         """
         assert self._survey is not None and self._deviations is not None  # noqa: S101  # checked by its caller
         influence = self.influence
         deviations = self._deviations
         is_dropped = np.append(False, dropped)  # never the intercept
-        # (K, 1 + size): coefficients with a variance that the smaller model lacks
+        # (K, 1 + size): dropped coefficients that have a variance
         tested = np.array(
             [
                 is_dropped
@@ -126,24 +119,23 @@ class JointTests:
             deviations = step_deviations(influence, self._sample, self._survey)
             variances = np.einsum("gkgk->gk", influence.covariance())
             tested = is_dropped & (variances > 0.0)
-        # q tested coefficients: deviations (u, q), and the covariance (q, q) without the sampling
-        # design
+        # for q tested coefficients: deviations (u, q), and the covariance (q, q) without the design
         groups, columns = np.nonzero(tested)
         E = deviations[:, groups, columns]
         working = influence.covariance()[groups[:, None], columns[:, None], groups, columns]
         effects = design_effects(E.T @ E, working)
-        if 0 < len(effects) < df:  # directions in which the ratio gains nothing
+        if 0 < len(effects) < df:  # directions that do not contribute to the ratio
             effects = np.append(effects, np.full(df - len(effects), effects.mean()))
         return rao_scott(ratio * self._effective_share, effects, self._survey.df)
 
     def of_group(self, g: int) -> Comparison:
-        """Return the test of the parameters of group `g` less those of the reference group."""
+        """Return the test of the parameters of group `g` minus the reference group's."""
         return self.between(g, self.influence.reference)
 
     def between(self, a: int, b: int) -> Comparison:
-        """Return the test of the parameters of group `a` less those of group `b`."""
+        """Return the test of the parameters of group `a` minus group `b`'s."""
         if (a, b) not in self._comparisons:
-            # theta (size,), determined (size,), covariances by table
+            # theta (size,), which are estimable (size,), covariances by table
             difference = self.influence.between(a, b)
             kind = np.where(difference.determined, Kind.WALD, Kind.UNBOUNDED).astype(np.int8)
             kind[self.influence.separated(a, b)[1:]] = Kind.SEPARATED
@@ -151,7 +143,7 @@ class JointTests:
             kind[~difference.determined & ~(self._occurs & has_rows.all())] = Kind.ABSENT
             if a == b:
                 kind[:] = Kind.REFERENCE
-            # the last argument says that no parameter has an exact distribution
+            # last argument: no parameter has an exact distribution
             test = Comparison(
                 difference.layout,
                 difference.theta,
@@ -173,8 +165,8 @@ class JointTests:
         return self._comparisons[a, b]
 
     def covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q parameters of `groups`, without intercepts, group
-        by group.
+        """Return the covariance (q, q) of the parameters of `groups`, group by group, without
+        intercepts.
         """
         n_parameters = len(groups) * self.influence.layout.size
         if self._deviations is not None:

@@ -1,14 +1,8 @@
-"""Nested models: tests of the terms that the larger model has and the smaller model lacks.
+"""Nested models: tests of the terms in the larger model that the smaller model does not have.
 
-A *term* is a set of interacting predictors, whose *couplings* are its parameters. K is the number
-of groups, D the number of non-reference levels of all predictors. A *site* is a predictor as the
-response of a regression on all others; a *site solution* (D, 1 + D) holds the intercept and the
-couplings of each non-reference level, as fitted at the site, so that each coupling stands in it
-twice. q is the number of tested couplings. ``layout.scopes`` lists the predictors of each table of
-parameters: m tables of fields, then one for each term; ``layout.cuts`` are the positions at which
-tables start in the parameter vector, and its end. An `Evidence` has for one group the `kind` of
-test (size,) of each parameter (larger kinds are more cautious), the fitted `rows`, and the
-`influence` of rows (None without a fit).
+K is the number of groups, D the number of non-reference levels, q the number of tested couplings.
+A *site solution* (D, 1 + D) has the intercept and the couplings of each non-reference level as
+estimated at its site, before the two estimates of each coupling are averaged.
 """
 
 from __future__ import annotations
@@ -42,7 +36,7 @@ Groups = Sequence[tuple[Sample, SurveySample | None]]
 
 @dataclass(frozen=True)
 class RatioTest:
-    """The test of the pairs that a smaller model lacks.
+    """The test of the pairs that the smaller model does not have.
 
     Attributes
     ----------
@@ -50,12 +44,12 @@ class RatioTest:
         Twice the gain of the log-likelihood or log pseudo-likelihood, summed over groups; nan
         without a test.
     df : int
-        Couplings that the smaller model lacks, in all groups; of the exact likelihood the
-        difference of ranks.
+        Number of couplings that are not in the smaller model, in all groups; for the exact
+        likelihood, the difference of ranks.
     p : float
         nan without a test.
     refused : list of (int, int, int, Kind)
-        Why there is no test: group, both predictors and reason of each table of couplings that
+        Why there is no test: group, both predictors and reason for each table of couplings that
         cannot be tested.
     """
 
@@ -67,16 +61,16 @@ class RatioTest:
 
 @dataclass(frozen=True)
 class TermTests:
-    """The tests of the terms that a smaller model lacks, one by one.
+    """Separate tests of the terms that the smaller model does not have.
 
     Attributes
     ----------
     df : int
-        Couplings that the smaller model lacks, in all groups.
+        Number of couplings that are not in the smaller model, in all groups.
     tested : int
-        Terms with a test, in all groups.
+        Number of terms with a test, in all groups.
     p : float
-        The least of their p-values times their number, at most 1; nan if none has a test.
+        The smallest p-value times the number of tested terms, at most 1; nan if there are none.
     refused : list of (int, tuple of int, Kind)
         Group, predictors and reason of each term without a test.
     sparse : SparseMargin or None
@@ -95,11 +89,11 @@ def nested_test(
 ) -> RatioTest | TermTests:
     """Test whether the terms that are not `kept` have couplings of zero in all groups.
 
-    The test is a likelihood ratio if there are enough rows: of the exact likelihood
-    (`exact_ratio_test`) if the engine has it, else of the pseudo-likelihood for models of pairs
-    (`ratio_test`). Otherwise each term is tested by itself in the larger model, by its joint Wald
-    test or the exact conditional tests of its couplings, with Bonferroni's correction. Arguments
-    are those of `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
+    With enough rows this is a likelihood ratio test, of the exact likelihood (`exact_ratio_test`)
+    if the engine supports it, else of the pseudo-likelihood for models of pairs (`ratio_test`).
+    Otherwise each term is tested separately in the larger model, by its joint Wald test or the
+    exact conditional tests of its couplings, with Bonferroni's correction. The arguments are as in
+    `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
     """
     sparse = None
     if engine.has_likelihood:
@@ -107,7 +101,7 @@ def nested_test(
         exact = exact_ratio_test(rows, layout, kept, engine)
         if isinstance(exact, SparseMargin):
             sparse = exact
-        # with df 0 there is no ratio: terms are tested one by one below
+        # with df 0 there is no ratio test: terms are tested separately below
         elif exact.df and groups[0][1] is not None:  # all groups have a sampling design, or none
             return _test_ratio_under_design(groups, layout, theta, kept, engine, exact)
         elif exact.df:
@@ -130,8 +124,8 @@ def nested_test(
             group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]]
             for k in dropped
         ]
-        # a term is refused for the least cautious kind of its parameters: only if all are absent,
-        # it is absent
+        # the reason is the least cautious kind of its parameters, so that a term is only absent if
+        # all of them are
         refused += [  # `initial`: a term with predictors of one level has no parameters
             (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
             for k, kind in zip(dropped, kinds, strict=True)
@@ -149,8 +143,9 @@ def _test_ratio_under_design(
     engine: Engine,
     ratio: ExactRatio,
 ) -> RatioTest:
-    """Return the exact ratio of effective rows with the correction of Rao & Scott; arguments as in
-    `nested_test`.
+    """Return the exact ratio test of effective rows with the correction of Rao & Scott.
+
+    The arguments are as in `nested_test`.
     """
     is_dropped = np.repeat(
         np.concatenate([np.zeros(layout.m, dtype=bool), ~kept]), np.diff(layout.cuts)
@@ -161,7 +156,7 @@ def _test_ratio_under_design(
         group = evidence(sample, layout.of_group(g), group_theta, engine, survey)
         if group.influence is None or group.deviations is None:
             continue
-        # parameters of kinds above FEW (unbounded, absent) have no finite maximum
+        # parameters of kinds above FEW (unbounded, absent) have no finite estimate
         dropped_positions = np.flatnonzero(is_dropped & (group.kind <= Kind.FEW))
         working.append(
             group.influence.covariance(group.rows)[np.ix_(dropped_positions, dropped_positions)]
@@ -178,22 +173,21 @@ def _correct_ratio(
     deviations: list[np.ndarray],
     surveys: list,
 ) -> tuple[float, int, float]:
-    """Return a working ratio over its mean design effect, its degrees of freedom, and the p-value
-    of `rao_scott`.
+    """Return a working ratio divided by its mean design effect, its df, and the Rao-Scott p-value.
 
-    Design effects are the eigenvalues of ``working^-1 E'E``, all groups together: by how much the
-    sampling design multiplies variances.
+    Design effects, the factors by which the sampling design increases variances, are the
+    eigenvalues of ``working^-1 E'E`` for all groups together.
 
     Parameters
     ----------
     working : list of ndarray, shape (q, q)
-        For each group the covariance of its q dropped parameters without the sampling design, under
-        which the ratio would be a chi-square variable.
+        For each group, the covariance of its q dropped parameters without the sampling design, for
+        which the ratio would have a chi-squared distribution.
     deviations : list of ndarray, shape (u, q)
-        For each group the matrix E whose ``E'E`` is the covariance of these under the design; its
-        rows are the same clusters or replicates in all groups, which are dependent.
+        For each group, the matrix E, where ``E'E`` is their covariance under the design. Its rows
+        are the same clusters or replicates in all groups, which are therefore dependent.
     surveys : list of SurveySample
-        Designs of all groups.
+        The designs of all groups.
     """
     from scipy.linalg import block_diag
 
@@ -211,14 +205,14 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     Parameters
     ----------
     groups : sequence of K pairs of a Sample and a SurveySample or None
-        Their training rows, without missing values, and the sampling design of these.
+        Training rows without missing values, and their sampling design, for each group.
     layout : Layout
-        Of the larger model, of pairs. All predictors have two levels or more: formulas give a
-        constant one a second.
+        Layout of the larger model, with pairs only. All predictors have at least two levels,
+        because a second level is added to constant ones.
     theta : ndarray, shape (K, layout.size)
-        Its fitted parameters, with whatever penalty.
+        Fitted parameters of the larger model, with any penalty.
     kept : ndarray of bool, shape (P,)
-        Which of its pairs the smaller model has.
+        Which of the pairs are in the smaller model.
 
     Returns
     -------
@@ -226,14 +220,14 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
 
     Notes
     -----
-    Both models are fitted without a penalty. The pseudo-likelihood is no likelihood: each pair
-    counts in the conditional distributions of both its predictors. So the statistic is distributed
-    as ``sum lambda_k chi2_1`` with the eigenvalues of ``(H^-1)_dd^-1 V_dd``, H its Hessian, V the
-    Godambe covariance and d the couplings that are dropped (Kent 1982; Varin, Reid & Firth 2011,
-    section 2.3), whose tail is computed exactly. The test is refused where one of these couplings
-    has no normal distribution by the rules of `bbl.boltzmann.inference.significance`. Under a
-    sampling design V is the design covariance, of all groups together, and the tail that of
-    `rao_scott`.
+    Both models are fitted without a penalty. The pseudo-likelihood is not a likelihood, because
+    each pair contributes to the conditional distributions of both its predictors. The statistic is
+    therefore distributed as ``sum lambda_k chi2_1``, where lambda_k are the eigenvalues of
+    ``(H^-1)_dd^-1 V_dd``, H is the Hessian, V the Godambe covariance and d the dropped couplings
+    (Kent 1982; Varin, Reid & Firth 2011, section 2.3). Its tail is computed exactly. The test is
+    refused if, by the rules of `bbl.boltzmann.inference.significance`, one of these couplings does
+    not have a normal distribution. Under a sampling design, V is the design covariance of all
+    groups together, and the tail is computed by `rao_scott`.
     """
     small_layout = Layout(layout.n_levels, layout.pairs[kept])
     table_slices = [
@@ -250,7 +244,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     )
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_evidence = evidence(sample, layout, group_theta, survey=survey)
-        # (most cautious kind, number of the pair); WALD for a table without parameters
+        # (most cautious kind, pair number); WALD for a table without parameters
         worst_kinds = [
             (int(group_evidence.kind[table_slices[pair]].max(initial=Kind.WALD)), pair)
             for pair in np.flatnonzero(~kept)
@@ -261,7 +255,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
             if kind != Kind.WALD
         ]
         influence = group_evidence.influence
-        # one refusal, in any group, refuses the whole test
+        # if one table in any group cannot be tested, there is no test
         if refused or not isinstance(influence, Influence):
             continue
         rows = group_evidence.rows
@@ -269,15 +263,13 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         is_dropped = _dropped_entries(layout, kept)
         site_start = influence.site_theta.copy()
         site_start[:, 1:][is_dropped] = 0.0
-        # the fit of the smaller model starts from that of the larger one, dropped couplings set to
-        # 0
+        # the fit of the smaller model starts at the larger one, with dropped couplings set to 0
         small_site_theta, _ = unpenalised(rows, small_layout, site_start, sites)
         statistic += 2.0 * (
             _pseudo_likelihood(rows, layout, influence.site_theta, sites)
             - _pseudo_likelihood(rows, small_layout, small_site_theta, sites)
         )
-        # for each site which columns (D,) are tested: the row of its first level, equal to those of
-        # its other levels
+        # which columns (D,) are tested at each site; the rows of all levels of a site are the same
         couplings_of_site = {int(i): is_dropped[layout.start[i]] for i in sites}
         # (q, q) each: V_dd and (H^-1)_dd of the notes
         godambe_covariance, working_covariance = influence.site_coupling_covariance(
@@ -309,24 +301,20 @@ def _site_deviations(
     couplings_of_site: dict[int, np.ndarray],
     survey: SurveySample,
 ) -> np.ndarray:
-    """Return the deviations (u, q) of tested couplings of the site solution of a group under its
-    sampling design.
+    """Return the deviations (u, q) of a group's tested couplings under its sampling design.
 
-    `couplings_of_site` says for each site which columns (D,) of its solution are tested, as in
-    `Influence.site_coupling_covariance`. `sample` holds the effective rows; `influence` is that of
-    the fit, whose site solution is ``influence.site_theta``. u is the number of clusters or
+    `couplings_of_site` marks the tested columns (D,) of the solution of each site, as in
+    `Influence.site_coupling_covariance`. `sample` has the effective rows; `influence` belongs to
+    the fit with the site solution ``influence.site_theta``. u is the number of clusters or
     replicates.
     """
     layout = influence.layout
     positions = influence.site_coupling_positions(couplings_of_site)
-    # positions: for each site those of its tested couplings among all its parameters, level after
-    # level
+    # for each site: positions of its tested couplings among all its parameters, level by level
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
-        """Return the entries (q,) of a site solution that are the couplings in question, site after
-        site.
-        """
-        columns = regressors(layout).columns  # of a site solution, those of each site's parameters
+        """Return the tested couplings (q,) from a site solution, site by site."""
+        columns = regressors(layout).columns  # columns of each site's parameters in a site solution
         by_site = [
             site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[tested]
             for i, tested in positions.items()
@@ -334,9 +322,9 @@ def _site_deviations(
         return np.concatenate(by_site)
 
     def estimate(reweighted: Sample) -> np.ndarray:
-        """Return these couplings, estimated from a replicate's rows without a penalty."""
+        """Return the unpenalised estimates of these couplings from a replicate's rows."""
         sites = np.array(list(positions), dtype=np.intp)
-        # `unpenalised` returns the site solution, and which of its entries are determined
+        # `unpenalised` returns the site solution, and which of its entries are estimable
         return couplings(
             unpenalised(reweighted.collapsed(layout.n_levels), layout, influence.site_theta, sites)[
                 0
@@ -354,9 +342,7 @@ def _site_deviations(
 
 
 def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
-    """Return which entries of the matrix (D, D) of couplings belong to the pairs that are not
-    `kept` (P,).
-    """
+    """Return which entries of the coupling matrix (D, D) belong to pairs not `kept` (P,)."""
     is_dropped_pair = np.zeros((layout.m, layout.m), dtype=bool)
     i, j = layout.pairs[~kept].T
     is_dropped_pair[i, j] = is_dropped_pair[j, i] = True
@@ -367,20 +353,19 @@ def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
 def _pseudo_likelihood(
     rows: Sample, layout: Layout, site_theta: np.ndarray, sites: np.ndarray
 ) -> float:
-    """Return the weighted sum over rows of the log conditional probabilities of the predictors
-    `sites`.
+    """Return the weighted sum over rows of the log conditional probabilities of the `sites`.
 
-    That of predictor i, at the level a that a row has, is ``h_i(a) + sum_j J_ij(a, x_j) - ln
-    Z_i(x)``, with the intercepts h and couplings J of the site solution `site_theta` (D, 1 + D).
-    Both are 0 at the reference level, and J within a predictor. Only predictors with two levels or
-    more have a normaliser Z_i, and `sites` are such.
+    For predictor i at level a of a row x, it is ``h_i(a) + sum_j J_ij(a, x_j) - ln Z_i(x)``, with
+    the intercepts h and couplings J of the site solution `site_theta` (D, 1 + D). Both are 0 at the
+    reference level; J is also 0 within a predictor. All `sites` must have at least two levels,
+    because others have no normaliser Z_i.
     """
     varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0
     for chunk in rows.blocks(ROWS):
         indicators = one_hot(chunk.codes, layout)
         # log_normalisers (n, varying predictors); log_weights (n, D): exponents at the observed
-        # levels, else 0 np.searchsorted: positions of the sites among the varying predictors
+        # levels, else 0; np.searchsorted: positions of the sites among the varying predictors
         log_normalisers, _ = conditionals(
             indicators @ site_theta[:, 1:].T + site_theta[:, 0], layout
         )

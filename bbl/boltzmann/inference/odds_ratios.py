@@ -1,8 +1,6 @@
-"""Conditional log odds ratios of two predictors with their variances, from the couplings that hold
-both.
+"""Conditional log odds ratios of two predictors and their variances, from the couplings of both.
 
-A *scope* is the tuple of predictors of a table of parameters; ``layout.table(vector, *scope)`` is
-the table's view of a parameter vector, with one axis of L_i - 1 levels for each predictor.
+A *scope* is the tuple of predictors of a table of parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["ConditionalRatio", "LogOddsRatios", "conditional_ratio", "log_odds_ratios"]
 
-MAX_CONTRASTS = 2**22  # entries of the matrix from the couplings to the log odds ratios of a pair
+MAX_CONTRASTS = 2**22  # entries of the matrix that maps couplings to the log odds ratios of a pair
 
 
 class LogOddsRatios(NamedTuple):
@@ -35,12 +33,11 @@ class LogOddsRatios(NamedTuple):
     Attributes
     ----------
     modifiers : tuple of int
-        Other predictors that some term of the model holds with both, ascending.
+        Other predictors in terms that contain both, in increasing order.
     levels : ndarray of int, shape (n, 2 + number of modifiers)
-        Levels of both predictors, 1 or more, and of the modifiers.
+        Levels of both predictors, at least 1, and of the modifiers.
     estimate, se : ndarray, shape (n,)
-        Log odds ratios and their standard errors; nan where the rows do not determine one of the
-        couplings.
+        Log odds ratios and their standard errors; nan if one of the couplings is not estimable.
     """
 
     modifiers: tuple[int, ...]
@@ -55,15 +52,15 @@ def log_odds_ratios(
     """Return the log odds ratios of predictors i and j given all others.
 
     The log odds ratio of two levels against the reference levels is the sum of the couplings of all
-    terms that hold both, at the levels that the other predictors of these terms have; a coupling of
-    a reference level is 0.
+    terms that contain both predictors, at the levels of the other predictors. Couplings of
+    reference levels are 0.
 
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (size,)
     covariance : ndarray, shape (size, size)
-        Of the estimates `theta`; nan for those that the rows do not determine.
+        Covariance of `theta`; nan for parameters that are not estimable.
     i, j : int
 
     Raises
@@ -92,19 +89,19 @@ def log_odds_ratios(
             f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to "
             f"list, because the pair interacts with {len(modifiers)} other predictors.",
             argument="pairs",
-            hint="Give pairs= without it, or fit fewer terms of three predictors.",
+            hint="Leave it out of pairs=, or fit fewer terms of three predictors.",
         )
     levels = np.array(list(product(*level_ranges)), dtype=np.intp).reshape(-1, len(level_ranges))
-    # a row for each ratio, with 1 at the parameters whose sum it is; codes less 1 are positions in
+    # one row for each ratio, with 1 at the parameters to be summed; codes minus 1 are positions in
     # tables of couplings
     contrasts = np.zeros((len(levels), len(used_parameters)))
     for scope, parameters in parameters_by_scope.items():
-        # of `levels`, after those of i and j
+        # columns of `levels`, after those for i and j
         columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]
         table_positions = levels[:, [0, 1, *columns]] - 1
-        # couplings of a reference level are 0
+        # couplings of reference levels are 0
         rows = np.flatnonzero((table_positions >= 0).all(axis=1))
-        # for each of these ratios the number of its parameter, then that parameter's column
+        # for each of these ratios, the parameter number, converted to its column
         contrasts[
             rows, np.searchsorted(used_parameters, parameters[tuple(table_positions[rows].T)])
         ] = 1.0
@@ -125,14 +122,14 @@ def log_odds_ratios(
 
 @dataclass(frozen=True)
 class ConditionalRatio:
-    """The conditional estimate of a log odds ratio, with exact limits.
+    """The conditional estimate of a log odds ratio, with an exact confidence interval.
 
     Attributes
     ----------
     estimate, lower, upper : float
-        Infinite where a cell of the tables is empty; nan if there is a `reason`.
+        Infinite if a cell of the tables is empty; nan if there is a `reason`.
     reason : str
-        Why there are no limits; empty if there are.
+        Why there is no interval, or an empty string.
     """
 
     estimate: float = np.nan
@@ -150,12 +147,12 @@ def conditional_ratio(
     modifiers: tuple[int, ...],
     level: float,
 ) -> ConditionalRatio:
-    """Return the conditional estimate and the exact limits of one of `log_odds_ratios`.
+    """Return the conditional estimate and exact confidence interval for one of `log_odds_ratios`.
 
-    Rows with the levels of the modifiers that agree in the neighbours of i, or of j, are 2 x 2
-    tables with one odds ratio, whose first cells have Fisher's distribution given all margins. Each
-    tail of the limits has the whole probability of the observed count, so that the coverage is at
-    least `level` (as in R's fisher.test, for one table).
+    Rows with the given levels of the modifiers that agree in the neighbours of i (or j) form 2 x 2
+    tables with a common odds ratio. Given all margins, Fisher's distribution holds for their first
+    cells. Each tail includes the full probability of the observed count, so that the coverage is at
+    least `level` (as in R's fisher.test for a single table).
 
     Parameters
     ----------
@@ -167,7 +164,7 @@ def conditional_ratio(
         A row of ``LogOddsRatios.levels``.
     modifiers : tuple of int
     level : float
-        Coverage.
+        Confidence level.
     """
     if layout.support is not None:
         return ConditionalRatio(reason="no exact interval with structural zeros")

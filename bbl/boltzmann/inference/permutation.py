@@ -1,8 +1,7 @@
-"""Permutation tests of pairs: one predictor is permuted among rows that agree in the neighbours of
-the pair.
+"""Permutation tests of pairs: a predictor is permuted within strata of the pair's neighbours.
 
-A *stratum* is a set of rows that agree in the predictors that are conditioned on. Predictor i has
-L_i levels, and P pairs are tested.
+A *stratum* is a set of rows with the same values of the predictors that are conditioned on.
+Predictor i has L_i levels; P is the number of tested pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["permutation_tests"]
 
-MAX_HYPERGEOMETRIC = 10**9  # observations of a table from which numpy's hypergeometric draws fail
+MAX_HYPERGEOMETRIC = 10**9  # numpy's hypergeometric draws fail for tables with more observations
 MAX_OBSERVATIONS = 3 * 10**9  # scipy's random tables multiply two margins as 64-bit integers
 Result = tuple[float, int, float]  # statistic, degrees of freedom, p
 
@@ -28,11 +27,11 @@ def permutation_tests(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Test the couplings of each pair of a group by permutations.
 
-    Where ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
-    So among rows that agree in these, every order of the values of i is as likely as the one
-    observed, and the p-value is exact whatever the counts are (Phipson & Smyth 2010). The statistic
-    is that of Cochran, Mantel & Haenszel for tables of any size: observed less expected counts,
-    summed over strata, in the metric of their covariance.
+    If ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
+    Within strata of these neighbours, all orders of the values of i are then equally probable, and
+    the p-value is exact for any counts (Phipson & Smyth 2010). The statistic is the generalised
+    Cochran-Mantel-Haenszel statistic: observed minus expected counts, summed over strata, in the
+    metric of their covariance.
 
     Parameters
     ----------
@@ -40,16 +39,16 @@ def permutation_tests(
         Rows of one group.
     layout : Layout
     n : int
-        Permutations of each pair.
+        Number of permutations for each pair.
     rng : Generator
     workers : int
-        Threads; every pair has a generator of its own, so results do not depend on it.
+        Number of threads. Each pair has its own generator, so results do not depend on it.
 
     Returns
     -------
     statistic, df, p : ndarray, shape (P,)
-        nan, 0 and nan if no two rows agree, or if one of the two predictors does not vary among
-        rows that agree.
+        nan, 0 and nan if no two rows are in the same stratum, or if one of the two predictors does
+        not vary within strata.
 
     Raises
     ------
@@ -60,7 +59,7 @@ def permutation_tests(
         raise DataError(
             f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, but a "
             f"group has {sample.total:.4g}.",
-            hint="Give pvalues='auto', which needs no draws.",
+            hint="Use pvalues='auto', which does not draw tables.",
         )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))
@@ -69,7 +68,7 @@ def permutation_tests(
         for (i, j), stream in zip(layout.pairs, streams, strict=True)
     ]
     test_results = run_tasks(_test_pair, tasks, workers)
-    # one array for each item of the results
+    # one array for each component of the results
     statistic, df, p = (np.array([result[item] for result in test_results]) for item in range(3))
     return statistic, df.astype(np.intp), p
 
@@ -79,9 +78,9 @@ def _test_pair(
 ) -> Result:
     """Test the coupling of predictors i and j; see `permutation_tests`.
 
-    Permuting the values of i within strata draws tables with the margins of the observed tables.
-    The statistic is ``d' V^- d``: d are observed less expected counts of non-reference levels, V^-
-    is the pseudo-inverse of their covariance.
+    Permuting the values of i within strata is the same as drawing tables with the observed margins.
+    The statistic is ``d' V^- d``, where d are observed minus expected counts of non-reference
+    levels, and V^- is the pseudo-inverse of their covariance.
     """
     no_test = (np.nan, 0, np.nan)
     conditioned = conditioning(layout, i, j)
@@ -96,24 +95,23 @@ def _test_pair(
     columns = tables.sum(axis=1)
     total = tables.sum(axis=(1, 2))
     covariance = _cell_covariance(rows, columns, total)
-    # rising; the last one is the largest
+    # in increasing order
     eigenvalues, eigenvectors = eigen.eigenvectors(covariance)
     if eigenvalues[-1] <= 0.0:
         return no_test
-    # relative rounding errors of eigenvalues are far below 1e-9: directions below it have no
-    # variance
+    # relative rounding errors of eigenvalues are far below 1e-9, so smaller ones are zero
     is_positive = eigenvalues > 1e-9 * eigenvalues[-1]
-    # times its transpose it is V^-
+    # a matrix R with R R' = V^-
     inverse_root = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
     drawn = sum(
         _draw_tables(row_margins, column_margins, n, rng)
         for row_margins, column_margins in _integer_margins(rows, columns)
     )
-    # row 0 holds the observed counts (L_i - 1, L_j - 1), the others the n drawn ones
+    # row 0 has the observed counts (L_i - 1, L_j - 1), the others the n drawn counts
     all_counts = np.concatenate([tables[:, 1:, 1:].sum(axis=0)[None], drawn])
     statistic = (((all_counts - expected).reshape(n + 1, -1) @ inverse_root) ** 2).sum(axis=1)
-    # 1 - 1e-9: statistics that differ by rounding alone are equal
+    # 1 - 1e-9: treat statistics that only differ by rounding as equal
     n_as_large = int((statistic[1:] >= statistic[0] * (1.0 - 1e-9)).sum())
     return float(statistic[0]), int(is_positive.sum()), (1.0 + n_as_large) / (n + 1.0)
 
@@ -121,9 +119,7 @@ def _test_pair(
 def _count_tables(
     sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout
 ) -> np.ndarray:
-    """Return the counts of i by j in each stratum in which both predictors vary, shape (strata,
-    L_i, L_j).
-    """
+    """Return counts (strata, L_i, L_j) of i by j in the strata in which both predictors vary."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
     stratum_of_row = strata(sample.codes, conditioned)
     cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
@@ -131,7 +127,7 @@ def _count_tables(
     tables = np.bincount(cell_of_row, sample.weights, n_strata * shape[0] * shape[1]).reshape(
         n_strata, *shape
     )
-    # of j, of i: two levels occur in a stratum
+    # for j and i: whether at least two levels occur in a stratum
     varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]
     return tables[varies[0] & varies[1]]
 
@@ -144,29 +140,28 @@ def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -
     """
 
     def spread(counts: np.ndarray) -> np.ndarray:
-        """Return the covariance (strata, L - 1, L - 1) of the level indicators of one random row of
-        each stratum.
+        """Return the covariance (strata, L - 1, L - 1) of level indicators of one random row per
+        stratum.
 
-        `counts` (strata, L) are the margin of one predictor; its reference level has no indicator.
+        `counts` (strata, L) are the margins of one predictor; the reference level has no indicator.
         """
         shares = counts[:, 1:] / total[:, None]
         return (
             shares[:, :, None] * np.eye(shares.shape[1]) - shares[:, :, None] * shares[:, None, :]
         )
 
-    # given its margins, a table has n^2 / (n - 1) times the product of both multinomial covariances
-    # of one draw
+    # given its margins, the covariance of a table is n^2 / (n - 1) times the product of the two
+    # multinomial covariances of one draw
     scale = total**2 / np.maximum(total - 1.0, 1.0)
     size = (rows.shape[1] - 1) * (columns.shape[1] - 1)
     return np.einsum("s,sab,scd->acbd", scale, spread(rows), spread(columns)).reshape(size, size)
 
 
 def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return margins of strata, as integers, in items for `_draw_tables`: all 2 x 2 tables, or one
-    larger table each.
+    """Split integer margins of strata into items for `_draw_tables`: 2 x 2 tables, or one table.
 
-    `rows` has shape (strata, L_i), `columns` (strata, L_j). 2 x 2 tables with too many observations
-    for numpy's hypergeometric draws come one by one, as larger tables do.
+    `rows` has shape (strata, L_i), `columns` (strata, L_j). Larger tables, and 2 x 2 tables with
+    too many observations for numpy's hypergeometric draws, are separate items.
     """
     row_margins = np.rint(rows).astype(np.int64)
     column_margins = np.rint(columns).astype(np.int64)
@@ -181,16 +176,15 @@ def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.nda
 def _draw_tables(
     rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables with these margins,
-    summed over strata.
+    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables, summed over strata.
 
-    `rows` (strata, L_i) and `columns` (strata, L_j) are an item of `_integer_margins`: tables of
-    more than 2 x 2 cells have a single stratum.
+    The margins `rows` (strata, L_i) and `columns` (strata, L_j) are an item of `_integer_margins`:
+    tables larger than 2 x 2 have a single stratum.
     """
     from scipy.stats import random_table
 
     if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
-        # cell (1, 1): of columns[:, 1] draws from the rows of a stratum, those at level 1 of i
+        # cell (1, 1): number of rows at level 1 of i among columns[:, 1] draws from a stratum
         counts = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
         return counts.sum(axis=1).astype(float)[:, None, None]
     tables = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)

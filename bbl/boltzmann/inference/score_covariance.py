@@ -1,20 +1,9 @@
-"""Covariance of the coefficients of class scores: intercepts (class shares and ln Z) and parameters
-of all groups.
+"""Covariance of the coefficients of class scores: the intercepts and parameters of all groups.
 
-There are K groups of `size` parameters each. The *intercept* of group g is ``ln p_g - ln Z_g``, of
-its class share p_g and the normalising constant Z_g of its model; its 1 + size *coefficients* are
-the intercept and the parameters. Probabilities of groups depend on differences between groups
-alone. ``engine.joint`` holds the functions (`JointTraits`) of an engine that fits all groups
-together; it is None for engines that fit them one by one. ``engine.errors`` is a sentence on where
-standard errors come from. ``estimate.parameters.theta`` (K, size) are the fitted parameters.
-
-With the covariance C (size, size) of a group's parameters and the Jacobian J (1 + size, size) of
-its coefficients by them, whose first row is ``-d ln Z / d theta``, the coefficients have the
-covariance ``J C J'``. The *influence* of a row on a fit is the derivative of the parameters by the
-row's weight. A `RowInfluence` has the mask `determined` (size,) of parameters that rows, or a
-penalty, determine, and ``covariance(rows)`` (size, size), not finite for the others.
-``of_combinations()`` returns a `RowInfluence` for the functions of parameters that rows do
-determine, and directions (size, d) along which parameters can move without a change of the fit.
+The *intercept* of group g is ``ln p_g - ln Z_g``, with the class proportion p_g; its 1 + size
+*coefficients* are the intercept and the parameters. If C is the covariance of a group's parameters
+and J (1 + size, size) the Jacobian of its coefficients with respect to them, their covariance is
+``J C J'``.
 """
 
 from __future__ import annotations
@@ -44,8 +33,7 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
-# Derivative of a function in a direction that rows do not determine, up to which the function
-# counts as determined.
+# A function is treated as estimable if its derivatives in unidentified directions are at most this.
 HARMLESS = 1e-6
 
 
@@ -59,14 +47,14 @@ class ScoreCovariance:
         Covariance of each group's coefficients, if the groups are independent; one of shape (K (1 +
         size), K (1 + size)) if they are not.
     flat : list of ndarray, shape (1 + size, d)
-        For each block, d directions in which the coefficients can move without loss of fit, or move
-        without end as the fit improves. The block is then the covariance with some coefficients
-        fixed, at values that fit as well.
+        For each block, d directions in which the coefficients are unidentified: the fit does not
+        change, or improves without bound. The block is then the covariance with some coefficients
+        held fixed.
     note : str
-        What the standard errors are, in a sentence.
+        A sentence that describes the standard errors.
     unbounded : frozenset of (int, int)
-        Levels, as (predictor, code), of parameters for which the rows determine no finite value,
-        although rows in all states that can occur would.
+        Levels, as (predictor, code), of parameters without a finite estimate that would have one if
+        all possible states occurred.
     df : float
         Degrees of freedom of a t distribution; infinite without a sampling design.
     """
@@ -78,11 +66,10 @@ class ScoreCovariance:
     df: float = np.inf
 
     def variances(self, gradients: np.ndarray) -> np.ndarray:
-        """Return the variances (...) of functions whose derivatives by the coefficients are
-        `gradients`.
+        """Return the variances (...) of functions with the given `gradients` (..., K, 1 + size).
 
-        `gradients` has shape (..., K, 1 + size). A variance is nan where its function changes in a
-        direction that the rows do not determine.
+        Gradients are with respect to the coefficients. The variance of a function that changes in
+        an unidentified direction is nan.
         """
         leading = gradients.shape[:-2]
         # (functions, blocks, coefficients of a block)
@@ -114,7 +101,7 @@ def score_covariance(
     estimate : Estimate
     engine : Engine
     has_fixed_shares : bool
-        Whether the class shares are given numbers, not those of the rows.
+        Whether the class proportions are given numbers instead of being estimated from the rows.
     survey : SurveySample, optional
         The sampling design of the rows.
 
@@ -133,39 +120,37 @@ def score_covariance(
 
 
 def _check_log_z(estimate: Estimate, engine: Engine) -> None:
-    """Raise an OptionError if groups that were fitted one by one have no covariance, or no
-    derivatives of ln Z.
-    """
+    """Raise an OptionError if separately fitted groups have no covariance or gradient of ln Z."""
     engine.check_equations()
     if estimate.log_z_kind != "exact":
         raise OptionError(
             f"ln Z of the fit is approximate (log_z={estimate.log_z_kind!r}), with unknown error.",
             argument="se",
-            hint="Give se='bootstrap', or fit with log_z='exact' if the model is small enough.",
+            hint="Use se='bootstrap', or fit with log_z='exact' if the model is small enough.",
         )
 
 
 def _covariance_of_groups(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
 ) -> ScoreCovariance:
-    """Return `score_covariance` of groups that were fitted one by one.
+    """Return `score_covariance` of groups that were fitted separately.
 
-    The parameters of a group have the covariance of the fit. The derivatives of ln Z are the
-    moments of the model. The logarithm of the group's share has the variance ``1 / n_g`` of a
-    Poisson count: probabilities then have the same variance as with multinomial shares, because
-    they do not change if the scores of all groups shift alike.
+    The covariance of a group's parameters comes from the fit, and the derivatives of ln Z are the
+    moments of the model. The log class proportion has the variance ``1 / n_g`` of a Poisson count.
+    The variances of probabilities are then the same as with multinomial proportions, because
+    probabilities do not change if the scores of all groups shift equally.
     """
     layout = estimate.parameters.layout
     theta = estimate.parameters.theta
     check_memory(
-        8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False."
+        8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Use se=False."
     )
     blocks = []
     flat = []
     unbounded = set()
     for g, group_theta in enumerate(theta):
         rows = sample.group(g)
-        if not rows.n:  # its probability is zero whatever the parameters are
+        if not rows.n:  # its probability is zero for any parameters
             blocks.append(np.zeros((1 + layout.size, 1 + layout.size)))
             flat.append(np.zeros((1 + layout.size, 0)))
             continue
@@ -174,8 +159,8 @@ def _covariance_of_groups(
             rows.collapsed(layout.n_levels), group_layout, estimate.fits[g].site_theta
         )
         unbounded |= _unbounded_levels(influence)
-        # undetermined parameters are fixed, so that the others stand for functions of all that rows
-        # determine; and directions (size, d) along which the fit does not change
+        # Unidentified parameters are held fixed, so that the others represent estimable functions;
+        # also returns the directions (size, d) along which the fit does not change.
         influence, undetermined_directions = influence.of_combinations()
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
@@ -194,8 +179,8 @@ def _covariance_of_groups(
 
 
 def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
-    """Return the levels of parameters that rows do not determine, but states which can occur
-    would.
+    """Return the levels of parameters that are only unidentified because possible states are absent
+    from the rows.
     """
     if influence.determined.all():
         return set()
@@ -205,20 +190,18 @@ def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
 
 
 def _unit_vectors(is_determined: np.ndarray) -> np.ndarray:
-    """Return unit vectors (p, d) in the directions of the d coefficients, of p, that are not
-    determined.
-    """
+    """Return unit vectors (p, d) in the directions of the d unidentified coefficients among p."""
     return np.eye(is_determined.size)[:, ~is_determined.ravel()]
 
 
 def _covariance_of_joint_fit(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
 ) -> ScoreCovariance:
-    """Return `score_covariance` of groups that were fitted together, to P(group | row).
+    """Return `score_covariance` of groups that were fitted jointly, to P(group | row).
 
-    Class shares that are given replace those of the rows by a shift of the intercepts. As the
-    covariance of the intercept of group g with the logarithm of its share is ``1 / n_g``, the
-    shifted intercept has the variance of the fitted one less ``1 / n_g`` (Prentice & Pyke 1979).
+    Given class proportions replace the observed ones by shifting the intercepts. Because the
+    covariance of the intercept of group g and its log proportion is ``1 / n_g``, the variance of
+    the shifted intercept is the fitted variance minus ``1 / n_g`` (Prentice & Pyke 1979).
     """
     layout = estimate.parameters.layout
     K = len(estimate.parameters.theta)
@@ -228,8 +211,7 @@ def _covariance_of_joint_fit(
         traits.check_differences(engine, rows.n)
         # fitted probabilities (n, K), without the calibration
         p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(rows.codes)))
-        # covariance (K, 1 + size, K, 1 + size), and which coefficients (1 + size,) the rows of all
-        # groups determine
+        # covariance (K, 1 + size, K, 1 + size), and which coefficients (1 + size,) are estimable
         covariance, is_determined = traits.coefficients(engine, rows.codes, rows.weights, p, layout)
         determined = np.tile(is_determined, (K, 1))
         for g in range(K):
@@ -260,20 +242,19 @@ def _covariance_of_joint_fit(
 def _covariance_under_design(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool, survey: SurveySample
 ) -> ScoreCovariance:
-    """Return `score_covariance` under a sampling design, by which estimates of all groups are
-    dependent.
+    """Return `score_covariance` under a sampling design, with dependent estimates of all groups.
 
-    The covariance is ``E'E`` of the deviations E (u, K (1 + size)) of all coefficients, one row for
-    each cluster or replicate of the design; see `bbl.boltzmann.inference.survey`.
+    The covariance is ``E'E`` with the deviations E (u, K (1 + size)) of all coefficients, which
+    have a row for each cluster or replicate; see `bbl.boltzmann.inference.survey`.
     """
     layout = estimate.parameters.layout
     theta = estimate.parameters.theta
     K = len(theta)
     n_coefficients = 1 + layout.size
-    check_memory(  # room for three such matrices, 8 bytes an entry
+    check_memory(  # three such matrices with 8 bytes per entry
         24.0 * float(K * n_coefficients) ** 2,
         f"A covariance of {K * n_coefficients} coefficients",
-        "Fit fewer predictors, or se=False.",
+        "Fit fewer predictors, or use se=False.",
     )
     traits = engine.joint
     deviations = []
@@ -284,24 +265,23 @@ def _covariance_under_design(
             traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients
         )
         influence = fit_unpenalised(sample)
-        # of each group (u, 1 + size)
+        # for each group (u, 1 + size)
         deviations = [
             *joint_deviations(influence, fit_unpenalised, sample, survey).transpose(1, 0, 2)
         ]
         flat = [influence.flat.reshape(K * n_coefficients, -1)]
         unbounded = influence.unbounded
-    # of each group: all deviations if it was fitted by itself; of a joint fit only the shares are
-    # left to put in
+    # separately fitted groups: add all deviations; joint fits: only for given class proportions
     for g, group_theta in enumerate(theta):
         in_group = sample.response == g
-        # domain: the design, of which the rows of the group are used
+        # the design restricted to the rows of the group
         rows = sample.group(g)
         domain = survey.of_group(in_group)
         group_layout = layout.of_group(g)
         log_share_deviations = share_deviations(rows, domain)
         if traits:
             if has_fixed_shares:
-                # given shares replace those of the rows
+                # given proportions replace the observed ones
                 deviations[g][:, :1] -= log_share_deviations
             continue
         row_influence, _ = engine.influence(
@@ -320,7 +300,7 @@ def _covariance_under_design(
         group_flat = np.hstack(
             [jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))]
         )
-        # zeros for the coefficients of the groups before and after
+        # zeros for the coefficients of the other groups
         flat.append(
             np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0)))
         )
@@ -330,15 +310,14 @@ def _covariance_under_design(
 
 
 def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the mean (size,) of the indicator of each parameter in a model, which is the gradient
-    of its ln Z.
+    """Return the means (size,) of the parameters' indicators in a model, the gradient of ln Z.
 
-    Predictors that no term and no structural zero connects are independent: each connected
-    component is summed alone, over all its states if it has structural zeros, else along a junction
-    tree.
+    Predictors that are not connected by a term or a structural zero are independent, so each
+    connected component is summed separately: over all its states if it has structural zeros, else
+    along a junction tree.
     """
     means = np.empty(layout.size)
-    # `positions` are those of its parameters in the vector of the whole model
+    # `positions` are the positions of its parameters in the whole vector
     for component in components(layout):
         if component.layout.support is not None:
             table = StateTable(component.layout)

@@ -1,13 +1,7 @@
-"""Tests and intervals that hold their level: the evidence of rows on each parameter, or why there
-is no test.
+"""Tests and confidence intervals of parameters that hold their level, or why there is no test.
 
-A *table* holds the fields of a predictor or the couplings of a term. Parameter k has position k in
-the flat vector of all tables, whose first D entries are the fields. A `Layout` has the starts of
-tables in this vector: ``cuts`` those of all tables and the vector's end, ``start`` of fields,
-``pair_start`` of pairs; ``pairs`` (P, 2) are the interacting pairs, ``support`` is None without
-structural zeros. A *site* is a predictor as the response of a regression on all others, by which
-pseudo-likelihood is fitted. A *family* is the exact conditional distribution of a parameter, as a
-function of the parameter's value.
+A *table* consists of the fields of a predictor or the couplings of a term. A *family* is the exact
+conditional distribution of a parameter, as a function of the parameter's value.
 """
 
 from __future__ import annotations
@@ -46,30 +40,27 @@ __all__ = [
     "variances",
 ]
 
-# with a CELL of 10, the normal tails are still too thin for Holm's adjustment: 7.5 % in place of 5
-# over six pairs
-# rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
+# expected rows that the smallest cell needs for a Wald test (benchmarks.coverage); with 10, normal
+# tails would be too thin for Holm's adjustment: 7.5 % instead of 5 % over six pairs
 CELL = 20.0
-# inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
+# parameters with a smaller inverse variance have an exact test (benchmarks.coverage)
 INFORMATION = 5.0
-# rows that a site needs for each parameter of the log odds of a level, to be fitted
+# rows needed to fit a site, for each parameter of the log odds of a level
 ROWS_PER_PARAMETER = 10.0
-# parameters of a site beyond which it is fitted only if one of its couplings may have a Wald test,
-# and beyond which it is not fitted: its tests are then exact, and take seconds where the fit, whose
-# time is of the third power, takes minutes
+# Sites with more parameters than the first limit are only fitted if one of their couplings may have
+# a Wald test; sites with more than the second are never fitted. Their tests are exact, and take
+# seconds instead of the minutes of the fit, whose time is cubic.
 MAX_SPARSE_PARAMETERS = 1000
 MAX_SITE_PARAMETERS = 2000
-# The same under a sampling design, where there is no exact test to fall back on: rows count by
-# their effective number and tails are those of t (benchmarks.coverage).
+# The same limits under a sampling design, where exact tests are not available: rows are effective
+# rows and the tails are t tails (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
-ROUNDING_VARIANCE = 1e-20  # a variance below comes from rounding errors of deviations that cancel
+ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations that cancel
 
 
 class Kind(IntEnum):
-    """The test of a parameter, or the reason why it has none; larger values are the more cautious
-    ones.
-    """
+    """The test of a parameter, or why it has none; larger values are more cautious."""
 
     WALD = 0
     EXACT = 1
@@ -93,7 +84,7 @@ class Kind(IntEnum):
         )[self]
 
 
-MID_P = "exact (mid-p)"  # text of an exact test whose tails have half of the observed probability
+MID_P = "exact (mid-p)"  # text of an exact test that counts half of the observed probability
 Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
 
 
@@ -107,17 +98,18 @@ class Evidence:
     rows : Sample
         Rows of the group, one for each distinct state.
     theta : ndarray, shape (layout.size,)
-        Optimum without a penalty, where there is one.
+        Unpenalised estimates, if they exist.
     influence : RowInfluence or None
-        Influence of rows at that optimum; None without an unpenalised fit, for want of rows.
+        Influence of rows on these estimates; None if there are too few rows for an unpenalised fit.
     terms : list of ndarray
-        Covariance of every table.
+        Covariance of each table.
     kind : ndarray of int8, shape (layout.size,)
-        The `Kind` of each parameter. EXACT are those whose normal distribution may not be trusted.
+        The `Kind` of each parameter; EXACT if the normal approximation may be inaccurate.
     engine : Engine
-        The method of the estimates.
+        The estimation method.
     survey : SurveySample or None
-        The sampling design of the rows; then weights of `rows` sum to their effective number.
+        The sampling design of the rows. If given, the weights of `rows` sum to the effective number
+        of rows.
     deviations : ndarray, shape (u, layout.size), or None
         Under a sampling design, E with ``E'E`` the covariance of the estimates.
     """
@@ -134,8 +126,8 @@ class Evidence:
 
     @cached_property
     def working(self) -> list[np.ndarray]:
-        """Covariance of every table as if the effective rows were drawn one by one; empty without a
-        design.
+        """Covariance of each table as if the effective rows were sampled individually; empty
+        without a design.
         """
         return (
             [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
@@ -143,11 +135,9 @@ class Evidence:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Rows (3, D) at each non-reference level, at the reference level, and at any level of its
-        predictor.
-        """
+        """Numbers of rows (3, D) at each non-reference level, at the reference, at any level."""
         counts = level_counts(self.rows, self.layout.n_levels)
-        # n (L_i,) are the rows at each level of a predictor
+        # n (L_i,): number of rows at each level of a predictor
         columns = [
             np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())])
             for n in counts
@@ -156,22 +146,19 @@ class Evidence:
 
     @cached_property
     def _families(self) -> dict[int, PowerSeries | None]:
-        """Cache of `family`: families of the parameters that were asked for, by position."""
+        """Cache of `family`, by parameter position."""
         return {}
 
     @cached_property
     def _strata(self) -> dict[int, np.ndarray | None]:
-        """Cache of `pair_strata`, by the number of the pair: only the pair that was asked for
-        last.
-        """
+        """Cache of `pair_strata`, by pair number; only the last pair is kept."""
         return {}
 
     def family(self, k: int, finite: bool) -> PowerSeries | None:
-        """Return the exact conditional distribution of parameter `k`; None if it has none or the
-        rows tell nothing.
+        """Return the exact conditional distribution of parameter `k`, or None.
 
-        With structural zeros or a sampling design there is none. With `finite`, the distribution is
-        also conditional on a finite estimate.
+        It is None with structural zeros, under a sampling design, or if the rows contain no
+        information. With `finite`, the distribution is also conditional on a finite estimate.
         """
         if self.layout.support is not None or self.survey is not None:
             return None
@@ -179,7 +166,7 @@ class Evidence:
             layout = self.layout
             if k < layout.D:
                 i = int(np.searchsorted(layout.start, k, side="right")) - 1
-                # levels from 1
+                # levels are numbered from 1
                 self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
             else:
                 pair_number = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
@@ -190,12 +177,10 @@ class Evidence:
         return family.inside() if finite and family is not None else family
 
     def _coupling_family(self, pair_number: int, table_position: int) -> PowerSeries | None:
-        """Return the family of a coupling, given its pair and its position in the pair's table, in
-        C order.
-        """
+        """Return the family of a coupling, given its pair and its (C order) place in the table."""
         i, j = (int(v) for v in self.layout.pairs[pair_number])
         if pair_number not in self._strata:
-            # parameters are asked for pair by pair: one pair's strata are enough
+            # parameters are requested pair by pair, so the strata of one pair are enough
             self._strata.clear()
             self._strata[pair_number] = pair_strata(self.rows, self.layout, i, j)
         stratum_of_row = self._strata[pair_number]
@@ -220,8 +205,7 @@ def evidence(
     survey: SurveySample | None = None,
     is_effective: bool = False,
 ) -> Evidence:
-    """Return unpenalised estimates of the parameters of a group, with the test that each of them
-    may have.
+    """Return the unpenalised estimates of a group, and which test each parameter may have.
 
     Parameters
     ----------
@@ -229,15 +213,15 @@ def evidence(
         Rows of the group.
     layout : Layout
     start : ndarray, shape (layout.size,)
-        The group's fitted parameters, with whatever penalty: the fit without one begins there.
+        The group's fitted parameters, with any penalty, at which the unpenalised fit starts.
     engine : Engine
-        The method that fits the rows without a penalty (see `Engine.unpenalised`); by default one
-        that does so by pseudo-likelihood.
+        The method for the unpenalised fit (see `Engine.unpenalised`); by default
+        pseudo-likelihood.
     survey : SurveySample, optional
         The sampling design of the rows.
     is_effective : bool, default False
-        Whether the weights of rows already sum to the effective number of a sampling design (see
-        `effective_rows`), so that the limits `SURVEY_CELL` and `SURVEY_INFORMATION` hold.
+        Whether row weights already sum to the effective number of rows of a sampling design (see
+        `effective_rows`), so that `SURVEY_CELL` and `SURVEY_INFORMATION` apply.
     """
     if survey is not None:
         sample = effective_rows(sample)
@@ -255,11 +239,11 @@ def evidence(
             survey=survey,
         )
     all_regressors = regressors(layout)
-    # of the log odds of a level of each site (m,): an intercept, and one for each non-reference
-    # level of a regressor
+    # parameters of the log odds of a level, for each site (m,): the intercept, and one for each
+    # non-reference level of a regressor
     n_site_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
-    # (couplings,): least expected count; any cell empty
+    # (couplings,) each: the smallest expected count, and whether any cell is empty
     least_expected, is_absent = cell_sizes(rows, layout)
     if survey is None and not is_effective and not lacks_exact_test(layout).any():
         size = (layout.n_levels - 1) * n_site_parameters
@@ -285,17 +269,17 @@ def evidence(
         )
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
     is_site_fitted = np.repeat(has_enough_rows, layout.n_levels - 1).astype(float)
-    # `from_sites` averages each coupling over the sites of its term: the mean is 1 if all of them
-    # are fitted
+    # `from_sites` averages each coupling over the sites of its term; the mean is 1 if all sites are
+    # fitted
     has_all_sites = (
         from_sites(
             layout, np.broadcast_to(is_site_fitted[:, None], (layout.D, 1 + all_regressors.D))
         )
         == 1.0
     )
-    # fields have no rule of cells
+    # there is no rule about cells for fields
     expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
-    kind[:] = Kind.WALD  # each of the lines below overrules those before it
+    kind[:] = Kind.WALD  # each of the lines below overrides the previous ones
     kind[~has_all_sites | (expected_counts < least_cell)] = Kind.EXACT
     if influence:
         kind[variances(terms) > 1.0 / least_information] = Kind.EXACT
@@ -303,7 +287,7 @@ def evidence(
         kind[:] = Kind.FEW
     if deviations is not None:
         kind[~np.isfinite(deviations).all(axis=0)] = Kind.FEW  # too few replicates have an estimate
-        # one cluster has all rows that the estimate depends on; of a census the variance is 0
+        # all rows for the estimate are in one cluster; the variance of a census is 0
         variance = (deviations**2).sum(axis=0)
         kind[(variance > 0.0) & (variance < ROUNDING_VARIANCE)] = Kind.FEW
     kind[lacks_exact_test(layout) & (kind == Kind.EXACT)] = Kind.FEW
@@ -317,8 +301,7 @@ def evidence(
 def _has_filled_cells(
     layout: Layout, least_expected: np.ndarray, is_absent: np.ndarray
 ) -> np.ndarray:
-    """Return which predictors (m,) have a coupling whose cells are filled well enough for a Wald
-    test.
+    """Return which predictors (m,) have a coupling with enough rows per cell for a Wald test.
 
     `least_expected` and `is_absent` (couplings,) are the results of `cell_sizes`, for pairs.
     """
@@ -333,14 +316,15 @@ def _has_filled_cells(
 def lacks_exact_test(layout: Layout) -> np.ndarray:
     """Return which parameters (layout.size,) have no exact test.
 
-    These are couplings of three predictors and more, couplings of pairs whose test would condition
-    on more than `MAX_HELD` predictors, and all parameters of a model with structural zeros.
+    These are couplings of three or more predictors, couplings of pairs if their test would
+    condition on more than `MAX_HELD` predictors, and all parameters of models with structural
+    zeros.
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
     n_neighbours = layout.mask.sum(axis=1)  # mask (m, m): whether two predictors share a term
-    # a test conditions on the smaller neighbourhood of the two predictors of a pair, without the
-    # other one
+    # the test of a pair conditions on the smaller of the two predictors' neighbourhoods, without
+    # the other predictor
     n_conditioned = n_neighbours[layout.pairs].min(axis=1) - 1
     out = np.zeros(layout.size, dtype=bool)
     out[layout.D : layout.pair_start[-1]] = np.repeat(
@@ -352,8 +336,7 @@ def lacks_exact_test(layout: Layout) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The null hypothesis that the parameters of a group, or the differences of two sets of them,
-    are zero.
+    """The null hypothesis that a group's parameters, or differences of parameters, are zero.
 
     Attributes
     ----------
@@ -361,18 +344,18 @@ class Comparison:
     theta : ndarray, shape (layout.size,)
         Estimates of the parameters or differences that are zero under the hypothesis.
     terms : list of ndarray
-        Covariance of every table; empty where nothing has a normal distribution.
+        Covariance of each table; empty if no parameter has a normal distribution.
     kind : ndarray of int8, shape (layout.size,), as in `Evidence`
     family : callable
         ``family(k, finite)`` returns the exact conditional distribution of parameter `k`; see
         `Evidence.family`.
     to_limits : callable, optional
-        ``to_limits(limits)`` turns limits (layout.size,) of what `theta` estimates into limits of
-        the difference that is asked for, which has the same sign; by default the two are the same.
+        ``to_limits(limits)`` converts confidence limits (layout.size,) for `theta` to limits for
+        the requested difference, which has the same sign. By default they are the same.
     df : float
-        Degrees of freedom of the covariances; infinity unless they are those of a sampling design.
+        Degrees of freedom of the covariances; infinite except under a sampling design.
     working : list of ndarray
-        Covariances of every table without the sampling design; empty without a design.
+        Covariance of each table without the sampling design; empty without a design.
     """
 
     layout: Layout
@@ -386,9 +369,7 @@ class Comparison:
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
-        """Exact distributions of the parameters of kind EXACT, by position, except those of a
-        single value.
-        """
+        """Exact distributions of EXACT parameters, by position, except degenerate distributions."""
         families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
             family = self.family(int(k), True)  # conditional on a finite estimate
@@ -406,25 +387,25 @@ class Comparison:
 
     @property
     def verdict_texts(self) -> np.ndarray:
-        """The text of each parameter's `verdict`; that of an exact test says whether p is mid-p."""
+        """The text of each parameter's `verdict`; exact tests are marked if p is a mid-p-value."""
         texts = np.array([kind.text for kind in Kind], dtype=object)[self.verdict]
         texts[[k for k, family in self.exact.items() if family.share < 1.0]] = MID_P
         return texts
 
     @cached_property
     def z(self) -> np.ndarray:
-        """Estimate without a penalty over its standard error; nan without a Wald test."""
+        """Unpenalised estimate divided by its standard error; nan without a Wald test."""
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
-            # of a census, which has no variance, they are infinite
+            # infinite for a census, which has no variance
             with np.errstate(divide="ignore", invalid="ignore"):
                 z[is_wald] = self.theta[is_wald] / np.sqrt(variances(self.terms)[is_wald])
         return z
 
     @cached_property
     def p(self) -> np.ndarray:
-        """Two-sided p-value of every parameter; nan where there is no test."""
+        """Two-sided p-value of each parameter; nan without a test."""
         p = two_sided_p(self.z, self.df)
         for k, family in self.exact.items():
             p[k] = family.p()
@@ -432,9 +413,7 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Unpenalised estimates; nan without a Wald or exact test, or if `to_limits` has to
-        transform `theta`.
-        """
+        """Unpenalised estimates; nan without a Wald or exact test, or if there is `to_limits`."""
         tested = (
             self.verdict <= Kind.EXACT
             if self.to_limits is None
@@ -443,7 +422,7 @@ class Comparison:
         return np.where(tested, self.theta, np.nan)
 
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the confidence limits of every parameter; nan where there is no test."""
+        """Return the confidence limits of each parameter; nan without a test."""
         lower, upper = np.full((2, self.layout.size), np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
@@ -463,32 +442,32 @@ class Comparison:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Test every table (fields of a predictor, couplings of a pair) as a whole.
 
-        `progress` is called with the share that is done; exact tests take the time.
+        `progress` is called with the completed share; most of the time is spent on exact tests.
 
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of those parameters of a table that have a Wald test; `df` is their
-            number. If none has one, `p` is the smallest exact p-value times the number `df` of
-            exact tests, and `statistic` is nan. The p-value of a parameter is `self.p`, if its
-            estimate is finite. Exact tests need no finite estimates: if two levels never go
-            together, though rows with both are expected, this is evidence of an interaction,
-            whatever its strength. Under a sampling design the Wald test takes the
-            `working` covariance, and is corrected by Rao & Scott.
+            Joint Wald test of the parameters of a table that have a Wald test; `df` is their
+            number. If there are none, `p` is the smallest exact p-value times the number `df` of
+            exact tests, and `statistic` is nan. The p-value of a parameter is `self.p` if its
+            estimate is finite. Exact tests do not require finite estimates: if two levels never
+            occur together although rows with both are expected, that is evidence of an interaction
+            of unknown strength. Under a sampling design, the Wald test uses the `working`
+            covariance with the correction of Rao & Scott.
         words : ndarray of str
             How each table was tested, or why it was not.
         """
         layout = self.layout
         sparse = np.flatnonzero(self.kind == Kind.EXACT)
         if progress is not None:
-            for k in sparse:  # families are kept for the tests below
+            for k in sparse:  # caches the families for the tests below
                 self.family(int(k), True)
                 progress(1.0 / len(sparse))
         verdict = self.verdict
         cuts = layout.cuts
         is_wald = verdict == Kind.WALD
-        # by table; of an empty table reduceat returns the entry at its start: of the next table, or
-        # the appended one
+        # by table; for an empty table, reduceat returns the entry at its start, which belongs to
+        # the next table or is the appended one
         n_wald = np.add.reduceat(np.append(is_wald, False), cuts[:-1]) * (np.diff(cuts) > 0)
         statistic, p = np.full((2, len(n_wald)), np.nan)
         df = np.zeros(len(n_wald), dtype=np.intp)
@@ -509,11 +488,11 @@ class Comparison:
             )
         else:
             statistic[tested], df[tested], p[tested] = wald(estimates, covariances)
-        table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))  # of each parameter
+        table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))  # for each parameter
         exact_p_values: dict[int, list[float]] = {}
         is_mid_p = np.zeros(len(n_wald), dtype=bool)
         for k in np.flatnonzero((n_wald[table_of] == 0) & ~lacks_exact_test(layout)):
-            # without a finite estimate, the distribution is not conditional on one
+            # if the estimate is not finite, the distribution must not be conditional on it
             family = self.exact.get(int(k)) or self.family(int(k), False)
             if family is not None and len(family.log_c) > 1:
                 exact_p_values.setdefault(int(table_of[k]), []).append(family.p())
@@ -524,8 +503,8 @@ class Comparison:
         return statistic, df, p, self._describe_tests(cuts, n_wald, df, is_mid_p)
 
     def odds_ratios(self) -> np.ndarray:
-        """Return an odds ratio for each table with an exact test, that of its parameter with the
-        smallest p; nan for other tables.
+        """Return the odds ratio of the parameter with the smallest p-value in each table with an
+        exact test; nan for other tables.
         """
         cuts = self.layout.cuts
         has_family = ~lacks_exact_test(self.layout)
@@ -546,12 +525,12 @@ class Comparison:
     ) -> np.ndarray:
         """Return the `words` of `tables`.
 
-        `cuts` are those of the layout, `n_wald` counts each table's parameters with a Wald test,
-        `df` those tested, and `is_mid_p` says where exact p-values are mid-p.
+        `cuts` are the layout's cuts, `n_wald` is the number of parameters with a Wald test in each
+        table, `df` the number of tested ones, and `is_mid_p` marks tables with mid-p-values.
         """
         sizes = np.diff(cuts)
-        # a table is said to be not estimable only if none of its parameters is: the least cautious
-        # kind stands for it
+        # A table is only called not estimable if none of its parameters is estimable, so the least
+        # cautious kind is used.
         least_kind = np.minimum.reduceat(np.append(self.verdict, max(Kind)), cuts[:-1])
         kinds = np.where(sizes > 0, least_kind, Kind.ABSENT)
         kinds[(df > 0) & (n_wald == 0)] = Kind.EXACT

@@ -1,9 +1,7 @@
-"""Exact conditional distribution of one coupling or field, given the values of other predictors.
+"""Exact conditional distribution of a coupling or field, given the values of other predictors.
 
-A *stratum* is a set of rows that agree in the predictors that are conditioned on. The *neighbours*
-of a predictor are those that share a term with it; ``layout.mask`` (m, m) says which predictors do.
-A `PowerSeries` is the distribution of a count, as a function of the parameter. ``sample.missing``
-(n, m) marks missing values; None without.
+A *stratum* is a set of rows with the same values of the predictors that are conditioned on. The
+*neighbours* of a predictor are the predictors that share a term with it (``layout.mask``).
 """
 
 from __future__ import annotations
@@ -16,53 +14,51 @@ from bbl.stats.exact import PowerSeries, hypergeometric
 
 __all__ = ["conditioning", "coupling_family", "field_family", "pair_strata", "strata"]
 
-MAX_HELD = 20  # most predictors that are conditioned on
-MAX_SUPPORT = 20_000  # most values that a conditional distribution may have
+MAX_HELD = 20  # maximum number of predictors to condition on
+MAX_SUPPORT = 20_000  # maximum number of values of a conditional distribution
 
 
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
-    """Return the neighbours of i other than j, or those of j other than i, whichever are fewer.
+    """Return the neighbours of i other than j, or of j other than i, whichever are fewer.
 
     Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6
     of Woo & Wang 2022).
     """
     is_neighbour = layout.mask[[i, j]]  # (2, m), a copy
     is_neighbour[:, [i, j]] = False
-    # row 1, the neighbours of j, if i has more of them
+    # row 1, the neighbours of j, if i has more
     return np.flatnonzero(is_neighbour[int(is_neighbour[0].sum() > is_neighbour[1].sum())])
 
 
 def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
-    """Return the number (n,) of each row's stratum: its rows have equal codes of the predictors
-    `conditioned`.
-    """
+    """Return stratum numbers (n,): rows with equal codes of `conditioned` are in one stratum."""
     if not len(conditioned):
         return np.zeros(len(codes), dtype=np.intp)
     columns = np.ascontiguousarray(codes[:, conditioned])
     n_levels = columns.max(axis=0, initial=0).astype(np.int64) + 1
-    # a state has a number of 64 bits, and numbers are sorted faster than bytes
+    # states fit into 64-bit integers, which are sorted faster than bytes
     if np.log2(n_levels).sum() < 62.0:
-        # places of a number with mixed radix: products of the numbers of levels of all later
+        # place values of a mixed-radix number: products of the numbers of levels of all later
         # predictors
         row_keys = columns @ np.append(np.cumprod(n_levels[:0:-1])[::-1], 1)
-    else:  # the bytes of a row as one item
+    else:  # the bytes of a row as a single item
         row_keys = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
     return np.unique(row_keys, return_inverse=True)[1].astype(np.intp)
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return the stratum (n,) of each row, within which i and j are independent if they have no
-    coupling; -1 if none.
+    """Return the stratum (n,) of each row for testing the coupling of i and j; -1 if it has none.
 
-    A row has no stratum if a value that defines it is missing, or if a predictor that shares a term
-    of order three or more with i and j is away from its reference level, where the coupling
-    differs. Returns None for more than `MAX_HELD` predictors that are conditioned on.
+    Within a stratum, i and j are independent if they have no coupling. A row has no stratum if a
+    value that defines it is missing, or if a predictor that shares a term of order three or more
+    with i and j is not at its reference level, because the coupling is different there. Returns
+    None if there are more than `MAX_HELD` predictors to condition on.
     """
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
         return None
     stratum_of_row = strata(sample.codes, conditioned)
-    # beside(i, j): the other predictors of terms of three or more that hold i and j
+    # `beside(i, j)` returns the other predictors in terms of three or more with i and j
     if layout.order > 2:
         stratum_of_row[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
     if sample.missing is not None:
@@ -73,12 +69,12 @@ def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | 
 def coupling_family(
     sample: Sample, stratum_of_row: np.ndarray, i: int, a: int, j: int, b: int
 ) -> PowerSeries | None:
-    """Return the conditional distribution of how often level a of i goes with level b of j.
+    """Return the conditional distribution of the number of rows with level a of i and level b of j.
 
-    It uses the rows in which i is at its reference level or at a, and j at its reference level or
-    at b. In each stratum these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same
-    in all strata. `stratum_of_row` (n,) comes from `pair_strata`. None where no stratum tells
-    anything, or the computation would not end.
+    It uses the rows in which i is at a or its reference level, and j is at b or its reference
+    level. In each stratum they form a 2 x 2 table, with the common log odds ratio ``J_ij(a, b)``.
+    `stratum_of_row` (n,) comes from `pair_strata`. Returns None if no stratum is informative, or if
+    the computation would take too long.
     """
     codes_i = sample.codes[:, i]
     codes_j = sample.codes[:, j]
@@ -94,12 +90,12 @@ def coupling_family(
     if not len(weights):
         return None
     n_strata = int(strata_used.max()) + 1
-    # of each stratum: the cell of a and b, the margins of a and of b, all rows
+    # for each stratum: the cell of a and b, the margins of a and b, the total
     n11, rows, columns, totals = (
         np.bincount(strata_used, cell_weights, n_strata)
         for cell_weights in (weights * (at_a & at_b), weights * at_a, weights * at_b, weights)
     )
-    # of each stratum: the number of values that the cell can have, less 1
+    # for each stratum: the number of possible values of the cell, minus 1
     support_sizes = np.minimum(rows, columns) - np.maximum(0, rows + columns - totals)
     if not 0 < support_sizes.sum() < MAX_SUPPORT:
         return None
@@ -107,8 +103,9 @@ def coupling_family(
 
 
 def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries | None:
-    """Return the binomial distribution of how often i is at level a, among rows with all neighbours
-    at reference.
+    """Return the binomial distribution of the number of rows with i at level a.
+
+    It uses the rows with all neighbours of i at their reference levels.
     """
     from scipy.special import gammaln
 
@@ -122,9 +119,8 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     if not 0 < n_rows < MAX_SUPPORT:
         return None
     counts = np.arange(n_rows + 1.0)
-    # logarithms of binomial coefficients, up to a constant; share=1: tails include all of P(T = t),
-    # not half of it (mid-p) as where margins vary from sample to sample, which those of a binomial
-    # count do not
+    # Logarithms of binomial coefficients, up to a constant. share=1: tails include all of P(T = t);
+    # half of it (mid-p) is only appropriate if margins vary between samples, unlike here.
     return PowerSeries(
         -gammaln(counts + 1) - gammaln(n_rows - counts + 1), round(n_at_level), share=1.0
     )

@@ -1,15 +1,9 @@
-"""Covariances under a sampling design: of the estimates of a group, linearised or from refits to
-replicate weights.
+"""Design covariances of estimates, by linearisation or from refits with replicate weights.
 
 *Deviations* are a matrix E (u, size) such that ``E'E`` is the design covariance of `size`
 estimates. Its u rows are clusters or replicates, the same for all groups of a fit, so that
-``E_a'E_b`` is the covariance of the estimates of two groups a and b. K is the number of groups. The
-*influence* of a row on an estimate is the derivative of the estimate by the weight of the row. A
-*survey* is a sampling design: its `rows` (n,) are the positions of the n rows of the sample in the
-design, in the order of the sample; its `plan` sums over ``plan.n_units`` clusters; its `replicates`
-have weights (rows of the design, u) of u replicates, or are None if covariances are linearised. A
-`RowInfluence` or `JointInfluence` returns influences times its `total`, the total weight of the
-fitted rows.
+``E_a'E_b`` is the covariance between the estimates of groups a and b. K is the number of groups.
+The *influence* of a row is the derivative of the estimate with respect to the row's weight.
 """
 
 from __future__ import annotations
@@ -40,15 +34,13 @@ __all__ = [
     "unpenalised_deviations",
 ]
 
-# entries of the (rows, parameters) matrix of influences that is in memory at a time
+# maximum number of entries of the influence matrix (rows, parameters) in memory at a time
 MAX_INFLUENCES = 2**22
-FLAT = 1e-8  # entries of unit directions that are not rounding
+FLAT = 1e-8  # smaller entries of unit directions are rounding errors
 
 
 def effective_rows(sample: Sample) -> Sample:
-    """Return the rows with weights that sum to their effective number ``(sum w)^2 / sum w^2`` (Kish
-    1965).
-    """
+    """Return rows with weights that sum to the effective number ``(sum w)^2 / sum w^2``."""
     total = sample.total
     squares = float(sample.weights @ sample.weights)
     return replace(sample, weights=sample.weights * (total / squares)) if sample.n else sample
@@ -57,14 +49,12 @@ def effective_rows(sample: Sample) -> Sample:
 def linearised(
     influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate, from the influences of rows on it summed over
-    clusters.
+    """Return the deviations (u, size) of an estimate from influences of rows, summed over clusters.
 
-    ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows, per unit of their
-    weights.
+    ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows per unit of weight.
     """
     plan = survey.plan
-    check_memory(  # room for four matrices (clusters, size), 8 bytes an entry
+    check_memory(  # four matrices (clusters, size) with 8 bytes per entry
         32.0 * plan.n_units * size,
         f"Totals of {size} parameters in {plan.n_units:,} clusters",
         "Fit fewer predictors or fewer interactions.",
@@ -79,7 +69,7 @@ def linearised(
             totals,
         )
         offset += chunk.n
-    # centred within strata and scaled: E'E is the covariance
+    # centred within strata and scaled, so that E'E is the covariance
     return survey.deviations(totals)
 
 
@@ -90,17 +80,16 @@ def replicated(
     survey: SurveySample,
     for_test: bool = False,
 ) -> np.ndarray:
-    """Return the deviations (u, size) of estimates from the rows reweighted by each of u
-    replicates.
+    """Return the deviations (u, size) of estimates with each of u sets of replicate weights.
 
-    ``estimate(rows)`` returns an estimate (size,), nan if there is none, and `full_estimate`
-    (size,) is that from the survey weights. Deviations are estimates less the full one, or less
-    their mean (option `mse`), times the roots of the replicates' scales. Those of replicates
-    without rows, or without an estimate, are 0, with a DataWarning.
+    ``estimate(rows)`` returns an estimate (size,), nan if there is none; `full_estimate` (size,) is
+    the estimate with the full survey weights. Deviations are taken from the full estimate or the
+    mean of the replicates (option `mse`), and multiplied by the square roots of the replicates'
+    scales. For replicates without rows or estimates they are 0, with a DataWarning.
 
-    An infinite estimate has no optimum in the replicate. If `full_estimate` has one, all deviations
-    of that estimate are nan: where its iterations ended is arbitrary. A DataWarning says so, unless
-    they are `for_test`: the table of tests then has a reason.
+    If an estimate is infinite in a replicate but finite in `full_estimate`, all its deviations are
+    nan, because the value at which the iterations ended is arbitrary. This gives a DataWarning,
+    unless they are `for_test`, since tables of tests state the reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -110,16 +99,16 @@ def replicated(
         if reweighted.n:
             estimates[replicate] = estimate(reweighted)
     separated = np.isinf(estimates)
-    # (size,): estimates without an optimum in some replicate, but with one in all rows
+    # (size,): estimates that are finite in all rows, but not in some replicate
     is_lost = separated.any(axis=0) & np.isfinite(full_estimate)
     if is_lost.any() and not for_test:
         n_separated = int(separated[:, is_lost].any(axis=1).sum())
         warnings.warn(
             f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
             f"{len(is_lost)} estimates of a group are infinite, because a level is absent or "
-            f"separates groups there; they have no standard error. Hint: leave "
-            "type= out, which linearises standard errors, merge rare levels, or give prior_count= "
-            "to methods that take it.",
+            f"separates groups there; they have no standard errors. Hint: Leave "
+            "type= out to linearise standard errors, merge rare levels, or use prior_count= if the "
+            "method supports it.",
             DataWarning,
             stacklevel=2,
         )
@@ -143,28 +132,28 @@ def replicated(
 def penalised_deviations(
     influence: RowInfluence, rows: Sample, theta: np.ndarray, engine: Engine, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of the parameters `theta` (size,) of a group, fitted by
-    `Engine.fit`.
+    """Return the deviations (u, size) of a group's parameters `theta` (size,) from `Engine.fit`.
 
-    `influence` is that of the group's `rows`, by which estimates are linearised if the design has
-    no replicates.
+    `influence` is the influence of the group's `rows`, for linearisation if the design has no
+    replicates.
     """
     layout = influence.layout
 
     def fit_rows(reweighted: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parameters (size,) fitted to rows, and which of them have no optimum."""
+        """Return the parameters (size,) fitted to rows, and which of them are infinite."""
         prepared = engine.prepare(reweighted.collapsed(layout.n_levels), layout)
         fit = engine.fit(prepared, layout, start=theta)
         lost_levels = {(note.predictor, note.level) for note in fit.notes if note.level >= 0}
         lost_levels |= {(i, code) for i, code, *_ in fit.unbounded}
-        # the engine has added a row of levels that do not occur
+        # the engine has added a row with levels that do not occur
         if isinstance(prepared, Sample) and prepared.total > reweighted.total + 0.5:
             lost_levels |= _absent_levels(reweighted, layout)
         return fit.theta, _uses(layout, lost_levels)
 
     def estimate(reweighted: Sample) -> np.ndarray:
-        """Return the parameters (size,) fitted to a replicate's rows; infinite without an optimum
-        that all rows have.
+        """Return the parameters (size,) fitted to a replicate's rows.
+
+        They are infinite if they are not estimable there, but are in all rows.
         """
         reweighted_theta, is_lost = fit_rows(reweighted)
         return np.where(is_lost & ~is_lost_in_all, np.inf, reweighted_theta)
@@ -186,13 +175,13 @@ def unpenalised_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
 
-    `is_determined` (size,) says which of them have an optimum, `sites` are the predictors whose
-    conditional distributions were fitted; the other arguments are those of `penalised_deviations`.
+    `is_determined` (size,) marks the estimable parameters; `sites` are the predictors with fitted
+    conditional distributions. The other arguments are as in `penalised_deviations`.
     """
     layout = influence.layout
 
     def estimate(reweighted: Sample) -> np.ndarray:
-        """Return the parameters (size,) fitted to a replicate's rows without a penalty."""
+        """Return the unpenalised parameters (size,) fitted to a replicate's rows."""
         reweighted_theta, determined, _ = engine.unpenalised(
             reweighted.collapsed(layout.n_levels), layout, theta, sites
         )
@@ -209,11 +198,9 @@ def joint_deviations(
     rows: Sample,
     survey: SurveySample,
 ) -> np.ndarray:
-    """Return the deviations (u, K, 1 + size) of the coefficients of groups that are fitted
-    together.
+    """Return the deviations (u, K, 1 + size) of the coefficients of jointly fitted groups.
 
-    ``fit_unpenalised(rows)`` fits them; `influence` is what it returned for the rows with their
-    survey weights.
+    ``fit_unpenalised(rows)`` fits them; `influence` is its result for the rows with survey weights.
     """
     K, n_coefficients = influence.coefficients.shape
     moves = _moves(influence)
@@ -239,13 +226,13 @@ def joint_deviations(
 def step_deviations(influence: JointInfluence, rows: Sample, survey: SurveySample) -> np.ndarray:
     """Return the deviations (u, K, 1 + size) of one Newton step of all coefficients.
 
-    `influence` is that of `rows` at the coefficients where the step begins (`JointInfluence.at`). A
-    step is linear in the weights of rows, so replicates need no refits.
+    `influence` is the influence of `rows` at the coefficients from which the step is taken
+    (`JointInfluence.at`). Steps are linear in the weights, so replicates need not be refitted.
     """
     K, n_coefficients = influence.coefficients.shape
 
     def step(reweighted: Sample) -> np.ndarray:
-        """Return the step (K (1 + size),) by the rows of a replicate."""
+        """Return the step (K (1 + size),) for the rows of a replicate."""
         return reweighted.weights @ _joint_influences(influence, reweighted)
 
     deviations = (
@@ -265,7 +252,7 @@ def _joint_influences(influence: JointInfluence, rows: Sample) -> np.ndarray:
 
 def _moves(influence: JointInfluence) -> np.ndarray:
     """Return which coefficients (K, 1 + size) change along directions in which the fit stays the
-    same or improves without end.
+    same or improves without bound.
     """
     return (np.abs(influence.flat) > FLAT).any(axis=2)
 
@@ -293,10 +280,8 @@ def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
 
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, 1) of the logarithm of the total weight of `rows`, those of one
-    group.
-    """
-    total = rows.total  # the derivative of its logarithm by the weight of a row is 1 / total
+    """Return the deviations (u, 1) of the log total weight of `rows`, the rows of a group."""
+    total = rows.total  # the derivative of ln(total) with respect to a row's weight is 1 / total
     if survey.replicates is None:
         return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)
     return replicated(lambda reweighted: np.log([reweighted.total]), np.log([total]), rows, survey)

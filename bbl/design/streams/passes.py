@@ -362,14 +362,14 @@ def _make_factors(
     values may suggest ``missing="marginal"``. Errors about columns are added to `problems`. Other
     arguments are as in `column_factor`.
     """
-    told = False
+    described = False
 
     def tell_missing() -> str:
         """Return a sentence about missing values in all predictors, at the first call only."""
-        nonlocal told
-        if told:
+        nonlocal described
+        if described:
             return ""
-        told = True
+        described = True
         counts = {name: summary.columns[name].counted().n_missing for name in terms.predictors}
         return describe_missing(counts, summary.n - summary.n_incomplete, summary.n)
 

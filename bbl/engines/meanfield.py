@@ -1,8 +1,5 @@
 """Mean field: couplings from the inverse of the regularised predictor covariance (section 2.3)."""
 
-# D counts the non-reference levels of all m predictors. A flat parameter vector `theta` (size,)
-# starts with the D fields, followed by the couplings; as a matrix, couplings are (D, D).
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

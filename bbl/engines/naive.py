@@ -1,8 +1,5 @@
 """Naive Bayes: independent predictors, solved in closed form (section 2.4)."""
 
-# D counts the non-reference levels of all predictors. A *site solution* (layout.D, 1 + D) has a row
-# for each of them, which contains its field and its couplings with all D levels.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

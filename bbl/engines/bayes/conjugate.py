@@ -1,8 +1,5 @@
 """Closed-form posterior under Li's (2014) conjugate prior, for categories or numbers in [-1, 1]."""
 
-# Simplex coding represents the L levels of a predictor by L - 1 contrasts, without a reference
-# level.
-
 from __future__ import annotations
 
 import numpy as np

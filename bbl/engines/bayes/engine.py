@@ -1,9 +1,5 @@
 """Engine `Posterior`: draws from the posterior of fields and couplings."""
 
-# Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge
-# the parameters of each predictor's first level are zero. States are the combinations of levels of
-# all predictors. `size` is the number of parameters of a group.
-
 from __future__ import annotations
 
 import math

@@ -1,8 +1,8 @@
 """Gibbs draws of coefficients and hidden units (-1 or 1) of Li's (2014) conjugate machine."""
 
 # The widened layout, with d parameters, has the hidden units as predictors of two levels after the
-# m visible ones. Coefficients are in simplex coding, which represents the L levels of a predictor
-# by L - 1 contrasts (a hidden unit by -1 or 1). D counts the contrasts of all visible predictors.
+# m visible ones. Coefficients are in simplex coding, where a hidden unit is -1 or 1. D counts the
+# contrasts of all visible predictors.
 
 from __future__ import annotations
 

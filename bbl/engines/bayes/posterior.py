@@ -1,14 +1,8 @@
 """Posterior of one group's d coefficients: log density, mode, and chains of draws."""
 
-# Coefficients phi, which are fields and couplings, are in simplex coding, which represents the L
-# levels of a predictor by L - 1 contrasts. A point of a chain, of length `size`, consists of phi
-# and, under a horseshoe prior, of the log scales of the groups of coefficients and two global log
+# A point of a chain, of length `size`, consists of the coefficients phi in simplex coding and,
+# under a horseshoe prior, of the log scales of the groups of coefficients and two global log
 # scales, of fields and of couplings. NUTS is the no-U-turn sampler.
-#
-# In a layout, `start` (m + 1,) are the positions at which the fields of the m predictors begin in
-# the vector of coefficients, and `pair_start` (P + 1,) those at which the couplings of `pairs` (P,
-# 2) begin; D is the number of fields. ``table(v, i)`` and ``table(v, i, j)`` are views on the
-# fields (L_i - 1,) of predictor i and the couplings (L_i - 1, L_j - 1) of a pair in a vector v.
 
 from __future__ import annotations
 

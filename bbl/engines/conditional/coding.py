@@ -4,8 +4,7 @@ The *features* of a level are the numbers that represent it: indicators for nomi
 equally spaced score (linear) or an indicator for each threshold (cumulative) for ordered ones.
 """
 
-# L levels have d features; m predictors have F features in all, in the order of predictors. D
-# counts the non-reference levels of all predictors; a predictor's reference level is its first. A
+# L levels have d features; m predictors have F features in all, in the order of predictors. A
 # *contrast* assigns a number to each level, and only differences between these numbers matter.
 
 from __future__ import annotations

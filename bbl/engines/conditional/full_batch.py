@@ -1,10 +1,8 @@
 """Conditional likelihood on all rows at once: objective, gradient and L-BFGS."""
 
-# Letters: n rows, m predictors with D non-reference levels, C couplings, K groups. In the reference
-# gauge the parameters of each predictor's first level are zero. R counts the contrasts of all
-# predictors: of the levels of nominal predictors (R = D without others), or of the features of
-# ordered levels. Another model's class scores s may be an offset of the fit; their factor T is the
-# temperature.
+# Letters: n rows, m predictors, C couplings, K groups. R counts the contrasts of all predictors: of
+# the levels of nominal predictors (R = D without others), or of the features of ordered levels.
+# Another model's class scores s may be an offset of the fit; their factor T is the temperature.
 
 from __future__ import annotations
 

@@ -6,9 +6,7 @@
 # the means of g(x, x) and g2(x, x) over the rows, and tau weights couplings relative to fields.
 #
 # Letters: n rows, m predictors with F features in all (predictor i has L_i levels and d_i
-# features), r basis functions, K groups. A flat parameter vector starts with the D fields. The
-# fields of predictor i's non-reference levels begin at ``layout.start[i]``, and the table of pair
-# k, ``layout.pairs[k]``, begins at ``layout.pair_start[k]``.
+# features), r basis functions, K groups.
 
 from __future__ import annotations
 

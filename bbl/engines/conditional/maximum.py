@@ -1,17 +1,13 @@
 """Maximum likelihood for P(group | row): multinomial regression by Newton's method."""
 
-# The *design* of a row consists of a one, for the intercept, and the indicators of its fields and
-# couplings. The *reference group* is the first group with rows. The other groups have a coefficient
-# for each column of the design; in the reference group all coefficients are zero. A *cell* is a
-# combination of a distinct row and a group.
+# The *reference group* is the first group with rows; its coefficients are zero. The likelihood may
+# have no finite maximum: it may increase indefinitely in a direction that makes the probability of
+# some cells (a distinct row with a group) tend to zero. The limit is the maximum of the likelihood
+# of the remaining cells, which are said to be *on the face*; the *support* is an array that marks
+# them. *Flat* directions of the coefficients do not change probabilities on the face.
 #
-# The likelihood may have no finite maximum: it may increase indefinitely in a direction that makes
-# the probability of some cells tend to zero. The limit is the maximum of the likelihood of the
-# remaining cells, which are said to be *on the face*; the *support* is an array that marks them.
-# *Flat* directions of the coefficients do not change probabilities on the face.
-#
-# Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design, d flat
-# directions.
+# Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design (see
+# `bbl.engines.conditional.likelihood`), d flat directions.
 
 from __future__ import annotations
 

@@ -4,11 +4,7 @@
 #
 # Regressions of single predictors on products of the others select the terms; then all parameters
 # are fitted jointly. A regression *votes* for the terms that it selects, and for their sub-terms
-# that contain its predictor. A parameter vector of length `size` starts with the D fields, one for
-# each non-reference level, followed by the table of each term. The result of `choose` has the
-# `weights` of a regression's selected terms, a dictionary of arrays by term, the `intercept`, and
-# `path`, fits at all penalties. A `Fitted` has the parameters `theta` (size,), the objective
-# `value`, the gradient norm `norm`, and the status of the fit.
+# that contain its predictor.
 
 from __future__ import annotations
 

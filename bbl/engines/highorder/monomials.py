@@ -1,8 +1,8 @@
 """Monomials of a model with terms of any order, and sums of them over rows."""
 
-# A term is a set of k interacting predictors, where k is its order. Each of its parameters is
-# multiplied by a monomial, the product of indicators of k non-reference levels; a field is
-# multiplied by a single indicator. Indicators are columns of X (n, D).
+# Each parameter of a term of order k is multiplied by a monomial, the product of indicators of k
+# non-reference levels; a field is multiplied by a single indicator. Indicators are columns of X (n,
+# D).
 
 from __future__ import annotations
 

@@ -5,12 +5,8 @@
 # the maximum is only approached in the limit along a *direction of recession*: a vector d such that
 # the energy ``T(x) d`` has its maximum in all observed states. The probability of states with lower
 # energy tends to zero (Fienberg & Rinaldo 2012, Annals of Statistics 40, section 3). The remaining
-# states are the *facial set*.
-#
-# ``T(x)`` (size,) are the parameters' indicators in state x: whether x has all levels of the
-# parameter. A *scope* consists of the predictors of a term, or of a single predictor with its
-# fields; n is the number of states. A `StateTable` has their number `n`, the numbers of levels
-# `shape`, and `possible`, a mask (n,) of states that can occur, or None if all can.
+# states are the *facial set*. ``T(x)`` (size,) are the parameters' indicators in state x; n is the
+# number of states.
 
 from __future__ import annotations
 

@@ -4,12 +4,7 @@
 # observed values of its row (Little & Rubin 2019, section 6.2). The gradient is the one of the EM
 # algorithm: each incomplete row is distributed over the compatible states by their fitted
 # probabilities, and the moments of the resulting counts are compared with the moments of the model.
-#
-# States are the n combinations of levels of all predictors in a part of the model; tables of states
-# have one axis for each predictor. A `StateTable` has the `shape` of these tables, the `strides`
-# (m,) by which a state's position increases with the level of each predictor, and `possible`, a
-# mask (n,) of states that can occur, or None if all can. `size` is the number of parameters. A
-# parameter's moment is the mean of its indicator.
+# n is the number of states; tables of states have one axis for each predictor.
 
 from __future__ import annotations
 

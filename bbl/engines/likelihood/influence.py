@@ -2,12 +2,8 @@
 
 # A row's influence is the first-order change of the estimate as its weight increases. `size` is the
 # number of parameters of the model, or of a component, which does not interact with the rest of the
-# model. A parameter's moment is the mean of its indicator. A basis is a mask of as many parameters
-# as the rows or a penalty can determine: with the others held fixed, their estimate is unique (see
-# `existence.rank`).
-#
-# In a `Component`, `positions` are the positions of its parameters among all, `layout` is the
-# layout of its predictors, and ``columns(rows)`` are the rows with the codes of these predictors.
+# model. A basis is a mask of as many parameters as the rows or a penalty can determine: with the
+# others held fixed, their estimate is unique (see `existence.rank`).
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Newton's method for the exact likelihood of one group, on a table of all states."""
 
-# `size` is the number of parameters theta, n the number of states, which are the combinations of
-# levels of all predictors. The moment of a parameter is the mean of its indicator: whether a state
-# has all levels of the parameter.
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

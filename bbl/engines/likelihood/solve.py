@@ -1,13 +1,9 @@
 """The exact maximum of the likelihood: closed form, table of all states, or junction tree."""
 
-# A *state* is a combination of levels of all predictors. A parameter's *indicator* in a state is 1
-# if the state has all levels of the parameter, and its *moment* is the probability of that event.
 # The components of a model, which do not interact, are fitted separately. If the likelihood
 # increases indefinitely, the maximum is only approached in the limit along a *direction of
 # recession*, where only the states of a *face* keep a positive probability (see
-# `bbl.engines.likelihood.existence`). A `Component` has its `predictors`, its `layout`, and the
-# `positions` of its parameters in the whole model. `layout.mask` (m, m) marks predictors that share
-# a term.
+# `bbl.engines.likelihood.existence`).
 
 from __future__ import annotations
 

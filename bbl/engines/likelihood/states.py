@@ -1,10 +1,7 @@
 """Sums over a table of all states: energies, probabilities, moments and their covariances."""
 
-# A *state* is a row of codes; states are listed with the last predictor varying fastest. A
-# parameter's *indicator* is the product of the indicators of its levels, and its *moment* is the
-# mean of the indicator: the probability that all its levels occur together. In the table of
-# indicators, the cell with codes x contains the product of the indicators of the levels ``x_i >
-# 0``.
+# States are listed with the last predictor varying fastest. In the table of indicators, the cell
+# with codes x contains the product of the indicators of the levels ``x_i > 0``.
 
 from __future__ import annotations
 

@@ -5,9 +5,7 @@
 # when it is eliminated. The parent of a clique is the clique of the predictor in its separator that
 # is eliminated first. Axes of tables are in the order of elimination, so a separator's axes occur
 # in its parent in the same order (Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman
-# 2009, chapter 10). The tables of all cliques are stored in vectors of length n_cells. `size` is
-# the number of parameters of the model. `layout.mask` (m, m) marks pairs of predictors that share a
-# term; `layout.scopes` lists the predictors of fields and of each term.
+# 2009, chapter 10). The tables of all cliques are stored in vectors of length n_cells.
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Structural zeros in exact likelihood: limits on the model, and identified parameters."""
 
-# States are combinations of levels of all predictors. Structural zeros are states that cannot
-# occur.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

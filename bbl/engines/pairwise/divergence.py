@@ -1,8 +1,7 @@
 """Engine `ContrastiveDivergence`: maximum likelihood by persistent contrastive divergence."""
 
 # The method is also known as stochastic maximum likelihood (Tieleman 2008). Parameters (size,) are
-# in simplex coding, which has no reference level. Each of the G tables contains the fields of a
-# predictor or the couplings of a pair.
+# in simplex coding and belong to G tables.
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Engine `ProbabilityFlow`: minimum probability flow (Sohl-Dickstein et al. 2011)."""
 
-# Parameters (size,) are in simplex coding, which has no reference level; X (n, D) are the
-# indicators of the non-reference levels of rows.
+# Parameters (size,) are in simplex coding; X (n, D) are the indicators of rows.
 
 from __future__ import annotations
 

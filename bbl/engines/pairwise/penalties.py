@@ -1,8 +1,7 @@
 """Penalties on whole tables of couplings, in simplex coding."""
 
-# A table contains the fields of a predictor, or the couplings of a pair; `size` is the number of
-# parameters. The norm of a pair's coefficients in simplex coding is proportional to the Frobenius
-# norm of its table in the zero-sum gauge.
+# The norm of a pair's coefficients in simplex coding is proportional to the Frobenius norm of its
+# table in the zero-sum gauge.
 
 from __future__ import annotations
 

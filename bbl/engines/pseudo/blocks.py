@@ -1,10 +1,7 @@
 """Pseudo-likelihood for more rows than fit into memory, by corrected fits of a random sample."""
 
-# A site is a predictor as the response; each of the m sites is fitted separately. Solutions `theta`
-# have shape (layout.D, 1 + D): a row for each non-reference level of each site, which contains its
-# field and its couplings to the D columns of the `Regressors`. These columns are the non-reference
-# levels of all predictors and, with terms of order three or more, the joint levels of sets of
-# predictors. A round consists of one fit of the sample and one pass over all rows; a block is a
+# Solutions `theta` (layout.D, 1 + D) are site solutions, with columns for the D columns of the
+# `Regressors`. A round consists of one fit of the sample and one pass over all rows; a block is a
 # part of the rows. ``rows.summed(function)`` is the sum of ``function(block)`` over all blocks.
 
 from __future__ import annotations

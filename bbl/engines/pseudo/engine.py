@@ -1,9 +1,7 @@
 """Engine `PseudoLikelihood`: fit each predictor's conditional distribution (section 2.2)."""
 
-# A site is a predictor as the response. Unsymmetrised solutions `site_theta` have shape (layout.D,
-# 1 + D): a row for each non-reference level of each site, which contains its field and its
-# couplings to the D columns of the `Regressors`. These are levels of predictors and, for terms of
-# order three or more, of sets of predictors. Symmetrisation averages couplings over their sites.
+# Site solutions `site_theta` have shape (layout.D, 1 + D), with columns for the field and for the D
+# columns of the `Regressors`. Symmetrisation averages couplings over their sites.
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
 """Solvers of the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster."""
 
-# A site is a predictor as the response; each of the m sites is fitted separately. A solution
-# `site_theta` has shape (layout.D, 1 + D): a row for each non-reference level of each site, which
-# contains its field and its couplings to the D columns of the `Regressors`. These columns are the
-# non-reference levels of all predictors and, with terms of order three or more, the joint levels of
-# sets of predictors. ``regs = regressors(layout)`` has the `n_levels` (m + S,) of predictors and S
-# sets, their first columns `start`, and `mask` (m, m + S), which marks the regressors of each site.
-#
-# A fit starts from the site's rows of the solution and overwrites them. The kernel solves
-# `problem.lanes` sites together, as one task, in the order `problem.order` (m,).
+# Site solutions `site_theta` have shape (layout.D, 1 + D), with columns for the field and for the D
+# columns of the `Regressors`. A fit starts from the site's rows of the solution and overwrites
+# them. The kernel solves `problem.lanes` sites together, as one task, in the order `problem.order`
+# (m,).
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Pseudo-likelihood with sparse penalties: one sparse logistic regression for each site."""
 
-# A site i is a predictor as the response, and its regressors are the predictors j that interact
-# with it. Solutions have the shape (layout.D, 1 + D) as in `path`. Regressions use the coding of
-# `bbl.sparse`: the levels of the site and of its regressors are corners of a simplex. Their tables
-# of couplings are in the zero-sum gauge.
+# The site is i, its regressors are the predictors j that interact with it. Regressions use the
+# coding of `bbl.sparse`: the levels of the site and of its regressors are corners of a simplex.
+# Their tables of couplings are in the zero-sum gauge.
 
 from __future__ import annotations
 

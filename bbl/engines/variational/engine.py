@@ -1,8 +1,7 @@
 """Engine `PersistentVI`: approximate posterior of fields and couplings under sparse priors."""
 
-# Simplex coding represents levels by contrasts, without a reference level. A table contains the
-# fields of a predictor or the couplings of a pair, and the scale of its prior is estimated. `size`
-# is the number of parameters of a group; sds are posterior standard deviations.
+# The scale of each table's prior is estimated. `size` is the number of parameters of a group; sds
+# are posterior standard deviations.
 
 from __future__ import annotations
 

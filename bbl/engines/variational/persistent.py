@@ -3,16 +3,14 @@
 # In each iteration the parameters are drawn Q times from the factorised approximation
 # (`bbl.engines.variational.scaled`). The gradient of the likelihood at a draw needs expectations
 # under the model, which are estimated by persistent Gibbs chains, one set for each draw (Ingraham &
-# Marks 2017, Algorithm 2). Simplex coding has no reference level; features are the products of
-# contrasts that are multiplied by its parameters. In the reference gauge, parameters of reference
-# levels are zero. A table contains the fields of one of m predictors, or the couplings of a pair;
-# its parameters form one of G groups with a common scale. `size` is the number of parameters, D the
-# number of non-reference levels of all predictors. The n numbers of the approximation are z
-# (size,), the log scales u (G,), and the log global scales v (2,); u and v may be absent.
+# Marks 2017, Algorithm 2). Features are the products of contrasts that are multiplied by parameters
+# in simplex coding. The parameters of a table form one of G groups with a common scale. The n
+# numbers of the approximation are z (size,), the log scales u (G,), and the log global scales v
+# (2,); u and v may be absent.
 #
-# Threads share the draws and, for each draw, packs of chains and blocks of tables: ``run(function,
-# tasks)`` of a `ThreadPool` calls ``function(*task)`` for each task. Blocks depend only on the
-# model and their sums are added in order, so the result does not depend on the number of threads.
+# Threads share the draws and, for each draw, packs of chains and blocks of tables. Blocks depend
+# only on the model and their sums are added in order, so the result does not depend on the number
+# of threads.
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Scale mixtures of normals as priors, hyperpriors, and the slab that bounds scales."""
 
-# A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding
-# without a reference level) is ``sigma z`` with standard normal z. The density of the log scale ``u
-# = ln sigma`` depends only on ``w = u - v``, where ``v = ln s`` and s is the global scale of all
-# fields or of all couplings (Ingraham & Marks 2017, Table 1). There are G groups.
+# A group of parameters (a table in simplex coding) is ``sigma z`` with standard normal z. The
+# density of the log scale ``u = ln sigma`` depends only on ``w = u - v``, where ``v = ln s`` and s
+# is the global scale of all fields or of all couplings (Ingraham & Marks 2017, Table 1). There are
+# G groups.
 
 from __future__ import annotations
 

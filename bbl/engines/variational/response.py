@@ -6,15 +6,9 @@
 # lower bound in the n means and n log sds of the approximation, and G is the Jacobian of the
 # parameters' means (Giordano, Broderick & Jordan 2018).
 #
-# Features are the products of contrasts that are multiplied by the parameters in simplex coding,
-# which has no reference level. A parameter is a scale times z. The parameters of a table form one
-# of G groups with a common scale, whose logarithm is u; v are the logarithms of the two global
-# scales, of fields and of couplings (see `bbl.engines.variational.scaled`). A slab bounds scales.
-# The n numbers of the approximation are z (layout.size,), u (G,) and v (2,), of which u and v may
-# be absent. `approx.mean` and `approx.log_sd` are their means and log sds (n,).
-# ``approx.prior.slope`` is None if there is no u because all groups have the global scale.
-# `approx.scale` is the global scale, or None if v is estimated. `approx.groups.fields` is the
-# number of groups of fields, which come first.
+# Features are the products of contrasts that are multiplied by parameters in simplex coding. The n
+# numbers of the approximation are z (layout.size,), the log scales u (G,) of groups, and the log
+# global scales v (2,); u and v may be absent (see `bbl.engines.variational.scaled`).
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Factorised normal approximation to the posterior of parameters with scale-mixture priors."""
 
-# Parameters in simplex coding, which has no reference level, are ``theta = sigma z``. The
-# parameters of a table (the fields of one of m predictors, the couplings of one of P pairs) form a
-# group with a common scale sigma; s is the global scale of all fields or of all couplings, the two
-# kinds. The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab bounds the scales
-# (see `bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference
-# levels are zero.
+# Parameters in simplex coding are ``theta = sigma z``. The parameters of a table form a group with
+# a common scale sigma; s is the global scale of all fields or of all couplings, the two kinds. The
+# approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab bounds the scales (see
+# `bbl.engines.variational.priors.slabbed`).
 #
 # This is the noncentred parameterisation (Ingraham & Marks 2017, eq. 11). In the centred one the
 # approximation is over theta, u and v. Ungrouped parameters have one scale each.

@@ -1,6 +1,6 @@
 """Networks on the data of the accuracy benchmark: ``python -m benchmarks.networks_accuracy``.
 
-They get the splits of `benchmarks.accuracy`, whose stored rows give the Boltzmann machine and
+They get the splits of `benchmarks.accuracy`, whose stored means give the Boltzmann machine and
 logistic regression.
 """
 
@@ -18,8 +18,10 @@ from bbl.bayesnet.parameters import Recipe, fit
 from bbl.bayesnet.predict import class_scores
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
-from benchmarks.accuracy import RESULTS, metrics
-from benchmarks.accuracy_data import NAMES, Data, load
+from benchmarks.accuracy import summary
+from benchmarks.accuracy.data import NAMES, Data, load
+from benchmarks.accuracy.methods import metrics
+from benchmarks.report import RESULTS
 
 # label, learner, options of the learner, how tables are estimated
 MODELS = (
@@ -30,7 +32,7 @@ MODELS = (
     ("KDB by information, k = 2", "kdb", {"search": "information"}, Recipe(1.0)),
     ("AODE", "aode", {}, Recipe(1.0)),
 )
-STORED = {  # methods of accuracy.csv.gz, with their kind of ln Z and calibration
+STORED = {  # methods of accuracy.csv, with their kind of ln Z and calibration
     "Boltzmann, mean of both": ("bbl mean of both", "auto", "temperature"),
     "Boltzmann, pseudo-likelihood": ("bbl pseudo, lambdah 0.0001", "auto", "temperature"),
     "Boltzmann, mean field": ("bbl mf", "auto", "temperature"),
@@ -57,7 +59,7 @@ def run(data: Data, number: int) -> list[dict]:
             dags, sample, data.n_levels, data.K, recipe, rng, LEARNERS[learner].averages
         ).network
         log_p = log_probabilities(class_scores(network.log_joint(codes)))
-        accuracy, loss, error = metrics(log_p, y)[:3]
+        accuracy, loss, error, _, _ = metrics(log_p, y)
         seconds = time.process_time() - begin
         row = {
             "data": data.name,
@@ -71,19 +73,18 @@ def run(data: Data, number: int) -> list[dict]:
 
 
 def stored() -> pd.DataFrame:
-    """Return what `benchmarks.accuracy` measured of the other methods."""
-    table = pd.read_csv(RESULTS / "accuracy.csv.gz", keep_default_na=False)
-    parts = []
-    for label, key in STORED.items():
-        own = (table[["method", "log_z", "calibrate"]] == list(key)).all(axis=1)
-        parts.append(table[own].assign(method=label))
-    columns = ["data", "fold", "method", "accuracy", "log_loss", "ece", "seconds"]
-    return pd.concat(parts)[columns].astype(
-        {"fold": int, "accuracy": float, "log_loss": float, "ece": float}
-    )
+    """Return what `benchmarks.accuracy` measured of the other methods: means over splits, which
+    have no fold.
+    """
+    table = summary.stored(RESULTS)[0]
+    parts = [
+        summary.select(table, *how).assign(method=label, fold=pd.NA)
+        for label, how in STORED.items()
+    ]
+    return pd.concat(parts)[["data", "fold", "method", "accuracy", "log_loss", "ece", "seconds"]]
 
 
-def summary(table: pd.DataFrame) -> str:
+def page(table: pd.DataFrame) -> str:
     """Return the page's tables: means over splits by data and method, and mean ranks, as
     Markdown.
     """
@@ -122,8 +123,8 @@ def main() -> None:
         print(f"{name}: {'done' if data else 'not there'}", flush=True)
     table = pd.concat([pd.DataFrame(rows), stored()], ignore_index=True)
     table.to_csv(args.out / "networks_accuracy.csv", index=False, float_format="%.6g")
-    (args.out / "networks_accuracy.md").write_text(summary(table) + "\n", encoding="utf-8")
-    print(summary(table))
+    (args.out / "networks_accuracy.md").write_text(page(table) + "\n", encoding="utf-8")
+    print(page(table))
 
 
 if __name__ == "__main__":

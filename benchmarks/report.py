@@ -107,13 +107,17 @@ def as_text(frame: pd.DataFrame, digits: str = "%.6g") -> pd.DataFrame:
 
 
 def update(
-    path: Path, rows: pd.DataFrame, key: list[str], order: list[tuple[str, ...]]
+    path: Path,
+    rows: pd.DataFrame,
+    key: list[str],
+    order: list[tuple[str, ...]],
+    digits: str = "%.6g",
 ) -> pd.DataFrame:
     """Put rows into a CSV file in place of those with the same key, and return all of it, as text.
 
     Rows are kept in the `order` of the first columns of the key; what is not in it goes.
     """
-    new = as_text(rows)
+    new = as_text(rows, digits)
     if path.is_file():
         old = pd.read_csv(path, dtype=str, keep_default_na=False)
         replaced = pd.MultiIndex.from_frame(old[key]).isin(pd.MultiIndex.from_frame(new[key]))

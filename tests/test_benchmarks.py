@@ -19,12 +19,13 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are no part of the installed pac
 
 from bbl.engines import PersistentVI  # noqa: E402
 from bbl.model.listing import state_energies  # noqa: E402
-from benchmarks import report  # noqa: E402
+from benchmarks import networks_accuracy, report  # noqa: E402
 from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
 from benchmarks.accuracy import methods as contestants  # noqa: E402
 from benchmarks.accuracy import noise  # noqa: E402
 from benchmarks.accuracy import report as accuracy_report  # noqa: E402
 from benchmarks.accuracy import shooter as products  # noqa: E402
+from benchmarks.accuracy import summary as accuracy_summary  # noqa: E402
 from benchmarks.accuracy import tables as other_tables  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, sites, summary, uses  # noqa: E402
@@ -405,14 +406,14 @@ def test_accuracy_of_every_kind_of_method_on_one_split(tmp_path, monkeypatch):
         frame[frame["calibrate"] == "temperature"],
     )
     assert better["cv_loss"] == fits["cv_loss"].min()
-    report.update(tmp_path / "accuracy.csv", frame, accuracy.KEY, accuracy.ORDER)
-    accuracy.write(pd.read_csv(tmp_path / "accuracy.csv", keep_default_na=False), tmp_path)
+    accuracy_summary.store(frame, data, tmp_path)
+    accuracy.write(*accuracy_summary.stored(tmp_path), tmp_path)
     assert "| bbl mean of both |" in (tmp_path / "accuracy.md").read_text()
 
 
 def test_calibration_errors_are_pooled_over_the_folds_of_a_repeat():
     part = pd.DataFrame({"fold": range(10), "gaps": ["1 -2", "-1 2", "0 0", "0 0", "3 0"] * 2})
-    assert accuracy_report.pooled_error(part, pd.Series([10.0] * 10)) == pytest.approx(3.0 / 50.0)
+    assert accuracy_summary.pooled_error(part, np.full(10, 10)) == pytest.approx(3.0 / 50.0)
     y, log_p = np.array([0, 1, 1]), np.log([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
     accurate, loss, error, brier, gaps = contestants.metrics(log_p, y)
     assert accurate == pytest.approx(2 / 3) and loss == pytest.approx(
@@ -423,44 +424,121 @@ def test_calibration_errors_are_pooled_over_the_folds_of_a_repeat():
     assert np.abs([float(gap) for gap in gaps.split()]).sum() == pytest.approx(3 * error)
 
 
-def test_the_average_is_held_against_the_field_on_common_splits():
-    rows = [
-        {
-            "data": "zoo",
-            "fold": fold,
-            "method": name,
-            "log_z": z,
-            "calibrate": c,
-            "log_loss": 0.1 + 0.1 * k,
-            "brier": 0.2 + k,
-            "gaps": "",
-            "seconds": 1.0 + fold,
-        }
-        for fold in range(5)
-        for k, (name, z, c) in enumerate([("bbl auto", "auto", "temperature"), ("TAN", "", "")])
-    ]
-    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows[:-1])))
+FIVE_SPLITS = [(np.delete(np.arange(10), [k, k + 5]), np.array([k, k + 5])) for k in range(5)]
+
+
+def five_folds(data, log_loss, **columns):
+    """Return rows of one method on five splits."""
+    scores = {"accuracy": 0.5, "ece": 0.1, "brier": 0.2, "cv_loss": np.nan}
+    rows = pd.DataFrame({"data": data, "fold": range(5), "log_loss": log_loss})
+    texts = {"log_z": "", "calibrate": "", "gaps": "", "setting": ""}
+    return rows.assign(**texts, **scores, seconds=1.0 + rows["fold"]).assign(**columns)
+
+
+def keep_summaries(frame, folder):
+    """Summarise rows of each data set into the folder's tables, and return all that is stored."""
+    for name, part in frame.groupby("data", sort=False):
+        data = Data(name, np.zeros((10, 1), np.uint8), np.ones(1), np.arange(10) % 2, FIVE_SPLITS)
+        accuracy_summary.store(part, data, folder)
+    return accuracy_summary.stored(folder)
+
+
+def test_summaries_are_means_over_splits_and_paired_differences(tmp_path):
+    losses = np.array([0.3, 0.5, 0.2, 0.6, 0.4])
+    one = five_folds("zoo", losses, method="CategoricalNB", gaps="1 -1", setting=["a", *"bbbb"])
+    other = five_folds("zoo", losses + [0.1, 0.2, 0.0, 0.1, 0.1], method="bbl naive", log_z="auto")
+    auto = five_folds("zoo", 0.2, method="bbl auto", log_z="auto", calibrate="temperature")
+    frame, compared = keep_summaries(pd.concat([one, other, auto.assign(setting="x")]), tmp_path)
+    row = frame[frame["method"] == "CategoricalNB"].iloc[0]
+    assert (row["rows"], row["folds"], row["seconds"], row["setting"]) == (10, 5, 3.0, "")
+    assert row["log_loss"] == pytest.approx(losses.mean())
+    # Nadeau and Bengio: one fifth of the rows is held out, so the correction is 1/4
+    error = np.sqrt((1 / 5 + 1 / 4) * losses.var(ddof=1))
+    assert row["log_loss_se"] == pytest.approx(error, rel=1e-6)
+    assert row["pooled_ece"] == pytest.approx((5 + 5) / 10)
+    assert frame.loc[2, "setting"] == "x" and np.isnan(frame.loc[1, "pooled_ece"])
+    gap = compared.set_index("comparison").loc["bbl auto against CategoricalNB"]
+    assert gap["log_loss"] == pytest.approx((0.2 - losses).mean()) and gap["folds"] == 5
+    assert gap["log_loss_se"] == pytest.approx(error, rel=1e-5) and gap["accuracy_se"] == 0.0
+
+
+def test_summaries_of_a_data_set_that_is_run_again_replace_the_stored_ones(tmp_path):
+    auto = {"method": "bbl auto", "log_z": "auto", "calibrate": "temperature"}
+    first = [five_folds(name, 0.3, **auto) for name in ("vote", "zoo")]
+    first += [five_folds(name, 0.2, method="TAN") for name in ("vote", "zoo")]
+    before, pairs = keep_summaries(pd.concat(first), tmp_path)
+    text = "\n".join(accuracy_report.auto_tables(before, pairs))
+    assert "| `auto` clearly worse on |  | vote, zoo |" in text
+    # of one method alone, whose splits cannot be paired with those of a method that did not run
+    after, pairs = keep_summaries(five_folds("zoo", 0.1, **auto), tmp_path)
+    assert len(after) == len(before) == 4
+    loss = after.set_index(["data", "method"])["log_loss"]
+    assert loss.to_dict() == {
+        ("vote", "bbl auto"): 0.3,
+        ("vote", "TAN"): 0.2,
+        ("zoo", "bbl auto"): 0.1,
+        ("zoo", "TAN"): 0.2,
+    }
+    folds = pairs[pairs["comparison"] == "bbl auto against TAN"].set_index("data")["folds"]
+    assert folds.to_dict() == {"vote": 5, "zoo": 0}
+    text = "\n".join(accuracy_report.auto_tables(after, pairs))
+    assert "| zoo | 0.100 | 0.200 |" in text and "| vote; not compared: zoo |" in text
+
+
+def test_the_average_is_compared_with_methods_that_ran_on_the_same_splits(tmp_path):
+    auto = {"method": "bbl auto", "log_z": "auto", "calibrate": "temperature"}
+    tan = five_folds("zoo", 0.2, method="TAN")
+    rows = [five_folds("zoo", 0.1, **auto), tan]
+
+    def page(folder, *more):
+        (tmp_path / folder).mkdir()
+        found = keep_summaries(pd.concat([*rows, *more]), tmp_path / folder)
+        return "\n".join(accuracy_report.auto_tables(*found))
+
+    text = page("both")
     assert (
-        "1 data sets, 4 splits" in text
+        "1 data sets, 5 splits" in text
         and "| zoo | 0.100 | 0.200 |" in text
         and "| average rank | 1.00 | 2.00 |" in text
         and "the mean log-loss of `auto` is 0.1000" in text
-        and "| zoo | 2.5 | 2.5 |" in text
+        and "| zoo | 3 | 3 |" in text
     )
-    assert accuracy_report.auto_tables(pd.DataFrame(rows[1::2])) == []
-    more = [row | {"data": "vote"} for row in rows] + [
-        row | {"method": "CatBoost", "log_z": "", "calibrate": "", "log_loss": 0.15}
-        for row in rows[::2]
-    ]
-    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more)))
+    more = [part.assign(data="vote") for part in rows]
+    catboost = five_folds("zoo", 0.15, method="CatBoost")
+    text = page("optional", *more, catboost)
     assert "| vote | 0.100 |  | 0.200 |" in text and "| zoo | 0.100 | 0.150 | 0.200 |" in text
     assert (
         "| average rank | 1.00 |  | 2.00 |" in text
         and "| on the 1 sets of CatBoost | 1.00 | 2.00 | 3.00 |" in text
     )
-    # not on every split of the set
-    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more[:-1])))
-    assert "| zoo | 0.100 |  | 0.200 |" in text
+    assert "| zoo | 0.100 |  | 0.200 |" in page("optional on few", *more, catboost[:-1])
+    rows[1] = tan[:-1]
+    assert page("field on few") == "" and "| vote | 0.100 | 0.200 |" in page("other set", *more)
+    rows[0] = rows[1]
+    assert page("field alone") == ""
+
+
+def test_the_pages_of_accuracy_are_those_of_the_stored_numbers(tmp_path):
+    accuracy.write(*accuracy_summary.stored(report.RESULTS), tmp_path)
+    assert (tmp_path / "accuracy.md").read_bytes() == (report.RESULTS / "accuracy.md").read_bytes()
+    assert (tmp_path / "accuracy.png").stat().st_size > 5000
+    networks = pd.read_csv(report.RESULTS / "networks_accuracy.csv")
+    stored = (report.RESULTS / "networks_accuracy.md").read_text(encoding="utf-8")
+    assert networks_accuracy.page(networks) + "\n" == stored
+
+
+def test_networks_are_compared_with_the_stored_means(tmp_path, monkeypatch, capsys):
+    words = ["networks_accuracy", "--data", "titanic", "--splits", "2", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    networks_accuracy.main()
+    assert "titanic: done" in capsys.readouterr().out
+    frame = pd.read_csv(tmp_path / "networks_accuracy.csv")
+    own = frame[frame["fold"].notna()]
+    assert len(own) == 2 * len(networks_accuracy.MODELS) and own["accuracy"].between(0.7, 0.9).all()
+    means = accuracy_summary.stored(report.RESULTS)[0]
+    logistic = means[(means["data"] == "titanic") & (means["method"] == "logistic")]["log_loss"]
+    row = f"| logistic regression | {logistic.item():.3f} |"
+    assert row in (tmp_path / "networks_accuracy.md").read_text().split("## Log-loss")[1]
 
 
 def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():

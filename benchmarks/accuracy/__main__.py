@@ -6,18 +6,16 @@ import re
 import time
 import warnings
 
-import pandas as pd
-
+from benchmarks.accuracy import summary
 from benchmarks.accuracy.data import NAMES, SPLITS, Data, load
 from benchmarks.accuracy.methods import methods_of, recipes
 from benchmarks.accuracy.report import write
-from benchmarks.report import command, rows_of, update
+from benchmarks.report import command, rows_of
 
-KEY = ["data", "fold", "method"]
 COLUMNS = (
-    *KEY,
-    "log_z",
-    "calibrate",
+    "data",
+    "fold",
+    *summary.METHOD,
     "accuracy",
     "log_loss",
     "ece",
@@ -27,7 +25,6 @@ COLUMNS = (
     "cv_loss",
     "seconds",
 )
-ORDER = [(name, str(fold)) for name in NAMES for fold in range(SPLITS)]
 
 
 def run_split(data: Data, number: int, only: str) -> list[tuple]:
@@ -48,7 +45,9 @@ def run_split(data: Data, number: int, only: str) -> list[tuple]:
 
 
 def main() -> None:
-    """Run and write ``results/accuracy.csv.gz``, ``accuracy.md`` and ``accuracy.png``."""
+    """Run and write ``results/accuracy.csv``, ``accuracy_pairs.csv``, ``accuracy.md`` and
+    ``accuracy.png``.
+    """
     args = command(
         __doc__,
         data=(list(NAMES), "data sets"),
@@ -63,8 +62,8 @@ def main() -> None:
             run_split, [(data, number, args.method) for number in todo], args.jobs, COLUMNS
         )
         if len(frame):
-            update(args.out / "accuracy.csv.gz", frame, KEY, ORDER)
-            write(pd.read_csv(args.out / "accuracy.csv.gz", keep_default_na=False), args.out)
+            summary.store(frame, data, args.out)
+            write(*summary.stored(args.out), args.out)
         print(f"{name}: {len(frame)} rows, {time.time() - begin:.0f} s", flush=True)
 
 

@@ -102,7 +102,7 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     # raises a DataError under a sampling design
     check_single_rows(getattr(fit, "survey", None), "The bootstrap")
     # raises a DataError for weights that are not counts
-    rows.check_whole("The bootstrap draws rows")
+    rows.check_whole("The bootstrap requires")
     members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
         reason = fit._refusals.get("effects_bootstrap", "A member of this average is not refitted")

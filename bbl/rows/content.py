@@ -1,5 +1,5 @@
-"""Orders of rows and of columns that follow from the content of a table alone, whatever the columns
-are called and however they and their levels are sorted.
+"""Orders of rows and columns that depend only on the content of a table, not on the names of
+columns or the order of rows, columns and levels.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["ContentOrder", "order_by_content"]
 
-ROUNDS = 3  # of refinement; each lets a key see the rows of the rows that share a level
-WEIGHT_DIGITS = 1e6  # weights relative to their mean are compared to so many parts
+ROUNDS = 3  # rounds of refinement; each propagates keys between rows that share a level
+WEIGHT_DIGITS = 1e6  # weights relative to their mean are compared to this many parts
 # odd constants of the finaliser of MurmurHash3 (Appleby 2011, public domain)
 FIRST_FACTOR = np.uint64(0xFF51AFD7ED558CCD)
 SECOND_FACTOR = np.uint64(0xC4CEB9FE1A85EC53)
@@ -23,24 +23,24 @@ SHIFT = np.uint64(33)
 
 @dataclass(frozen=True)
 class ContentOrder:
-    """Positions of rows (n,) and of columns (m,) by rising keys of their content."""
+    """Positions of rows (n,) and columns (m,) by increasing keys of their content."""
 
     rows: np.ndarray
     columns: np.ndarray
 
 
 def order_by_content(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> ContentOrder:
-    """Return an order of rows, group by group, and of columns.
+    """Return an order of rows within groups, and of columns.
 
-    Colour refinement (Weisfeiler & Leman 1968) of the graph of rows and levels: the key of a row is
-    a hash of its group, its weight and the keys of its levels; that of a level is a hash of the
-    keys of its rows; that of a column is a hash of the keys of its levels. Sums of 64-bit hashes do
-    not depend on the order of what is summed. Rows or columns of equal keys keep their order.
+    Uses colour refinement (Weisfeiler & Leman 1968) of the graph of rows and levels: a row's key is
+    a hash of its group, weight and levels' keys; a level's key is a hash of its rows' keys; a
+    column's key is a hash of its levels' keys. Sums of 64-bit hashes do not depend on the order of
+    summation. Rows or columns with equal keys keep their order.
 
     Parameters
     ----------
     sample : Sample
-        Distinct rows of each group.
+        Distinct rows within each group.
     n_levels : sequence of int, length m
     """
     m = sample.codes.shape[1]

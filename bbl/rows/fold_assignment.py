@@ -1,14 +1,8 @@
-"""Assign rows to folds while they are read, and store them in a file of codes or in a table of
-state counts.
+"""Assign rows to folds while they are read, and store them in a file of codes or a table of state
+counts.
 
-*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a
-combination of levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is
-the number of folds, K that of response groups. A `Sample` has the codes (n, m) and weights (n,) of
-n rows.
-
-A `StoredSample` holds rows in a file or on a cluster: ``fold(f)`` are the validation rows of fold
-f, ``without(f)`` its training rows; ``draw(size, rng)`` returns random rows as a `Sample`;
-`complete` says that no value is missing.
+A row of integer weight w counts as w *copies*, which may be in different folds. F is the number of
+folds, K of response groups.
 """
 
 from __future__ import annotations
@@ -39,55 +33,54 @@ __all__ = [
     "make_sink",
 ]
 
-# rows of a chunk: so many rows of a group are assigned together if the folds of all rows are not
-# drawn at once
+# rows of a chunk: this many rows of a group are assigned together unless all folds are drawn at
+# once
 ASSIGNED_ROWS = 4096
-# cells of a table of state counts: groups x folds x states; 8 bytes each
+# maximum number of cells in a table of state counts (groups x folds x states), 8 bytes each
 MAX_TABLE_CELLS = 4_000_000
-MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
+MAX_VALIDATED_ROWS = 2**20  # maximum number of validation rows scored over all folds
 
 
 @dataclass(frozen=True)
 class FoldAssignment:
-    """The folds that a call asks for."""
+    """The requested fold assignment."""
 
     nfold: int  # number of folds
-    rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive ones
+    rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive folds
 
 
 class FoldAssigner:
-    """Assigns the rows of each response group to folds: consecutive ones, as in R, or random ones
-    of the same sizes.
+    """Assigns the rows of each response group to folds: consecutive, as in R, or random of the same
+    sizes.
 
-    Random folds of up to 2**22 rows without weights equal those of `shuffled_folds`. More rows, and
-    rows with weights, are assigned in chunks: the number of copies that each fold gets of a chunk
-    is drawn, then the copies of the chunk are assigned. This gives random folds of the same
-    distribution, however the rows come in batches.
+    Random folds of up to 2**22 unweighted rows equal those of `shuffled_folds`. Weighted rows, or
+    more rows, are assigned in chunks: the number of copies of a chunk in each fold is drawn first,
+    then the copies are assigned. The distribution of the folds does not depend on the batches.
 
     Parameters
     ----------
     assignment : FoldAssignment
         Number of folds, and whether they are random.
     rows, totals : ndarray, shape (K,)
-        Number of rows and sum of weights of each group.
+        Number of rows and total weight of each group.
     whole : bool
-        Whether weights are numbers of copies, which are assigned one by one; else each row counts
-        as one copy.
+        Whether weights are numbers of copies, which are assigned one by one; otherwise each row
+        counts as one copy.
 
     Attributes
     ----------
     copies_left : list of K ndarrays, shape (F,)
-        Number of copies of each group that each fold has yet to get; at first `fold_sizes`, as in
-        the R package bbl.
+        Number of copies of each group still to be assigned to each fold; initially `fold_sizes`, as
+        in the R package bbl.
     fold_edges : list of K ndarrays, shape (F + 1,)
         Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group
         y.
     n_assigned : ndarray, shape (K,)
-        Number of copies of each group that were assigned; of rows, if there is `fold_of_row`.
+        Number of copies of each group assigned so far (of rows, with `fold_of_row`).
     waiting : list of K lists of Sample
         Rows of each group that do not fill a chunk yet.
     fold_of_row : list of K ndarrays of int16, or None
-        Folds of all rows of each group, if these are drawn at once.
+        Folds of all rows of each group, if drawn at once.
     """
 
     def __init__(
@@ -108,7 +101,8 @@ class FoldAssigner:
         self.n_assigned = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]
         self.fold_of_row: list[np.ndarray] | None = None
-        # equal totals: a row is one copy, as whole weights are at least 1, and others count once
+        # equal totals: each row is one copy, because integer weights are at least 1 and others
+        # count once
         if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
@@ -119,16 +113,16 @@ class FoldAssigner:
                 ).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
-        """Assign the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk
-        to be full.
+        """Assign the next rows of group `y`; yield (fold, its rows). Rows may wait until a chunk is
+        full.
 
-        Rows of an unknown group (y = -1) get fold -1: every fold trains on them, none validates
+        Rows of an unknown group (y = -1) get fold -1: every fold trains on them, and none validates
         them.
         """
         if y < 0:
             yield -1, rows
             return
-        # consecutive folds, or all folds are drawn already
+        # consecutive folds, or all folds already drawn
         if self.rng is None or self.fold_of_row is not None:
             yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
@@ -146,22 +140,22 @@ class FoldAssigner:
     def split_by_part(
         self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]
     ) -> list[FoldAssigner]:
-        """Return one assigner for each part of the data, consecutive rows of one worker; this
-        assigner is then used up.
+        """Return one assigner per part of the data (consecutive rows of one worker), and exhaust
+        this one.
 
-        `rows` and `totals` have an array (K,) for each part: number of rows, and weight, of each
-        group. Where random folds are not drawn for all rows at once, the number of copies that each
-        fold gets of a part is drawn.
+        `rows` and `totals` contain an array (K,) for each part: number of rows and total weight of
+        each group. Unless random folds are drawn for all rows at once, the number of copies of each
+        part in each fold is drawn.
         """
         assigners = []
         n_copies_before = np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
             n_copies = total if self.whole else n_rows  # (K,), of the part
             assigner = copy(self)
-            # consecutive folds go on after the copies of the parts before
+            # consecutive folds continue after the copies of earlier parts
             assigner.waiting = [[] for _ in n_rows]
             assigner.n_assigned = n_copies_before.copy()
-            if self.fold_of_row is not None:  # then a row is one copy
+            if self.fold_of_row is not None:  # each row is one copy
                 group_slices = zip(
                     self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True
                 )
@@ -170,9 +164,9 @@ class FoldAssigner:
                 ]
                 assigner.n_assigned = np.zeros(
                     len(n_rows)
-                )  # its `fold_of_row` begins with the part
+                )  # its `fold_of_row` starts with the part
             elif self.rng is not None:
-                # draw how many copies of the part each fold gets; the other copies are left for
+                # draw the number of copies of the part in each fold; the other copies are left for
                 # later parts
                 assigner.copies_left = [
                     draw_copies(group_copies_left.astype(np.int64), int(size), self.rng)
@@ -190,10 +184,9 @@ class FoldAssigner:
         return assigners
 
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
-        """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F,
-        n).
+        """Return the number of copies in each fold (F, n) of the next n rows of group `y`.
 
-        For consecutive folds, or for random ones that were drawn for all rows at once.
+        For consecutive folds, or random folds drawn for all rows at once.
         """
         if self.fold_of_row is not None:
             start = int(self.n_assigned[y])
@@ -206,16 +199,15 @@ class FoldAssigner:
         copy_ends = self.n_assigned[y] + np.cumsum(copies)
         self.n_assigned[y] = copy_ends[-1]
         edges = self.fold_edges[y]
-        # (F, n): copies of row k that lie between the edges of fold f; negative if they are
-        # disjoint
+        # (F, n): copies of row k between the edges of fold f; negative if there are none
         overlap: np.ndarray = np.minimum(copy_ends, edges[1:, None]) - np.maximum(
             copy_ends - copies, edges[:-1, None]
         )
         return np.maximum(overlap, 0.0)
 
     def _assign_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
-        """Assign the first `n` waiting rows of group `y` to random folds; yield (fold, its
-        rows).
+        """Assign the first `n` waiting rows of group `y` to random folds; yield (fold,
+        its rows).
         """
         assert self.rng is not None  # noqa: S101  # only random folds wait
         waiting_rows = concatenate(self.waiting[y])
@@ -227,9 +219,9 @@ class FoldAssigner:
         yield from self._split_by_fold(rows, assign_copies(copies, sizes, self.rng))
 
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
-        """Yield each fold that has any of the `copies` (F, n) of rows, with its rows.
+        """Yield each fold with any of the `copies` (F, n) of rows, and its rows.
 
-        Whole weights become the numbers of copies in the fold; other weights stay.
+        Integer weights become the numbers of copies in the fold; other weights stay.
         """
         for f, fold_copies in enumerate(copies):  # fold_copies: (n,)
             positions = np.flatnonzero(fold_copies > 0)
@@ -242,17 +234,17 @@ class FoldAssigner:
 
 
 class Sink(ABC):
-    """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's, which has
-    no `put`.
+    """A store of encoded rows during filling: `TableSink`, `FileSink`, or a cluster's (without
+    `put`).
     """
 
     @abstractmethod
     def finish(self, nfold: int) -> tuple[Rows, Folds | StoredFolds | None]:
-        """Return all rows, and their folds; None if `nfold` is 0."""
+        """Return all rows and their folds; the folds are None if `nfold` is 0."""
 
     @abstractmethod
     def close(self) -> None:
-        """Remove what is stored."""
+        """Remove the stored rows."""
 
 
 class FileSink(Sink):
@@ -261,7 +253,7 @@ class FileSink(Sink):
     Parameters
     ----------
     n : int
-        Number of rows that are expected; an error is raised if the disk has no room for them.
+        Expected number of rows; an error is raised if the disk lacks the space.
     n_levels : ndarray of int, shape (m,)
         Number of levels of each predictor.
     weighted : bool
@@ -269,7 +261,7 @@ class FileSink(Sink):
     masked : bool
         Whether values may be missing.
     buckets : int
-        Greatest number of buckets; a bucket has the rows of one group that one fold validates.
+        Maximum number of buckets; a bucket contains the rows of one group validated by one fold.
     """
 
     def __init__(self, n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int):
@@ -277,11 +269,11 @@ class FileSink(Sink):
         self.file.check_room(n)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Store rows of group `y` that fold `f` validates."""
+        """Store rows of group `y` that are validated by fold `f`."""
         self.file.append((y, f), rows)  # (y, f) is the bucket
 
     def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:
-        """Return all rows, and their folds; None if `nfold` is 0."""
+        """Return all rows and their folds; the folds are None if `nfold` is 0."""
         return self.file.finish(), StoredFolds(nfold) if nfold else None
 
     def close(self) -> None:
@@ -291,39 +283,37 @@ class FileSink(Sink):
 
 @dataclass
 class TableSink(Sink):
-    """Sums the weights of rows by group, fold and state: for few states and many rows.
+    """Sums row weights by group, fold and state, for data with few states and many rows.
 
-    With missing values there is one more level L_i of each predictor, which stands for "missing".
+    With missing values, each predictor has an additional level L_i for "missing".
     """
 
     n_levels: np.ndarray  # (m,); of each predictor
-    masked: bool  # whether values may be missing; a missing value is then one more level
+    masked: bool  # whether values may be missing; missing is then an additional level
     K: int  # number of response groups
     nfold: int  # number of folds
-    # (K + 1, nfold + 1, states); index -1 is the unknown group, and stands for no fold
+    # (K + 1, nfold + 1, states); index -1 is the unknown group, or no fold
     counts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the empty table."""
+        """Create the empty table."""
         # a state is a cell of a table of this shape
         self.shape = tuple(int(L) + self.masked for L in self.n_levels)
         self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Count the rows of group `y` that fold `f` validates; -1 for an unknown group or no
-        fold.
-        """
+        """Count the rows of group `y` validated by fold `f`; -1 for an unknown group or no fold."""
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
-            # missing is the level after the last
+            # missing is coded after the last level
             codes = np.where(rows.missing, self.n_levels, codes)
-        # without predictors there is one state
+        # without predictors there is a single state
         state_of_row = (
             np.ravel_multi_index(tuple(codes.T), self.shape)
             if self.shape
             else np.zeros(rows.n, np.intp)
         )
-        # up to the greatest state of the rows
+        # up to the largest state in the rows
         state_weights = np.bincount(state_of_row, rows.weights)
         self.counts[y, f, : len(state_weights)] += state_weights
 
@@ -335,11 +325,11 @@ class TableSink(Sink):
         group_of_row, state_of_row = np.nonzero(weight_by_state)
         codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
-        # state_codes: codes of predictor i, one for each row
+        # state_codes: codes of predictor i, one per row
         for i, state_codes in enumerate(
             np.unravel_index(state_of_row, self.shape) if self.shape else ()
         ):
-            missing[:, i] = state_codes == self.n_levels[i]  # the level after the last
+            missing[:, i] = state_codes == self.n_levels[i]  # the code after the last level
             codes[:, i] = np.where(missing[:, i], 0, state_codes)
         y = np.where(group_of_row == self.K, -1, group_of_row)
         sample = Sample(
@@ -350,7 +340,7 @@ class TableSink(Sink):
         )
         if not nfold:
             return sample, None
-        # (nfold, rows): weight of each row that each fold validates
+        # (nfold, rows): row weights in the validation part of each fold
         validation_weights = np.ascontiguousarray(self.counts[group_of_row, :nfold, state_of_row].T)
         return sample, Folds(sample.weights - validation_weights, validation_weights)
 
@@ -367,23 +357,23 @@ def make_sink(
     masked: bool,
     make_store: Callable[..., Sink] = FileSink,
 ) -> Sink:
-    """Return a `TableSink` if the rows have few possible states, else the sink that `make_store`
-    returns.
+    """Return a `TableSink` if there are few possible states, otherwise the sink made by
+    `make_store`.
 
-    Argument `n` is the number of rows to be stored, and `nfold` is 0 without folds. `weighted` says
-    whether rows have weights other than 1, `masked` whether values may be missing. `make_store` is
-    called with `n`, `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold),
-    which only sizes buffers: the few buckets of rows of unknown group are not counted.
+    `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` is whether weights
+    may differ from 1, `masked` whether values may be missing. `make_store` is called with `n`,
+    `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold). This number only
+    determines the size of buffers and ignores the few buckets of rows of unknown group.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
-    if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: the unknown group, and no fold
+    if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: unknown group, and no fold
         return TableSink(np.asarray(n_levels), masked, K, nfold)
     return make_store(n, n_levels, weighted, masked, K * max(1, nfold))
 
 
 @dataclass(frozen=True)
 class StoredFolds:
-    """The folds of a `StoredSample`, which stores the validation rows of each fold apart."""
+    """The folds of a `StoredSample`, which stores the validation rows of each fold separately."""
 
     nfold: int  # number of folds
 
@@ -398,9 +388,9 @@ class StoredFolds:
 
 @dataclass(frozen=True)
 class StoredFold(Fold[StoredSample]):
-    """Fold `f` of a `StoredSample`: its training rows are the rows of all other folds."""
+    """Fold `f` of a `StoredSample`; its training rows are the rows of all other folds."""
 
-    f: int  # number of the fold, from 0
+    f: int  # number of the fold, starting at 0
     nfold: int  # number of folds
 
     def training(self, sample: StoredSample) -> Rows:
@@ -408,28 +398,29 @@ class StoredFold(Fold[StoredSample]):
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return validation rows, group by group, their weights, and -1 in place of their
-        positions, which are unknown.
+        """Return validation rows by group, their weights, and -1 instead of their unknown
+        positions.
 
-        Of more than 2**20 / nfold validation rows, that many are drawn at random.
+        If there are more than 2**20 / nfold validation rows, a random sample of this size is
+        returned.
         """
-        # the number of the fold is the seed, so that the draw is always the same
+        # the fold number is the seed, so that the draw is always the same
         validated = sample.fold(self.f).draw(
             MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f)
         )
         return validated, validated.weights, np.full(validated.n, -1)
 
     def group_totals(self, sample: StoredSample, K: int) -> np.ndarray:
-        """Return the weight (K,) of each group among the training rows."""
+        """Return the total weight (K,) of each group in the training rows."""
         return self.training(sample).group_totals(K)
 
     def validation_counts(
         self, sample: StoredSample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one
-        more level.
+        """Return the counts (K, L_i) of levels in the validation rows; missing is an additional
+        level.
         """
-        # numbers of observations: a row whose weight is no number of copies counts once
+        # numbers of observations: rows whose weight is not a number of copies count once
         return level_counts(
             sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole
         )

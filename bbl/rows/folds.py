@@ -1,11 +1,7 @@
-"""Folds of cross-validation as weights of rows: consecutive, shuffled, stratified, or of a
-splitter.
+"""Folds of cross-validation as row weights: consecutive, shuffled, stratified, or from a splitter.
 
-*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held*
-rows are those that a fold validates. F is the number of folds, K that of response groups. A
-`Sample` has the codes (n, m), weights (n,) and groups `response` (n,) of n rows, zeros if there is
-one group; `whole` says that all weights are whole numbers, `complete` that no value is missing. R's
-folds are the consecutive ones of the R package bbl.
+A row of integer weight w counts as w *copies*, which may be in different folds. F is the number of
+folds, K of response groups. R's folds are the consecutive ones of the R package bbl.
 """
 
 from __future__ import annotations
@@ -40,9 +36,9 @@ __all__ = [
     "stratified_folds",
 ]
 
-# up to so many copies are permuted one by one (8 bytes each); of more, counts are drawn
+# up to this many copies are permuted individually (8 bytes each); for more, counts are drawn
 MAX_SINGLE_COPIES = 2**22
-# up to so many copies are drawn one by one; of more, the count of each row is drawn
+# up to this many copies are drawn individually; for more, the count of each row is drawn
 MAX_SINGLE_DRAWS = 1000
 
 
@@ -65,29 +61,27 @@ class Fold(ABC, Generic[RowsT]):
 
     @abstractmethod
     def validation(self, sample: RowsT) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows, group by group, their weights (n,), and their positions in
-        the sample (n,).
+        """Return the validation rows by group, their weights (n,) and their positions in the sample
+        (n,).
         """
 
     @abstractmethod
     def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
-        """Return the weight (K,) of each group among the training rows."""
+        """Return the total weight (K,) of each group in the training rows."""
 
     @abstractmethod
     def validation_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one
-        more level.
+        """Return the counts (K, L_i) of levels in the validation rows; missing is an additional
+        level.
 
-        They are numbers of observations: a row counts by its weight if all weights of `sample` are
-        whole numbers, else once. A sample without missing values has L_i levels, another one L_i +
-        1.
+        A row counts by its weight if all weights of `sample` are integers, otherwise once. The
+        level for missing values exists only if the sample has any.
         """
 
 
 @dataclass(frozen=True)
 class WeightedFold(Fold[Sample]):
-    """One fold as two weights of each row: in training, and in validation
-    (`validation_weights`)."""
+    """One fold as row weights in training and in validation."""
 
     train: np.ndarray  # (n,)
     validation_weights: np.ndarray  # (n,)
@@ -97,29 +91,29 @@ class WeightedFold(Fold[Sample]):
         return sample.weighted(self.train)
 
     def validation(self, sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows, group by group, their weights (n,), and their positions in
-        the sample (n,).
+        """Return the validation rows by group, their weights (n,) and their positions in the sample
+        (n,).
         """
         positions = np.flatnonzero(self.validation_weights > 0)
-        # group by group
+        # order by group
         positions = positions[np.argsort(sample.response[positions], kind="stable")]
         return sample.rows(positions), self.validation_weights[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
-        """Return the weight (K,) of each group among the training rows."""
+        """Return the total weight (K,) of each group in the training rows."""
         return np.bincount(sample.response, weights=self.train, minlength=K)
 
     def validation_counts(
         self, sample: Sample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one
-        more level.
+        """Return the counts (K, L_i) of levels in the validation rows; missing is an additional
+        level.
         """
         positions = np.flatnonzero(self.validation_weights)  # of the validation rows
         validation_rows = replace(
             sample.rows(positions), weights=self.validation_weights[positions]
         )
-        # numbers of observations: a row whose weight is no number of copies counts once
+        # numbers of observations: rows whose weight is not a number of copies count once
         return level_counts(
             validation_rows, n_levels, K, gaps=not sample.complete, once=not sample.whole
         )
@@ -127,11 +121,11 @@ class WeightedFold(Fold[Sample]):
 
 @dataclass(frozen=True)
 class Folds:
-    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and
+    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training and
     ``validation_weights[f, k]`` in validation.
 
-    A row may have both weights in one fold, as its copies may fall into different folds. A row has
-    no copies if weights are not whole numbers.
+    Both weights may be positive in one fold, because copies of a row may be in different folds
+    (only with integer weights).
     """
 
     train: np.ndarray  # (F, n)
@@ -147,21 +141,21 @@ class Folds:
 
 
 def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
-    """Return zeros (nfold, n) for the validation weights of a sample; refuse folds that do not fit
-    into memory.
+    """Return zero validation weights (nfold, n) for a sample; raise an error if folds do not fit in
+    memory.
     """
-    # two float64 for each row and fold: its weights in training and in validation
+    # two float64 per row and fold: the weights in training and in validation
     check_memory(
-        16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Give fewer folds (nfold)."
+        16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Use fewer folds (nfold)."
     )
     return np.zeros((nfold, sample.n))
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes (nfold,) of `total` copies: ``total // nfold`` each; the last fold has
-    the rest, too.
+    """Return R's fold sizes (nfold,) for `total` copies: ``total // nfold``, plus the remainder in
+    the last fold.
 
-    With fewer copies than folds, the first `total` folds have one copy each, and the others none.
+    With fewer copies than folds, the first `total` folds have one copy each.
     """
     size = max(1, int(total) // nfold)
     fold_edges = np.minimum(np.arange(nfold + 1) * size, total)
@@ -170,16 +164,15 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
 
 
 def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
-    """Decorate a function that makes folds of a sample, so that it also takes weights that are not
-    integers.
+    """Decorate a function that makes folds so that it also accepts weights that are not integers.
 
-    Each row with such weights goes to one fold, with all of its weight.
+    Each row with such weights goes to one fold, with its whole weight.
     """
 
     @wraps(make_folds)
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
-        """Return the folds; weights that are not whole are set to 1 for it, and then multiply the
-        folds' weights.
+        """Return the folds; non-integer weights are set to 1 first, and then multiply the folds'
+        weights.
         """
         if sample.whole:
             return make_folds(sample, *args)
@@ -191,19 +184,18 @@ def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
 
 @_assign_undivided
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
-    """Return R's folds: consecutive blocks within each response group, not shuffled."""
+    """Return R's folds: consecutive blocks within each response group, without shuffling."""
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows]
         # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
         copy_ends = np.cumsum(copies)
-        # a group may have no rows: 0 copies
+        # a group without rows has 0 copies
         fold_edges = np.concatenate(
             ([0.0], np.cumsum(fold_sizes(copy_ends[-1] if len(copy_ends) else 0.0, nfold)))
         )
-        # (nfold, rows): copies of row k that lie between the edges of fold f; negative if they are
-        # disjoint
+        # (nfold, rows): copies of row k between the edges of fold f; negative if there are none
         overlap = np.minimum(copy_ends, fold_edges[1:, None]) - np.maximum(
             copy_ends - copies, fold_edges[:-1, None]
         )
@@ -213,7 +205,7 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
 
 @_assign_undivided
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return folds of R's sizes, drawn at random within each response group."""
+    """Return random folds of R's sizes, within each response group."""
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
@@ -231,26 +223,26 @@ def cluster_folds(
     nfold: int,
     rng: np.random.Generator | None = None,
 ) -> Folds:
-    """Return folds of whole clusters: the folds' numbers of clusters of a stratum differ by at most
-    one.
+    """Return folds of whole clusters; within a stratum, the folds' numbers of clusters differ by at
+    most one.
 
     Parameters
     ----------
     sample : Sample
     strata, clusters : ndarray of int, shape (n,)
-        Stratum and cluster of each row; a cluster lies in one stratum.
+        Stratum and cluster of each row; a cluster lies within one stratum.
     nfold : int
         At most the number of clusters.
     rng : numpy.random.Generator, optional
-        Assigns the clusters of each stratum at random; by default they are assigned in their order.
+        Assigns the clusters of each stratum at random; by default they are assigned in order.
     """
     held = _no_validation_weights(sample, nfold)
     _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
-    # clusters are numbered from 0 here; `first_row` is the position of the first row of each
+    # renumber clusters from 0; `first_row` is the position of each one's first row
     cluster_order = np.arange(len(first_row)) if rng is None else rng.permutation(len(first_row))
     # stratum by stratum
     assigned_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]
-    # folds take turns, so that their numbers of clusters of a stratum differ by at most one
+    # assign folds in turn, so that their numbers of clusters in a stratum differ by at most one
     fold_of_cluster = np.empty(len(first_row), dtype=np.intp)
     fold_of_cluster[assigned_clusters] = np.arange(len(first_row)) % nfold
     # ravel: (n,) in any numpy
@@ -259,17 +251,17 @@ def cluster_folds(
 
 
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return random folds whose numbers of validation rows of a response group differ by at most
+    """Return random folds whose numbers of validation rows in a response group differ by at most
     one.
 
-    The folds that are larger by one are drawn at random, group by group. No fold validates rows of
-    an unknown group (y = -1).
+    The folds with one row more are drawn at random in each group. No fold validates rows of an
+    unknown group (y = -1).
     """
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows].astype(np.int64)
-        # `remainder` folds, drawn at random, get one copy more
+        # `remainder` random folds get one copy more
         size, remainder = divmod(int(copies.sum()), nfold)
         held[:, rows] = assign_copies(
             copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng
@@ -278,15 +270,15 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
 
 
 def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Assign the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold
-    and row, (F, n).
+    """Assign the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies (F, n)
+    by fold and row.
 
-    Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are put into a random order that
-    is cut at the sizes. Of more copies only the count of each row is drawn, fold by fold, so that
-    memory grows with rows, not copies.
+    Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are permuted and split at the
+    sizes. For more copies, only the count of each row is drawn, fold by fold, so that memory use
+    depends on the number of rows instead of copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
-        # row of each copy, shuffled
+        # the row of each copy, shuffled
         order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
         # split at the inner edges of the folds
         rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])
@@ -296,7 +288,7 @@ def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generato
     assigned = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
         assigned[f] = draw_copies(copies, int(size), rng)
-        copies = copies - assigned[f]  # the copies that are left for the next folds
+        copies = copies - assigned[f]  # copies left for the other folds
     return assigned
 
 
@@ -304,17 +296,17 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
     """Draw `size` of the `copies` (n,) of n rows without replacement; return the number drawn from
     each row (n,).
 
-    This is a multivariate hypergeometric draw, exact for any total (numpy's ends at 1e9): first
-    each copy is taken with probability size / total, independently; then surplus copies are drawn
-    and put back, or lacking ones are drawn.
+    This is an exact multivariate hypergeometric draw for any total (numpy is limited to 1e9): each
+    copy is first taken independently with probability size / total; then surplus copies are put
+    back, or missing ones added, at random.
     """
     total = int(copies.sum())
-    if 2 * size > total:  # draw the copies that stay
+    if 2 * size > total:  # draw the copies that are not taken
         return copies - draw_copies(copies, total - size, rng)
     if size <= MAX_SINGLE_DRAWS:
-        # numbers of copies, from 0 to total - 1
+        # copies are numbered from 0 to total - 1
         drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
-        # the rows that these copies belong to
+        # the rows of these copies
         rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")
         return np.bincount(rows, minlength=len(copies))
     drawn = rng.binomial(copies, size / total)
@@ -335,8 +327,8 @@ def splitter_folds(
     Parameters
     ----------
     cv : splitter or iterable of (train, validation)
-        Positions, or masks, of rows; a position that occurs twice counts twice. A fold may leave
-        rows out of both.
+        Positions or masks of rows; a position that occurs twice counts twice. A fold may omit rows
+        from both parts.
     X, y : table and array of n rows
         Arguments of ``cv.split``.
     weights : ndarray, shape (n,)
@@ -345,17 +337,17 @@ def splitter_folds(
     Raises
     ------
     OptionError
-        If `cv` gives no such pairs or fewer than two, no validation rows, or a fold without
-        training rows.
+        If `cv` does not give such pairs or gives fewer than two, there are no validation rows, or a
+        fold has no training rows.
     """
     all_rows = np.arange(len(weights))
-    # one array (n,) for each fold: of training, and of validation rows
+    # one array (n,) per fold: training rows, and validation rows
     fold_weights: tuple[list, list] = ([], [])
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
             for weights_by_fold, selection in zip(fold_weights, pair, strict=True):
                 selection = np.asarray(selection)
-                # an empty list is an array of floats, which cannot be an index
+                # an empty list would be an array of floats, which is not a valid index
                 positions = all_rows[selection if selection.size else selection.astype(np.intp)]
                 weights_by_fold.append(
                     np.bincount(positions.ravel(), minlength=len(all_rows)) * weights
@@ -370,7 +362,7 @@ def splitter_folds(
                 "number of folds nfold=."
             ),
         ) from error
-    # weights (F, n) of training and of validation (held-out) rows
+    # weights (F, n) of training and of validation rows
     train, held = map(np.array, fold_weights)
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")

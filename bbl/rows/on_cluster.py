@@ -1,12 +1,8 @@
-"""Encoded rows on the workers of a Dask cluster: functions are sent to the workers, sums and drawn
-rows come back.
+"""Encoded rows on the workers of a Dask cluster, which compute sums and select rows.
 
-A *part* holds rows of one part of the data, on one worker. A *bucket* has the rows of one response
-group and fold; a *block* is a chunk of one bucket of one part. A *future* is Dask's handle of a
-value on a worker. A `Sample` has the codes (n, m), weights (n,), groups `y` (n,) or None, and marks
-of missing values (n, m) or None, of rows in memory. `BlockCache.apply(function, block_key, block)`
-returns ``function(block)``; it may cache a part of the work on a block. ``add_sums(total, term)``
-adds numbers or arrays; a total of None is an empty sum.
+A *part* is a part of the data on one worker. A *bucket* contains the rows of one response group and
+fold, a *block* some rows of one bucket in one part. A *future* is Dask's handle to a value on a
+worker.
 """
 
 from __future__ import annotations
@@ -48,14 +44,14 @@ __all__ = [
     "remote_value",
 ]
 
-# share of a worker's memory up to which results are cached; above it Dask begins to write to disk
+# proportion of a worker's memory for cached results, above which Dask starts to spill to disk
 CACHE_SHARE = 0.5
-SUMS_PER_TASK = 8  # partial sums that one task adds; the client adds the last ones
+SUMS_PER_TASK = 8  # number of partial sums added by one task; the client adds the last ones
 
 
 class Part(dict[Bucket, Sample]):
-    """The rows of a part, by bucket, with a cache of results of its blocks; copies of a part have
-    an empty cache.
+    """The rows of a part by bucket, with a cache of results for its blocks; copies start with an
+    empty cache.
     """
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
@@ -68,8 +64,8 @@ class Part(dict[Bucket, Sample]):
 
 
 def active_client(client: object = None) -> Client | None:
-    """Return `client`, or else the active Dask client, or else None; refuse an object that is no
-    Dask client.
+    """Return `client`, or the active Dask client, or None; raise an error if `client` is not a Dask
+    client.
     """
     if client is not None:
         if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
@@ -89,8 +85,8 @@ def active_client(client: object = None) -> Client | None:
 
 
 def n_threads(client: Client) -> int:
-    """Return the number of tasks that the workers of a client run at a time."""
-    # n_workers=-1: of all workers; some versions of Dask list five by default
+    """Return the number of tasks that the workers of a client can run simultaneously."""
+    # n_workers=-1: all workers; some versions of Dask list five by default
     return max(
         1,
         sum(
@@ -100,27 +96,27 @@ def n_threads(client: Client) -> int:
 
 
 def call(client: Client, function: Callable, *arguments: object) -> Future:
-    """Submit ``function(*arguments)`` and return its future; Dask computes it again if its worker
-    is lost.
+    """Submit ``function(*arguments)`` and return its future; Dask recomputes it if its worker is
+    lost.
 
-    Large values, too, are sent as arguments: scattered values would be lost with their worker.
+    Large values are sent as arguments, too: scattered values would be lost with their worker.
     """
     return calls(client, function, *([argument] for argument in arguments))[0]
 
 
 def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
     """Submit ``function(columns[0][k], columns[1][k], ...)`` for all k in one message; return the
-    futures, by k.
+    futures in order.
     """
-    # no warnings about large arguments, which are sent on purpose: see `call`
+    # suppress warnings about large arguments, which are intended: see `call`
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        # not pure: equal arguments are computed again
+        # not pure: recompute equal arguments
         return client.map(function, *columns, pure=False)
 
 
 def remote_value(client: Client, value: object) -> Future:
-    """Return the future of a value that is sent to one worker, from which other workers get it."""
+    """Return the future of a value sent to one worker, from which other workers fetch it."""
     return call(client, _identity, value)
 
 
@@ -130,16 +126,16 @@ class CodeParts(RowStore):
 
     client: Client
     parts: list[Future]  # of `Part`
-    # of each part: rows, sum of weights, whether weights are whole
+    # for each part: number of rows, total weight, and whether weights are integers
     sizes: list[dict[Bucket, tuple[int, float, bool]]]
-    n_levels: np.ndarray  # (m,); of each predictor
+    n_levels: np.ndarray  # (m,): number of levels of each predictor
     dtype: np.dtype  # of codes
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
-    chunk_rows: int = CHUNK_ROWS  # rows of a block
-    passes: int = 0  # number of passes over the rows
+    chunk_rows: int = CHUNK_ROWS  # maximum number of rows in a block
+    passes: int = 0  # number of passes over the rows so far
     passed: Callable[[int], None] | None = None  # called with `passes` after each pass
-    # results of `StoredSample.sums`
+    # cached results of `StoredSample.sums`
     sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
     buckets: dict[Bucket, BucketSize] = field(init=False)  # sizes over all parts
 
@@ -161,9 +157,8 @@ class CodeParts(RowStore):
         """Return the sum of ``function(block)`` over the blocks of `buckets`, by bucket if
         `per_bucket`.
 
-        Blocks have a response if `grouped`. Sums are added in the order of the parts, a fixed
-        number of them at a time, so that rounding depends neither on the number of workers nor on a
-        lost worker.
+        Blocks have a response if `grouped`. A fixed number of sums is added at a time, in the order
+        of the parts, so that rounding depends neither on the number of workers nor on lost workers.
         """
         arguments = remote_value(self.client, (function, tuple(buckets), grouped, per_bucket))
         sums = calls(self.client, _sum_part, self.parts, [arguments] * len(self.parts))
@@ -189,11 +184,11 @@ class ClusterSample(StoredSample):
     file : CodeParts
         The parts, with the rows of all buckets.
     buckets : tuple of Bucket
-        The buckets that are rows of this sample, in their order.
+        The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response; else they are one group.
+        Whether rows have a response; otherwise they are one group.
     extra : Sample or None
-        A few more rows in memory, of one group, that follow those of the buckets.
+        A few additional rows in memory, of one group, that follow the rows of the buckets.
     """
 
     file: CodeParts
@@ -207,13 +202,11 @@ class ClusterSample(StoredSample):
 
     @property
     def cluster_threads(self) -> int:
-        """Number of tasks that the workers run at a time."""
+        """Number of tasks that the workers can run simultaneously."""
         return n_threads(self.client)
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
-        """Yield the rows, up to `size` at a time; the network transfers one bucket of a part at a
-        time.
-        """
+        """Yield the rows, up to `size` at a time; one bucket of a part is transferred at a time."""
         for bucket in self.buckets:
             for remote_part in self._parts_with(bucket):
                 rows = self.client.gather(call(self.client, _get_bucket, remote_part, bucket))
@@ -224,22 +217,21 @@ class ClusterSample(StoredSample):
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, computed on the cluster; `workers`
-        is not used.
+        """Return the sum of ``function(block)`` over all blocks, computed on the cluster; ignores
+        `workers`.
         """
         total = self.file.sum_blocks(function, self.buckets, self.grouped)
         self._count_pass()
         return total if self.extra is None else add_sums(total, function(self.extra))
 
     def rows(self, index: np.ndarray) -> Sample:
-        """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order
-        of `blocks`.
+        """Return the rows of the buckets, without `extra`, at increasing positions `index` in the
+        order of `blocks`.
         """
-        # by number of the part and by bucket: wanted positions among the rows of that bucket in
-        # that part
+        # by part number and bucket: requested positions among the rows of that bucket in that part
         positions: dict[int, dict[Bucket, np.ndarray]] = {}
         for bucket, k, start, n in self._spans():
-            # the wanted rows that the n rows from `start` on hold
+            # the requested rows among the n rows from `start`
             in_span = slice(np.searchsorted(index, start), np.searchsorted(index, start + n))
             positions.setdefault(k, {})[bucket] = index[in_span] - start
         selected = calls(
@@ -256,29 +248,29 @@ class ClusterSample(StoredSample):
         return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory with the client, so that each worker can hold them and fit a share
-        of predictors.
+        """Return rows in memory together with the client, so that workers can hold them and fit
+        some of the predictors each.
         """
         return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
 
     def _spans(self) -> list[tuple[Bucket, int, int, int]]:
-        """Return (bucket, part number, first position, number of rows) for each bucket of each part
-        with rows of it.
+        """Return (bucket, part number, first position, number of rows) for each nonempty bucket of
+        each part.
 
-        They are ordered by bucket, then part, as in `blocks`; positions are those among all rows.
+        The order is by bucket, then part, as in `blocks`; positions refer to all rows.
         """
         spans = []
         start = 0
         for bucket in self.buckets:
             for k, part_sizes in enumerate(self.file.sizes):
-                n_rows = part_sizes.get(bucket, (0,))[0]  # 0 if the part has no rows of the bucket
+                n_rows = part_sizes.get(bucket, (0,))[0]  # 0 if the part has no rows in the bucket
                 if n_rows:
                     spans.append((bucket, k, start, n_rows))
                 start += n_rows
         return spans
 
     def _parts_with(self, bucket: Bucket) -> list[Future]:
-        """Return the futures of the parts with rows of a bucket."""
+        """Return the futures of the parts with rows in a bucket."""
         return [
             remote
             for remote, sizes in zip(self.file.parts, self.file.sizes, strict=True)
@@ -288,15 +280,15 @@ class ClusterSample(StoredSample):
     def _bucket_sums(
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`.
+        """Return the sum of ``function(block)`` over the blocks of each bucket in `buckets`.
 
-        The cluster computes it on all of its workers; `workers` is not used.
+        All workers of the cluster take part; `workers` is ignored.
         """
         return self.file.sum_blocks(function, buckets, self.grouped, per_bucket=True)
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level, given as pairs (predictor, its
-        rare levels).
+        """Return the increasing positions of rows with a rare level; `rare_levels` are pairs
+        (predictor, its rare levels).
         """
         spans = self._spans()
         remote_levels = remote_value(self.client, rare_levels)
@@ -308,47 +300,45 @@ class ClusterSample(StoredSample):
         positions = [
             start + span_rows for (_, _, start, _), span_rows in zip(spans, rare_rows, strict=True)
         ]
-        # empty if there are no spans
+        # empty without spans
         return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
 
 
 @dataclass(frozen=True)
 class SharedSample(Sample):
-    """Rows in memory, few enough for every worker of a cluster to hold all of them."""
+    """Rows in memory that are small enough for every worker of a cluster to hold."""
 
     client: Client | None = None  # type: ignore[misc]  # a field where other samples in memory have None
 
 
-# The functions from here on run on workers.
+# The following functions run on workers.
 
 
 def _identity(value: object) -> object:
-    """Return the value, which the call has brought to the worker."""
+    """Return the value, which has been transferred to the worker by the call."""
     return value
 
 
 def _get_bucket(part: Part, bucket: Bucket) -> Sample:
-    """Return the rows of a bucket of a part."""
+    """Return the rows of a bucket in a part."""
     return part[bucket]
 
 
 def _with_response(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
-    """Return rows of a bucket, with its group as their response if `grouped`."""
+    """Return a bucket's rows, with its group as response if `grouped`."""
     return replace(rows, y=np.full(rows.n, bucket[0], dtype=np.intp)) if grouped else rows
 
 
 def _sum_part(
     part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket, ...], bool, bool]
 ) -> Any:
-    """Return the sum over the blocks of a part; `arguments` and result are those of
-    `CodeParts.sum_blocks`.
-    """
+    """Return the sum over the blocks of a part; see `CodeParts.sum_blocks`."""
     function, buckets, grouped, per_bucket = arguments
     bucket_sums: dict[Bucket, Any] = {}
     total = None
     for bucket in buckets:
-        total = None if per_bucket else total  # each bucket begins with an empty sum
-        # CHUNK_ROWS, the default of `CodeParts.chunk_rows`: block k, a key of the cache, must keep
+        total = None if per_bucket else total  # each bucket starts with an empty sum
+        # always CHUNK_ROWS, the default of `CodeParts.chunk_rows`: block k, a cache key, must keep
         # its rows
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
@@ -359,15 +349,15 @@ def _sum_part(
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:
-    """Return the bytes that this worker may still cache.
+    """Return the number of bytes that this worker may still cache.
 
-    Argument `cached_bytes`, the bytes that it has cached, is not used: they are in the memory of
-    the worker's process.
+    `cached_bytes`, the bytes already cached, is unused: they are part of the worker's process
+    memory.
     """
     from distributed import get_worker
 
     worker = get_worker()
-    limit = worker.memory_manager.memory_limit  # bytes; None for no limit
+    limit = worker.memory_manager.memory_limit  # bytes; None without a limit
     free = CACHE_SHARE * available_memory()
     return (
         free
@@ -377,8 +367,8 @@ def _free_cache_bytes(cached_bytes: int) -> float:
 
 
 def _add_parts(*sums: Any) -> Any:
-    """Return the sum of results of `_sum_part`: all sums, or all dicts of sums by bucket. None is
-    an empty sum.
+    """Add results of `_sum_part`: all sums, or all dicts of sums by bucket; None is an
+    empty sum.
     """
     if isinstance(sums[0], dict):
         return {bucket: _add_parts(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
@@ -389,7 +379,7 @@ def _add_parts(*sums: Any) -> Any:
 
 
 def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
-    """Return the rows at the `positions` in each bucket of a part, by bucket."""
+    """Return the rows at `positions` in each bucket of a part, by bucket."""
     return {
         bucket: part[bucket].rows(bucket_positions)
         for bucket, bucket_positions in positions.items()
@@ -397,5 +387,5 @@ def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket
 
 
 def _find_rare(part: Part, bucket: Bucket, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-    """Return the positions of the rows of a bucket that have a rare level."""
+    """Return the positions of a bucket's rows with a rare level."""
     return np.flatnonzero(has_rare_level(part[bucket], rare_levels))

@@ -1,14 +1,6 @@
-"""Encoded rows in a temporary file, for data that are too large for memory: `CodeFile` and
-`FileSample`.
+"""Encoded rows in a temporary file, for data too large for memory: `CodeFile` and `FileSample`.
 
-A *bucket* has the rows of one response group and fold, stored in *chunks* of equal length. A
-`Sample` has the codes (n, m), weights (n,), groups `y` (n,) or None, and marks of missing values
-(n, m) or None, of n rows in memory.
-
-`BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of
-the work on a block. ``read_ahead(function, blocks, workers)`` yields ``function(block)`` of each
-block in order, computed by threads. ``add_sums(total, term)`` adds numbers or arrays; a total of
-None is an empty sum.
+A *bucket* contains the rows of one response group and fold, in *chunks* of equal length.
 """
 
 from __future__ import annotations
@@ -44,10 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
-BUFFER_BYTES = 2**25  # of rows that wait to be written, all buckets together
-CACHE_BYTES = 2**29  # greatest size of the cache of blocks as the kernels read them
-CACHE_SHARE = 0.5  # greatest share of the available memory that a new block in the cache may take
-MIN_CHUNK_ROWS = 1024  # least number of rows of a full chunk, even if many buckets share the buffer
+BUFFER_BYTES = 2**25  # maximum size of rows waiting to be written, over all buckets
+CACHE_BYTES = 2**29  # maximum size of the cache of blocks
+CACHE_SHARE = 0.5  # maximum proportion of the available memory for a new block in the cache
+# minimum number of rows in a full chunk, even if many buckets share the buffer
+MIN_CHUNK_ROWS = 1024
 REMEDY = (
     "Set the environment variable TMPDIR to a folder with enough space for them, or use fewer "
     "predictors."
@@ -56,11 +49,11 @@ REMEDY = (
 
 @dataclass
 class _BucketChunks(BucketSize):
-    """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows that
-    wait to be written.
+    """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows waiting
+    to be written.
     """
 
-    offsets: list[int] = field(default_factory=list)  # bytes in the file before each chunk
+    offsets: list[int] = field(default_factory=list)  # position in the file of each chunk
     waiting: list[Sample] = field(default_factory=list)
     n_waiting: int = 0  # rows in `waiting`
 
@@ -68,8 +61,8 @@ class _BucketChunks(BucketSize):
 class CodeFile(RowStore):
     """A temporary file of encoded rows by bucket; rows keep their order within a bucket.
 
-    Each chunk has the codes of its rows, then their weights if `weighted`, then bits of missing
-    values if `masked`. The file has no name where the system allows that, so that it disappears
+    A chunk contains the codes of its rows, followed by their weights (if `weighted`) and bits for
+    missing values (if `masked`). Where the system allows it, the file has no name and so disappears
     with the process.
 
     Parameters
@@ -77,26 +70,26 @@ class CodeFile(RowStore):
     m : int
         Number of predictors.
     dtype : numpy dtype
-        Of the codes, see `bbl.rows.sample.code_dtype`.
+        Type of the codes, see `bbl.rows.sample.code_dtype`.
     weighted : bool, default False
-        Whether weights are stored (float64); else all are 1.
+        Whether weights are stored (float64); otherwise all are 1.
     masked : bool, default False
-        Whether values may be missing; one bit is stored for each value.
+        Whether values may be missing; one bit per value is stored.
     buckets : int, default 1
-        Greatest number of buckets, which share the buffer of waiting rows.
+        Maximum number of buckets, which share the buffer of waiting rows.
 
     Attributes
     ----------
     mask_bytes, row_bytes : int
-        Bytes of the bits of missing values of a row, and of a row in all.
+        Bytes per row for missing values, and in total.
     chunk_rows : int
-        Rows of a full chunk.
+        Number of rows in a full chunk.
     buckets : dict of Bucket to _BucketChunks
-        Here not a number, but the rows of each bucket.
+        The rows of each bucket (not a number, as in the parameter).
     sums : dict
-        Results of `StoredSample.sums`, of single buckets.
+        Cached results of `StoredSample.sums`, by bucket.
     size : int
-        Bytes written.
+        Number of bytes written.
     passes : int
         Number of passes over the rows.
     passed : callable or None
@@ -115,10 +108,10 @@ class CodeFile(RowStore):
         self.dtype = np.dtype(dtype)
         self.weighted = weighted
         self.masked = masked
-        # of a row: one bit for each value, in whole bytes
+        # per row: one bit for each value, in whole bytes
         self.mask_bytes = (m + 7) // 8 if masked else 0
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
-        # so many rows that the waiting ones of all buckets fit into the buffer
+        # as many rows as fit in the buffer for all buckets
         self.chunk_rows = int(
             np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS)
         )
@@ -128,24 +121,25 @@ class CodeFile(RowStore):
         self.passes = 0
         self.passed: Callable[[int], None] | None = None
         self.cache = BlockCache(_free_cache_bytes)
-        self._lock = threading.Lock()  # threads share the position of the file
+        self._lock = threading.Lock()  # threads share the file position
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
-        # at the latest with the last reference to this object
+        # at the latest when the last reference to this object is dropped
         weakref.finalize(self, self._file.close)
 
     def check_room(self, n: int) -> None:
-        """Raise a DataError if the disk has no room for `n` rows."""
+        """Raise a DataError if the disk lacks the space for `n` rows."""
         folder = tempfile.gettempdir()
         free = shutil.disk_usage(folder).free
         if n * self.row_bytes > free:
             raise DataError(
-                f"the codes of {n:,} rows need {n * self.row_bytes / 2**30:.1f} GiB in "
-                f"{folder!r}, where {free / 2**30:.1f} GiB are free. {REMEDY}",
+                f"The codes of {n:,} rows need {n * self.row_bytes / 2**30:.1f} GiB in "
+                f"{folder!r}, where {free / 2**30:.1f} GiB are free.",
                 argument="data",
+                hint=REMEDY,
             )
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
-        """Add rows to the end of a bucket, whose group replaces their response."""
+        """Append rows to a bucket, whose group replaces their response."""
         chunks = self.buckets.setdefault(bucket, _BucketChunks())
         chunks.waiting.append(rows)
         chunks.n_waiting += rows.n
@@ -166,7 +160,7 @@ class CodeFile(RowStore):
         """Write the first `count` waiting rows of a bucket as one chunk."""
         codes = np.concatenate([rows.codes for rows in chunks.waiting])
         arrays = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
-        # weights follow if they are stored; else they are not read
+        # weights follow if they are stored; otherwise they are not read
         rows_left = Sample(codes[count:], np.empty(0))
         if self.weighted:
             weights = np.concatenate([rows.weights for rows in chunks.waiting])
@@ -188,43 +182,43 @@ class CodeFile(RowStore):
             self._write_bytes(array.reshape(-1).view(np.uint8))
 
     def _write_bytes(self, data: np.ndarray) -> None:
-        """Append an array of uint8 to the file; if that fails, close the file and raise a
+        """Append an array of uint8 to the file; on failure, close the file and raise a
         DataError.
         """
         unwritten = data.data  # memoryview of the bytes
         try:
-            while len(unwritten):  # one call may write a part only
+            while len(unwritten):  # a call may write only a part
                 n_written = self._file.write(unwritten)
                 unwritten = unwritten[n_written:]
         except OSError as error:
             self.close()
             raise DataError(
-                "the codes of the rows cannot be written to a temporary file in "
-                f"{tempfile.gettempdir()!r} ({error.strerror or error}). {REMEDY}",
+                "The codes of the rows cannot be written to a temporary file in "
+                f"{tempfile.gettempdir()!r} ({error.strerror or error}).",
                 argument="data",
+                hint=REMEDY,
             ) from error
         self.size += data.nbytes
 
     def _read_into(self, target: np.ndarray, offset: int) -> None:
-        """Fill the array `target` with the bytes of the file from `offset` on.
+        """Fill the array `target` with the bytes of the file starting at `offset`.
 
-        The file is not mapped into memory, so that memory does not grow with the rows that were
-        read.
+        The file is not mapped into memory, so that memory use does not grow with the rows read.
         """
         unfilled = target.reshape(-1).view(np.uint8).data
         with self._lock:
             self._file.seek(offset)
-            while len(unfilled):  # one call may read a part only
+            while len(unfilled):  # a call may read only a part
                 n_bytes = self._file.readinto(unfilled)
                 if not n_bytes:
                     raise DataError(
-                        "the temporary file of codes has been truncated.",
+                        "The temporary file of codes has been truncated.",
                         argument="data",
                     )
                 unfilled = unfilled[n_bytes:]
 
     def read(self, bucket: Bucket, first: int, last: int, y: int | None) -> Sample:
-        """Return rows `first` to `last` - 1 of a bucket, all with the response `y` (None for no
+        """Return rows `first` to `last` - 1 of a bucket, with the response `y` (None for no
         response).
         """
         n = last - first
@@ -235,16 +229,16 @@ class CodeFile(RowStore):
         n_read = 0
         itemsize = self.dtype.itemsize
         while n_read < n:
-            # number of the chunk, and rows of it before the first wanted one
+            # chunk number, and number of its rows before the first requested one
             k, skipped_rows = divmod(first + n_read, self.chunk_rows)
             chunk_size = min(self.chunk_rows, chunks.n - k * self.chunk_rows)
             out_rows = slice(n_read, min(n, n_read + chunk_size - skipped_rows))
             offset = chunks.offsets[k]
             self._read_into(codes[out_rows], offset + skipped_rows * self.m * itemsize)
-            offset += chunk_size * self.m * itemsize  # the weights of a chunk follow its codes
+            offset += chunk_size * self.m * itemsize  # a chunk's weights follow its codes
             if self.weighted:
                 self._read_into(weights[out_rows], offset + 8 * skipped_rows)
-                offset += 8 * chunk_size  # the bits of missing values follow the weights
+                offset += 8 * chunk_size  # the bits for missing values follow the weights
             if self.masked:
                 self._read_into(packed_missing[out_rows], offset + skipped_rows * self.mask_bytes)
             n_read = out_rows.stop
@@ -256,7 +250,7 @@ class CodeFile(RowStore):
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
 
     def close(self) -> None:
-        """Remove the file, and what is cached of it."""
+        """Remove the file and its cache."""
         self.cache.clear()
         self._file.close()
 
@@ -270,18 +264,18 @@ class FileSample(StoredSample):
     file : CodeFile
         The file, with the rows of all buckets.
     buckets : tuple of Bucket
-        The buckets that are rows of this sample, in their order.
+        The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response; else they are one group.
+        Whether rows have a response; otherwise they are one group.
     extra : Sample or None
-        A few more rows in memory, of one group, that follow those of the buckets.
+        A few additional rows in memory, of one group, that follow the rows of the buckets.
     """
 
     file: CodeFile
 
     @property
     def cluster_threads(self) -> int:
-        """Number of tasks that a cluster runs at a time: 0, as there is no cluster."""
+        """Number of tasks that a cluster can run simultaneously: 0, as there is no cluster."""
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
@@ -296,23 +290,21 @@ class FileSample(StoredSample):
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share
-        the pass.
-        """
+        """Return the sum of ``function(block)`` over all blocks, in order, by `workers` threads."""
         total: Any = None
-        # shape (1,); not 0 if another thread of the same call was interrupted or failed
+        # shape (1,); nonzero if another thread of the same call was interrupted or failed
         stop = stop_flag()
         for block_sum in read_ahead(partial(self._apply, function), self._keyed_blocks(), workers):
             if stop[0]:
-                # ends this task without a message; `run_tasks` raises the error of the other thread
+                # ends this task silently; `run_tasks` raises the error of the other thread
                 raise Stopped
             total = add_sums(total, block_sum)
         self._count_pass()
         return total
 
     def _keyed_blocks(self) -> Iterator[tuple[tuple[Bucket, int] | None, Sample]]:
-        """Yield (key, block) for all blocks: the key is (bucket, number in the bucket), None for
-        the rows in memory.
+        """Yield (key, block) for all blocks; the key is (bucket, number in the bucket), or None for
+        rows in memory.
         """
         for bucket in self.buckets:
             for k, block in enumerate(
@@ -327,7 +319,7 @@ class FileSample(StoredSample):
         function: Callable[[Sample], Sums],
         keyed_block: tuple[tuple[Bucket, int] | None, Sample],
     ) -> Sums:
-        """Return ``function(block)`` of a pair (key, block) of `_keyed_blocks`, with the help of
+        """Return ``function(block)`` for a pair (key, block) of `_keyed_blocks`, using
         the cache.
         """
         block_key, block = keyed_block
@@ -338,15 +330,15 @@ class FileSample(StoredSample):
         )
 
     def rows(self, index: np.ndarray) -> Sample:
-        """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order
-        of `blocks`.
+        """Return the rows of the buckets, without `extra`, at increasing positions `index` in the
+        order of `blocks`.
         """
         # start: position of the bucket's first row
         blocks = []
         start = 0
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
-            # wanted positions among the rows of the bucket
+            # requested positions among the rows of the bucket
             positions = (
                 index[np.searchsorted(index, start) : np.searchsorted(index, start + n)] - start
             )
@@ -368,10 +360,10 @@ class FileSample(StoredSample):
     def _bucket_sums(
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by
+        """Return the sum of ``function(block)`` over the blocks of each bucket in `buckets`, by
         `workers` threads.
         """
-        # without the cache of blocks: the caller stores these sums, so that they are computed once
+        # not cached: the caller stores these sums, so they are computed only once
         sums: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
             blocks = replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)
@@ -380,8 +372,8 @@ class FileSample(StoredSample):
         return sums
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level, given as pairs (predictor, its
-        rare levels).
+        """Return the increasing positions of rows with a rare level; `rare_levels` are pairs
+        (predictor, its rare levels).
         """
         # start: position of the block's first row
         positions = [np.zeros(0, dtype=np.int64)]
@@ -393,7 +385,7 @@ class FileSample(StoredSample):
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:
-    """Return how many more bytes of a file's blocks may be cached; `cached_bytes` are cached
-    already.
+    """Return the number of bytes of blocks that may still be cached, given `cached_bytes` in the
+    cache.
     """
     return min(CACHE_BYTES - cached_bytes, CACHE_SHARE * available_memory())

@@ -1,5 +1,5 @@
-"""`Rows`, the interface of encoded samples in memory, in a file or on a cluster, and `Sample`, the
-one in memory; weighted counts of their levels.
+"""`Rows`, the interface of encoded samples, `Sample`, the sample in memory, and weighted counts of
+levels.
 """
 
 from __future__ import annotations
@@ -33,65 +33,65 @@ def level_counts(
     Parameters
     ----------
     sample : Rows
-        Rows of one group, or with a response. Missing values, and rows of an unknown group, are not
+        Rows of one group, or with a response. Missing values and rows of an unknown group are not
         counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
     K : int, optional
-        Number of groups; needed if the last groups may have no rows.
+        Number of groups; required if the last groups may have no rows.
     gaps : bool, default False
-        Whether missing values are counted, as one more level.
+        Whether to count missing values, as an additional level.
     once : bool, default False
-        Whether each row counts once, whatever its weight.
+        Whether each row counts once, regardless of its weight.
 
     Returns
     -------
-    list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response; L_i + 1 in place of
-    L_i with `gaps`
+    list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response; with `gaps`, L_i + 1
+    instead of L_i
     """
     count_block = partial(
         _block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps, once=once
     )
-    # rows outside of memory store the sums of their blocks under this key
+    # rows outside memory store the sums of their blocks under this key
     return sample.grouped_sums(("levels", gaps, once), count_block, K)
 
 
 def _block_level_counts(
     sample: Sample, n_levels: list[int], K: int | None, gaps: bool, once: bool
 ) -> list[np.ndarray]:
-    """Return `level_counts` of rows in memory; here `n_levels` includes the level of missing
-    values, if `gaps`.
+    """Return `level_counts` of rows in memory; with `gaps`, `n_levels` includes the level of
+    missing values.
     """
     if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
         sample = sample.rows(sample.y >= 0)
-    # by default the greatest group that occurs, + 1; `initial` is for no rows: no group, or without
-    # a response the one
+    # by default the largest group that occurs plus 1; `initial` covers no rows: no group or,
+    # without a response, one
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
-    # of each predictor's columns in `counts`
+    # columns of each predictor in `counts`
     column_edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))
     counts = np.zeros((K, column_edges[-1]))
     missing = None if sample.missing is None else sample.missing.view(np.uint8)
-    # adds the weights to `counts`, in place
+    # adds the weights to `counts` in place
     weights = np.ones(sample.n) if once else sample.weights
     kernel.level_counts(sample.codes, sample.y, weights, missing, gaps, column_edges, counts)
     count_table = counts[0] if sample.y is None else counts  # without a response K is 1
     return [count_table[..., start:end] for start, end in pairwise(column_edges.tolist())]
 
 
-# up to so many possible states, equal rows are counted in a table, however few the rows
+# with up to this many possible states, equal rows are merged by a table, however few rows there are
 MIN_TABLE_STATES = 65536
 
 Sums = TypeVar("Sums")  # sums over rows: a number, an array, or a list or tuple of them
 
-FLOAT_BITS = 53  # of a float64's significand
-MAX_EXACT = 2.0**FLOAT_BITS  # float64 holds all whole numbers up to here
+FLOAT_BITS = 53  # bits in a float64's significand
+MAX_EXACT = 2.0**FLOAT_BITS  # float64 represents all integers up to this
 
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
-    """Return the narrowest type of the kernels' codes (uint8, uint16 or int32) for the greatest of
+    """Return the smallest type of the kernels' codes (uint8, uint16 or int32) for the largest of
     `n_levels`.
     """
-    # 2: no predictors
+    # 2: without predictors
     most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))
     return np.dtype(
         np.uint8 if most_levels <= 256 else np.uint16 if most_levels <= 65536 else np.int32
@@ -101,9 +101,9 @@ def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
 class Rows(ABC):
     """Encoded rows of one data set: `Sample`, `FileSample` or `ClusterSample`."""
 
-    # whether codes are arrays of this process; else rows are read in blocks
+    # whether codes are arrays of this process; otherwise rows are read in blocks
     in_memory: ClassVar[bool]
-    remote: ClassVar[bool] = False  # whether reading rows sends them over a network
+    remote: ClassVar[bool] = False  # whether reading rows involves a network
 
     @property
     @abstractmethod
@@ -123,8 +123,8 @@ class Rows(ABC):
     @property
     @abstractmethod
     def whole(self) -> bool:
-        """Whether all weights are whole numbers, so that a row of weight w stands for w equal
-        rows.
+        """Whether all weights are integers, so that a row of weight w counts as w
+        identical rows.
         """
 
     @property
@@ -139,8 +139,8 @@ class Rows(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether sums of weights have no rounding error, so that they do not depend on the order
-        of rows.
+        """Whether sums of weights are free of rounding error and hence independent of the order of
+        rows.
         """
         return self.whole and self.total < MAX_EXACT
 
@@ -155,21 +155,21 @@ class Rows(ABC):
 
     @abstractmethod
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the sum of weights (K,) of each response group; rows of an unknown group are in
-        none.
+        """Return the total weight (K,) of each response group, excluding rows of an
+        unknown group.
         """
 
     @abstractmethod
     def rows(self, index: np.ndarray) -> Sample:
-        """Return the rows at rising positions `index`, in memory."""
+        """Return the rows at increasing positions `index`, in memory."""
 
     @abstractmethod
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Rows:
-        """Return one row per distinct state if rows are in memory, else the rows unchanged."""
+        """Return one row per distinct state if rows are in memory, otherwise the rows unchanged."""
 
     @abstractmethod
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
-        """Yield the rows in order, at most `size` of them at a time."""
+        """Yield the rows in order, at most `size` at a time."""
 
     @abstractmethod
     def chunks(self, size: int) -> Iterator[Sample]:
@@ -177,35 +177,35 @@ class Rows(ABC):
 
     @abstractmethod
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` stores it
+        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` caches it
         under `name`.
 
-        `workers` threads share the blocks of rows in a file.
+        Rows in a file are processed by `workers` threads.
         """
 
     @abstractmethod
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Sums:
-        """Return a list of arrays, the `sums` of `function`: (K, ...) by group with a response,
-        else (...).
+        """Return the `sums` of a function that returns a list of arrays: (K, ...) by group with a
+        response, otherwise (...).
 
-        `function` returns a list as well: arrays (K, ...) of rows with a response, whose entry y is
-        the sum over group y, and arrays (...) of rows without one. `Sample` calls it with all rows
-        and their response, `StoredSample` with the rows of each of the K groups, to stack its
-        arrays. K None: one more than the largest group that occurs.
+        For rows with a response, `function` must return arrays (K, ...) whose entry y is the sum
+        over group y; for rows without one, arrays (...). `Sample` calls it with all rows and their
+        response; `StoredSample` calls it with the rows of each of the K groups, and stacks the
+        results. K=None is one more than the largest group that occurs.
         """
 
     @abstractmethod
     def draw(self, size: int, rng: np.random.Generator) -> Sample:
-        """Return about `size` random rows of a `StoredSample`, drawn without replacement; all rows
-        of a `Sample`.
+        """Return about `size` random rows of a `StoredSample`, without replacement; all rows of a
+        `Sample`.
         """
 
     @abstractmethod
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Call ``callback(number of passes so far)`` after each pass over rows outside of memory;
-        None ends that.
+        """Call ``callback(number of passes so far)`` after each pass over rows outside memory; None
+        stops this.
         """
 
 
@@ -218,12 +218,12 @@ class Sample(Rows):
     codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
         Level codes ``0..L_i-1``; 0 is the reference level, and is also the code of missing values.
     weights : ndarray of float64, shape (n,)
-        Positive: how often each row was observed, or other numbers if the method takes them
+        Positive frequencies, or other positive numbers if the method accepts them
         (`Engine.weights`).
     y : ndarray of intp, shape (n,), or None
         Response codes, -1 where the group is unknown; None for one group.
     missing : ndarray of bool, shape (n, m), or None
-        Which values are missing; None if none are.
+        Mask of missing values; None if there are none.
     """
 
     codes: np.ndarray
@@ -232,7 +232,7 @@ class Sample(Rows):
     missing: np.ndarray | None = None
 
     in_memory = True
-    # Dask client of a cluster whose workers can hold the rows; see `SharedSample`
+    # Dask client of a cluster whose workers hold the rows; see `SharedSample`
     client: ClassVar[Any] = None
 
     @property
@@ -271,14 +271,13 @@ class Sample(Rows):
         return bool((self.weights == np.floor(self.weights)).all())
 
     def check_whole(self, what: str) -> None:
-        """Raise a DataError unless weights are whole numbers.
+        """Raise a DataError unless weights are integers.
 
-        `what` begins the message, a clause that goes on with "by how often": "The bootstrap draws
-        rows", for example.
+        `what` begins the message and includes the verb, for example "The bootstrap requires".
         """
         if not self.whole:
             raise DataError(
-                f"{what} by how often each row was observed, but the weights of this fit are not "
+                f"{what} integer weights (row counts), but the weights of this fit are not "
                 f"integers.",
                 argument="weights",
                 hint=(
@@ -307,8 +306,8 @@ class Sample(Rows):
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Sums:
-        """Return ``function`` of all rows at once; with a response, its arrays have shape (K,
-        ...).
+        """Return ``function`` of all rows at once; with a response, its arrays have
+        shape (K, ...).
         """
         return function(self)
 
@@ -324,19 +323,19 @@ class Sample(Rows):
         """Do nothing: rows in memory need no passes."""
 
     def weighted(self, weights: np.ndarray) -> Sample:
-        """Return the rows with `weights` (n,) in place of theirs; rows of weight 0 are left out."""
+        """Return the rows with new `weights` (n,), dropping rows of weight 0."""
         return replace(self, weights=weights).rows(weights > 0)
 
     @property
     def complete_rows(self) -> Sample:
-        """The rows in which no value is missing."""
+        """The rows without missing values."""
         return self if self.missing is None else self.rows(~self.missing.any(axis=1))
 
     def systematic_sample(self, size: int) -> Sample:
-        """Return all rows if there are at most `size`, else `size` draws at even steps of the
+        """Return all rows if there are at most `size`, otherwise `size` draws at equal steps of the
         cumulated weights.
 
-        The weight of a drawn row is the number of its draws.
+        The weight of a drawn row is the number of times it was drawn.
         """
         if self.n <= size:
             return self
@@ -350,21 +349,21 @@ class Sample(Rows):
         return replace(self, y=None)
 
     def group(self, y: int) -> Sample:
-        """Return the rows of response group `y`, without a response; without one all rows are in
-        group 0.
+        """Return the rows of response group `y`, without a response; if there is none, all rows are
+        in group 0.
         """
         return self.rows(self.response == y).pooled
 
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the sum of weights (K,) of each response group; rows of an unknown group do not
-        count.
+        """Return the total weight (K,) of each response group, excluding rows of an
+        unknown group.
         """
         has_group = self.response >= 0
         return np.bincount(self.response[has_group], weights=self.weights[has_group], minlength=K)
 
     def by_state(self, n_levels: Sequence[int] | np.ndarray, K: int) -> Sample:
-        """Return one row per distinct state of each of K groups, group by group, states in a fixed
-        order.
+        """Return one row per distinct state in each of K groups, ordered by group, with states in a
+        fixed order.
         """
         groups = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
         return replace(
@@ -373,24 +372,23 @@ class Sample(Rows):
         )
 
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return one row per distinct state, with the sum of its rows' weights, in a fixed order of
+        """Return one row per distinct state, with the total weight of its rows, in a fixed order of
         states.
 
-        Sums over rows then cost less, and are the same to the last bit for any order of the rows,
-        and whether a row is repeated w times or has weight w. Rows with a response, and rows
-        without predictors, are returned unchanged.
+        This makes sums over rows cheaper, and bitwise identical for any order of the rows and for
+        repeated rows instead of weights. Rows with a response and rows without predictors are
+        returned unchanged.
         """
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
-        # estimate of the bytes: three copies of the codes; for each row 40, for positions and
-        # numbers of states
+        # estimate in bytes: three copies of the codes; 40 per row for positions and state numbers
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
             f"Finding duplicates among {self.n:,} rows",
             "Use fewer rows, or read them in batches.",
         )
-        if self.missing is not None:  # missing values are one more level while rows are compared
+        if self.missing is not None:  # missing is an additional level while rows are compared
             levels = np.asarray(n_levels)
             codes = np.where(self.missing, levels, self.codes).astype(code_dtype(levels + 1))
             rows = Sample(codes, self.weights).collapsed(levels + 1)
@@ -411,33 +409,31 @@ class Sample(Rows):
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows by sorting them: by numeric keys, else by their bytes. No value
-        may be missing.
+        """Return `collapsed` rows by sorting: by numeric keys, or else by their bytes. No value may
+        be missing.
 
-        Keys are used if codes have one byte each: then both orders are the same, see
+        Keys are used only with one-byte codes, for which both orders are the same, see
         `_sort_by_key`.
         """
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
             sorted_rows, is_new, covers_all = _sort_by_key(self, n_levels)
-            if is_new.all():  # no rows are equal
+            if is_new.all():  # no two rows are equal
                 return Sample(codes[sorted_rows], self.weights[sorted_rows])
             if covers_all:
                 state_of_row = np.empty(self.n, dtype=np.intp)
                 # states are numbered in sorted order
                 state_of_row[sorted_rows] = np.cumsum(is_new) - 1
                 return Sample(codes[sorted_rows[is_new]], np.bincount(state_of_row, self.weights))
-        # keys of the first predictors alone do not tell whether rows are equal: compare all bytes,
-        # slower; each row is one value of raw bytes
+        # keys of only the first predictors cannot identify equal rows: compare all bytes (slower),
+        # viewing each row as one value of raw bytes
         row_bytes = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
         _, first_row, state_of_row = np.unique(row_bytes, return_index=True, return_inverse=True)
         return Sample(codes[first_row], np.bincount(state_of_row, self.weights))
 
 
 def concatenate(samples: Sequence[Sample]) -> Sample:
-    """Return the rows of one or more samples as one sample, with a response if all samples have
-    one.
-    """
+    """Concatenate one or more samples; the result has a response if all samples have one."""
     y = missing = None
     if all(sample.y is not None for sample in samples):
         y = np.concatenate([sample.response for sample in samples])
@@ -457,29 +453,28 @@ def concatenate(samples: Sequence[Sample]) -> Sample:
 def _sort_by_key(
     sample: Sample, n_levels: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sort rows by a float64 key: the number of the state of their first predictors.
+    """Sort rows by a float64 key, the number of the state of their first predictors.
 
-    The key of codes c_i is ``sum_i c_i prod_{j > i} L_j``, over the first predictors i and j. Keys
-    use as many predictors as possible without exceeding `MAX_EXACT`, so that each key is exact.
-    Keys rise in lexicographic order of the codes, which is the order of their bytes if codes are
-    single bytes.
+    The key of codes c_i is ``sum_i c_i prod_{j > i} L_j``, over as many of the first predictors as
+    possible without exceeding `MAX_EXACT`, so that keys are exact. Keys are ordered
+    lexicographically by codes, as are the bytes of one-byte codes.
 
     Returns
     -------
     order : ndarray of intp, shape (n,)
-        Row positions by rising key.
+        Row positions by increasing key.
     is_new : ndarray of bool, shape (n,)
-        Which of the ordered rows have another key than the row before.
+        Whether each sorted row has another key than the previous one.
     covers_all : bool
         Whether keys cover all predictors, so that rows with equal keys are equal.
     """
-    # number of states of the first 1, 2, ... predictors; with two levels each, no more than
-    # FLOAT_BITS of them fit
+    # number of states of the first 1, 2, ... predictors; with two levels each, at most FLOAT_BITS
+    # of them fit
     n_states = np.cumprod(np.asarray(n_levels[:FLOAT_BITS], dtype=float))
     n_first = int(np.count_nonzero(n_states <= MAX_EXACT))
-    # key of a row: the sum of codes times place values, as the digits of a number of mixed bases
+    # a row's key is the sum of codes times place values, like the digits of a mixed-radix number
     place_values = n_states[n_first - 1] / n_states[:n_first]
-    # block by block, so that only the codes of a block are converted to floats at a time
+    # block by block, so that only one block's codes are converted to floats at a time
     keys = np.concatenate([block.codes[:, :n_first] @ place_values for block in sample.blocks()])
     order = np.argsort(keys)
     keys = keys[order]

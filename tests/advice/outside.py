@@ -17,6 +17,8 @@ import bbl
 from advice.common import DATA, FITTED, case, fit, in_folder, patched, raising
 from bbl import storage
 from bbl.__main__ import main
+from bbl.rows.on_disk import CodeFile
+from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier, BinningTransformer, ScoreFeatures
 
 X = DATA[["a", "b"]]
@@ -305,7 +307,27 @@ def downloaded(data_folder: str, **modules: Any) -> Any:
 datasets = importlib.import_module("bbl.datasets")
 OFFLINE = mock.Mock(retrieve=raising(OSError("no network")))
 
+
+def stored(room: bool = True) -> Any:
+    """Store the codes of a row in a file, on a disk that is full without `room`."""
+    file = CodeFile(2, np.dtype(np.uint8))
+    if not room:
+        file._file = mock.Mock(write=mock.Mock(side_effect=OSError("No space left on device")))
+    file.append((0, 0), Sample(np.zeros((1, 2), np.uint8), np.ones(1), None, None))
+    return file.finish()
+
+
 FILES = {
+    "room for codes": case(
+        "Set the environment variable TMPDIR to a folder with enough space",
+        lambda: CodeFile(2, np.dtype(np.uint8)).check_room(10**15),
+        lambda: CodeFile(2, np.dtype(np.uint8)).check_room(1),
+    ),
+    "a full disk": case(
+        "Set the environment variable TMPDIR to a folder with enough space",
+        lambda: stored(room=False),
+        stored,
+    ),
     "a damaged model file": case(
         "If it is damaged, save the model again or fetch a good copy",
         in_folder(lambda f: damaged(f, 100)),

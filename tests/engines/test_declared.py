@@ -262,9 +262,11 @@ def test_rows_of_such_weights_stay_together_in_folds(weighted):
 
 def test_what_counts_rows_refuses_such_weights_and_the_rest_takes_them(weighted, tmp_path):
     fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
-    with pytest.raises(bbl.errors.DataError, match="Standard errors and tests go by how often"):
+    with pytest.raises(
+        bbl.errors.DataError, match="Standard errors and tests require integer weights"
+    ):
         fit.bootstrap(10)
-    with pytest.raises(bbl.errors.DataError, match="Permutation tests go by how often"):
+    with pytest.raises(bbl.errors.DataError, match="Permutation tests require integer weights"):
         fit.interactions(pvalues="permutation")
     assert fit.interactions()["p"].isna().all()
     assert fit.predict(weighted, type="class").eq(weighted["y"]).mean() > 0.5

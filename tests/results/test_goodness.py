@@ -167,7 +167,7 @@ def test_other_methods_and_missing_values_are_refused_with_the_remedy():
         with pytest.raises(DataError, match="complete rows.*missing='drop'"):
             getattr(fit, name)()
     assert len(fit.odds_ratios()) == 3
-    with pytest.raises(DataError, match="Goodness of fit is tested by how often"):
+    with pytest.raises(DataError, match="Goodness-of-fit tests require integer weights"):
         bbl.bbl("~ Class", TITANIC, TITANIC["Freq"] + 0.5, **QUIET).goodness_of_fit()
 
 

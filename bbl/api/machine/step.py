@@ -119,7 +119,7 @@ def step(
     rows = fit._rows()
     labels = fit.labels
     layout = fit.estimate.parameters.layout
-    rows.check_whole("AIC and BIC compare models")
+    rows.check_whole("Stepwise selection requires")
     start = frozenset(layout.scopes[layout.m :])  # terms of the initial model
     lower, upper = _check_scope(scope, fit, start)
     penalty = float(np.log(fit.nobs())) if isinstance(k, str) else k

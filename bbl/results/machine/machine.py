@@ -458,7 +458,7 @@ class MachineResults(ModelResults):
         rows = self._rows()
         if self.survey is None:
             # raises a DataError that begins like this unless weights are counts
-            rows.check_whole("Standard errors and tests go")
+            rows.check_whole("Standard errors and tests require")
         return rows
 
     @abstractmethod

@@ -255,7 +255,7 @@ class UncertaintyMixin(MachineResults):
             # raises a DataError for a sampling design
             check_single_rows(self.survey, "A permutation test")
             # raises a DataError for weights that are not counts
-            self._rows().check_whole("Permutation tests go")
+            self._rows().check_whole("Permutation tests require")
             n_permutations = integer("n", n, 1)
             rng = generator(seed)
             workers = n_workers(n_jobs)
@@ -297,7 +297,7 @@ class UncertaintyMixin(MachineResults):
                 self.engine.check_equations()
             # without a sampling design, weights are counts and must be integers
             if self.survey is None:
-                self.training.check_whole("Tests go")  # DataError; the words begin its message
+                self.training.check_whole("Tests require")  # DataError
         except (DataError, OptionError) as error:
             return f"no test: {error.message}"
         return None

@@ -308,7 +308,7 @@ datasets = importlib.import_module("bbl.datasets")
 OFFLINE = mock.Mock(retrieve=raising(OSError("no network")))
 
 
-def stored(room: bool = True) -> Any:
+def write_codes(room: bool = True) -> Any:
     """Store the codes of a row in a file, on a disk that is full without `room`."""
     file = CodeFile(2, np.dtype(np.uint8))
     if not room:
@@ -325,8 +325,8 @@ FILES = {
     ),
     "a full disk": case(
         "Set the environment variable TMPDIR to a folder with enough space",
-        lambda: stored(room=False),
-        stored,
+        lambda: write_codes(room=False),
+        write_codes,
     ),
     "a damaged model file": case(
         "If it is damaged, save the model again or fetch a good copy",

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from advice import api, design, engines, fitted, methods, outside, results
+from advice import api, convergence, design, engines, fitted, methods, outside, results
 from advice.common import SILENT
 from advice.sites import files, provoke, sites
 
@@ -22,6 +22,7 @@ TABLES = (
     design.TABLE,
     api.TABLE,
     engines.TABLE,
+    convergence.TABLE,
     results.TABLE,
     fitted.TABLE,
     outside.TABLE,
@@ -87,7 +88,7 @@ def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch
 
 def test_firths_penalty_is_advised_for_separated_groups_and_is_finite():
     rows = pd.DataFrame({"y": list("uuvv") * 5, "a": list("ppqq") * 5})
-    with pytest.warns(ConvergenceWarning, match="give ridge='firth'.*or ridge='cv'"):
+    with pytest.warns(ConvergenceWarning, match="Give ridge='firth'.*or ridge='cv'"):
         bbl.bbl("y ~ a", rows, method="conditional", ridge=0, verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

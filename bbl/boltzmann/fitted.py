@@ -446,9 +446,11 @@ class Problem(NamedTuple):
     group, predictor, level : str
         Names for the message; empty if all predictors or levels are concerned.
     what : str
-        The kind of problem and its remedy.
+        The kind of problem.
     detail : str
         Numbers about this problem.
+    hint : str
+        What to do about it, a sentence; empty if nothing can be done.
     """
 
     group: str
@@ -456,6 +458,7 @@ class Problem(NamedTuple):
     level: str
     what: str
     detail: str
+    hint: str = ""
 
     @property
     def where(self) -> str:
@@ -468,15 +471,22 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     problems = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            # -1: no single predictor or level. `text` and `detail` become `Problem.what` and
-            # `Problem.detail`. `Note(*note)` also accepts plain tuples without the detail.
-            predictor, level_code, text, detail = Note(*note)
-            level_text = (
-                f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
-            )
-            predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""
+            note = Note(*note)  # also accepts plain tuples without the detail or the hint
+            level_text = ""
+            predictor_text = ""
+            if note.predictor >= 0:
+                predictor_text = f"predictor {labels.names[note.predictor]!r}"
+            if note.level >= 0:
+                level_text = f"level {labels.levels[note.predictor][note.level]!r}"
             problems.append(
-                Problem(group_text(labels, g), predictor_text, level_text, text, detail)
+                Problem(
+                    group_text(labels, g),
+                    predictor_text,
+                    level_text,
+                    note.what,
+                    note.detail,
+                    note.hint,
+                )
             )
         for predictor, level_code, *partners in fit.unbounded:
             level_text = f"level {labels.levels[predictor][level_code]!r}"
@@ -486,17 +496,14 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
                     for partner, partner_code in zip(partners[::2], partners[1::2], strict=True)
                 ]
                 level_text += f" with {' and '.join(partner_levels)}"
-            text = (
-                f"no finite estimate without a penalty; use {fit.remedy} or leave one of the "
-                "predictors out"
-            )
             problems.append(
                 Problem(
                     group_text(labels, g),
                     f"predictor {labels.names[predictor]!r}",
                     "",
-                    text,
+                    "no finite estimate without a penalty",
                     level_text,
+                    hint=f"Give {fit.remedy}, or leave one of the predictors out.",
                 )
             )
     return problems
@@ -507,14 +514,20 @@ def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
     and the first few.
     """
     kinds: dict[tuple[bool, str], list[Problem]] = {}
+    hints: dict[str, None] = {}
     for problem in dict.fromkeys(problems):
         kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
+        if problem.hint:
+            hints[problem.hint] = None
     if kinds:
         lines = [
             _kind_text(text, is_of_level, same_kind)
             for (is_of_level, text), same_kind in kinds.items()
         ]
-        warnings.warn(ConvergenceWarning("In " + "\n  in ".join(lines)), stacklevel=stacklevel)
+        warnings.warn(
+            ConvergenceWarning("In " + "\n  in ".join(lines) + ".", hint=" ".join(hints) or None),
+            stacklevel=stacklevel,
+        )
 
 
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:

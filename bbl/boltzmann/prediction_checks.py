@@ -208,7 +208,10 @@ def check_training(
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
     """Warn if a log-loss is above that of the class proportions; do nothing for None."""
     if record is not None and record.is_worse:
-        warnings.warn(DataWarning(record.verdict), stacklevel=stacklevel)
+        # without a remedy, the finding alone says that none is known
+        warnings.warn(
+            DataWarning(record.finding, hint=record.remedy or None), stacklevel=stacklevel
+        )
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:

@@ -27,7 +27,7 @@ class ImpossibleRowsError(DataError):
     """
 
     def __init__(self, message: str, rows: np.ndarray, n_groups: int):
-        super().__init__(message, argument="newdata")
+        super().__init__(message, argument="newdata", hint="Leave such rows out of newdata.")
         self.rows = rows
         self.n_groups = n_groups
 
@@ -118,7 +118,7 @@ def refuse_impossible_rows(
         raise ImpossibleRowsError(
             f"newdata: row {k} is in a cell that cannot occur (structural_zeros), "
             f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so it cannot be "
-            f"predicted. Leave such rows out.",
+            f"predicted.",
             np.logical_not(possible),
             len(labels.groups),
         )

@@ -604,16 +604,17 @@ class Engine:
         return replace(self, **{self.tuned.option: value})
 
 
-def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
+def absent_levels(counts: list[np.ndarray], *, hint: str) -> tuple[Note, ...]:
     """Return a note for each level that never occurs and therefore has no finite field.
 
-    `counts` contains the weights or frequencies (L_i,) of each predictor's levels.
+    `counts` contains the weights or frequencies (L_i,) of each predictor's levels; `hint` says how
+    to make the fields finite.
     """
     if all(n.all() for n in counts):  # the usual case, and quick to check
         return ()
-    text = f"never occurs, so its field has no finite value; {remedy}"
+    text = "never occurs, so its field has no finite value"
     return tuple(
-        Note(predictor=i, level=int(a), what=text)
+        Note(i, int(a), text, hint=hint)
         for i, n in enumerate(counts)
         for a in np.flatnonzero(n == 0)
     )

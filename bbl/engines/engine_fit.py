@@ -24,16 +24,18 @@ class Note(NamedTuple):
     level : int
         Code of the level; -1 for none.
     what : str
-        The problem and its remedy. Equal problems have equal texts, so that a warning reports each
-        once.
+        The problem. Equal problems have equal texts, so that a warning reports each once.
     detail : str
         Figures of this problem.
+    hint : str
+        What to do about it, a sentence; empty if nothing can be done.
     """
 
     predictor: int
     level: int
     what: str
     detail: str = ""
+    hint: str = ""
 
 
 class NoProgress(Exception):

@@ -115,7 +115,7 @@ class MeanField(Engine):
         effective_fields = np.concatenate(
             [log_ratio(predictor_shares) for predictor_shares in shares]
         )
-        notes = absent_levels(shares, "give prior_count > 0")
+        notes = absent_levels(shares, hint="Give prior_count > 0.")
         log_reference_shares = float(
             sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares)
         )
@@ -151,7 +151,8 @@ class MeanField(Engine):
                     Note(
                         predictor=-1,  # the covariance involves all predictors
                         level=-1,
-                        what="covariance is singular; use a smaller eps or a larger prior_count",
+                        what="the covariance is singular",
+                        hint="Give a smaller eps or a larger prior_count.",
                     ),
                 ) * singular  # an empty tuple unless singular
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note, counts)

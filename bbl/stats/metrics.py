@@ -88,13 +88,19 @@ class LossRecord:
         """
         if not self.is_worse:
             return ""
+        return f"{self.finding} {self.remedy}".strip()
+
+    @property
+    def finding(self) -> str:
+        """How a loss above the baseline compares with it, without the remedy."""
         loss, baseline = self._formatted
-        remedy = self.remedy or "No better prediction was found with these predictors and terms."
-        return (
+        text = (
             f"On the {self.rows} the log-loss is {loss}, against {baseline} for the class "
-            f"proportions: predicting them for every row is better than these probabilities. "
-            f"{remedy}"
+            f"proportions: predicting them for every row is better than these probabilities."
         )
+        if self.remedy:
+            return text
+        return f"{text} No better prediction was found with these predictors and terms."
 
     @property
     def _formatted(self) -> tuple[str, str]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import bbl
 from bbl import errors
+from bbl.boltzmann.fitted import Problem
+from bbl.engines.engine_fit import Note
 
 __all__ = ["Advice", "Site", "files", "provoke", "sites"]
 
@@ -60,7 +62,7 @@ def files() -> tuple[str, ...]:
 @contextmanager
 def recorded(told: list[BaseException], found: set[Site]) -> Iterator[None]:
     """Add to `told` the errors and warnings with a hint that are made in the block, and to `found`
-    their sites.
+    their sites, and those of the notes and problems that become warnings.
     """
     files()  # parsed before the call: `ast` is not safe in the threads of a fit (Python 3.11)
     base = errors.BBLError.__mro__[1]
@@ -70,22 +72,41 @@ def recorded(told: list[BaseException], found: set[Site]) -> Iterator[None]:
         plain(self, message, **fields)
         if fields.get("hint"):
             told.append(self)
-        frame = sys._getframe(1) if fields.get("hint") else None
-        while frame is not None:
-            file = Path(frame.f_code.co_filename)
-            if file.is_relative_to(ROOT):
-                found.update(
-                    site
-                    for site in sites(file.relative_to(ROOT).as_posix())
-                    if site.first <= frame.f_lineno <= site.last
-                )
-            frame = frame.f_back
+            add_callers(found)
 
+    def recording(new: Callable[..., Any]) -> Callable[..., Any]:
+        def record_new(cls: type, *values: Any, **fields: Any) -> Any:
+            made = new(cls, *values, **fields)
+            if made.hint:
+                add_callers(found)
+            return made
+
+        return record_new
+
+    made_by_new = {kind: kind.__new__ for kind in (Note, Problem)}
     base.__init__ = record  # type: ignore[method-assign]
+    for kind, new in made_by_new.items():
+        kind.__new__ = recording(new)  # type: ignore[method-assign]
     try:
         yield
     finally:
         base.__init__ = plain  # type: ignore[method-assign]
+        for kind, new in made_by_new.items():
+            kind.__new__ = new  # type: ignore[method-assign]
+
+
+def add_callers(found: set[Site]) -> None:
+    """Add to `found` the sites that are being called."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(ROOT):
+            found.update(
+                site
+                for site in sites(file.relative_to(ROOT).as_posix())
+                if site.first <= frame.f_lineno <= site.last
+            )
+        frame = frame.f_back
 
 
 def provoke(advice: Advice) -> tuple[list[BaseException], set[Site]]:

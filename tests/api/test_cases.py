@@ -190,7 +190,7 @@ def test_extreme_penalties_end_finite(options):
 def test_an_objective_that_is_not_finite_is_told():
     with pytest.warns(
         bbl.ConvergenceWarning,
-        match="did not converge; raise .*group 0, predictor 'x0' .gradient norm inf",
+        match="did not converge: .*group 0, predictor 'x0' .gradient norm inf",
     ):
         fit = bbl.bbl("y ~ .^2", table(400, 3), lambdah=1e300)
     assert not fit.converged and np.isfinite(fit.estimate.parameters.theta).all()

@@ -221,14 +221,15 @@ def test_what_happens_in_many_places_is_one_line():
     assert len(caught) == 1
     levels, steps = str(caught[0].message).split("\n  in ")
     assert levels.startswith(
-        f"In {absent} places: a level never occurs, so its field has no finite value; give lambdah"
+        f"In {absent} places: a level never occurs, so its field has no finite value: "
     )
     assert levels.endswith(f"; and {absent - 5} more") and all(
         f"group {g!r}" in levels for g in "abcde"
     )
     assert (
-        steps.startswith("120 places: did not converge; increase itmax")
+        steps.startswith("120 places: did not converge: ")
         and "gradient norm" in steps
+        and steps.endswith(". Hint: Give lambdah > 0. Increase itmax, tolerance or lambda_.")
     )
     with pytest.warns(
         bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x"
@@ -237,7 +238,7 @@ def test_what_happens_in_many_places_is_one_line():
     assert len(str(caught[0].message).splitlines()) == 1
     with pytest.warns(
         bbl.ConvergenceWarning,
-        match="In 2 places: a level .*: predictor 0, level 2; predictor 1, level 2$",
+        match="In 2 places: .*: predictor 0, level 2; predictor 1, level 2. Hint: Give lambdah",
     ):
         bbl.mlestimate([[0, 1], [1, 0], [1, 1], [0, 0]], L=3)
 

@@ -163,7 +163,7 @@ def test_divergence_is_reproducible_and_short_runs_are_named():
     assert (on_grid[1].theta == fits[0].theta).all()
     assert np.abs(on_grid[0].theta[6:]).sum() < np.abs(fits[0].theta[6:]).sum()
     table = pd.DataFrame(codes).add_prefix("x").assign(y=codes[:, 0])
-    with pytest.warns(ConvergenceWarning, match="increase n_iter"):
+    with pytest.warns(ConvergenceWarning, match="Increase n_iter"):
         bbl.bbl("y ~ x1 * x2", table, method="pcd", n_iter=30, seed=0, verbose=0)
 
 
@@ -214,7 +214,7 @@ def test_fields_of_absent_levels_are_named_and_bounded_by_their_penalty():
     with pytest.warns(ConvergenceWarning, match="lambdah > 0"):
         bbl.mlestimate(codes[codes[:, 0] == 0, :2], method="pcd", L=[2, 3], n_iter=500)
     short = {"method": "mpf", "penalty": "group", "lambda_": 1e-3, "itmax": 1, "verbose": 0}
-    with pytest.warns(ConvergenceWarning, match="increase itmax"):
+    with pytest.warns(ConvergenceWarning, match="Increase itmax"):
         bbl.bbl("~ a * b", table, lambdah=1e-3, **short)
     fit = bbl.bbl("~ a * b", table, lambdah=1e-3, **short | {"itmax": 5000})
     assert fit.converged

@@ -249,7 +249,7 @@ def test_a_fit_that_is_too_short_says_what_to_do():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit = bbl.mlestimate(x, method="pvi", n_iter=50, chains=32, draws=1)
-    assert "increase n_iter" in str(caught[0].message) and "global scale" in str(caught[0].message)
+    assert "Increase n_iter" in str(caught[0].message) and "global scale" in str(caught[0].message)
     assert not fit.converged
 
 

@@ -163,10 +163,10 @@ def _make_problem(note: Note) -> Problem:
     The only group has no name: `Problem.group` is empty, or "the fit" if the note concerns no
     single predictor.
     """
-    predictor, level, text, detail = note  # predictor and level are -1 for none
-    if predictor < 0:
-        return Problem("the fit", "", "", text, detail)
-    return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), text, detail)
+    if note.predictor < 0:
+        return Problem("the fit", "", "", note.what, note.detail, note.hint)
+    level = f"level {note.level}" if note.level >= 0 else ""
+    return Problem("", f"predictor {note.predictor}", level, note.what, note.detail, note.hint)
 
 
 def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> None:

@@ -104,12 +104,13 @@ def replicated(
     if is_lost.any() and not for_test:
         n_separated = int(separated[:, is_lost].any(axis=1).sum())
         warnings.warn(
-            f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
-            f"{len(is_lost)} estimates of a group are infinite, because a level is absent or "
-            f"separates groups there; they have no standard errors. Hint: Leave "
-            "type= out to linearise standard errors, merge rare levels, or use prior_count= if the "
-            "method supports it.",
-            DataWarning,
+            DataWarning(
+                f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
+                f"{len(is_lost)} estimates of a group are infinite, because a level is absent or "
+                f"separates groups there; they have no standard errors.",
+                hint="Leave type= out to linearise standard errors, merge rare levels, or use "
+                "prior_count= if the method supports it.",
+            ),
             stacklevel=2,
         )
     estimates = np.where(separated, full_estimate, estimates)

@@ -516,7 +516,7 @@ def _notes(
     is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (
         ess < MIN_ESS * chains
     )
-    text = "chains have not mixed, or are too short; increase warmup and draws"
+    text = "the chains have not mixed, or are too short"
     notes = []
     converged = np.ones(layout.m, bool)
     predictors = np.full((2, layout.size), -1)  # the one or two predictors of each parameter
@@ -531,5 +531,5 @@ def _notes(
                 f"R-hat {rhat[involves_i].max():.3f}, effective sample size "
                 f"{ess[involves_i].min():.0f}"
             )
-            notes.append(Note(predictor=i, level=-1, what=text, detail=detail))
+            notes.append(Note(i, -1, text, detail, hint="Increase warmup and draws."))
     return tuple(notes), converged

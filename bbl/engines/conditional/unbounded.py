@@ -12,15 +12,9 @@ from bbl.rows.sample import Sample
 
 __all__ = ["limits"]
 
-SEPARATED = (
-    "the predictors separate the groups perfectly, so the likelihood has no maximum; give "
-    "ridge='firth' (finite, with intervals) or ridge='cv'"
-)
-TOO_FEW_ROWS = (
-    "there are fewer distinct rows than coefficients, so they are not identified; give ridge='cv'"
-)
-ALIASED = "it is not identified given the other terms; leave one of them out, or give ridge='cv'"
-ABSENT = "give ridge > 0"
+SEPARATED = "the predictors separate the groups perfectly, so the likelihood has no maximum"
+TOO_FEW_ROWS = "there are fewer distinct rows than coefficients, so they are not identified"
+ALIASED = "it is not identified given the other terms"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
@@ -42,17 +36,41 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     # masks (size,) of parameters; [1:] leaves the intercept out
     has_absent_level = holds_absent_level(layout, counts)
     aliased = maximum.aliased[1:]
-    notes = absent_levels(counts, ABSENT)  # one for each level without rows
+    # one for each level without rows
+    notes = absent_levels(counts, hint="Give ridge > 0.")
     if maximum.is_separated:
-        notes += (Note(predictor=-1, level=-1, what=SEPARATED),)  # no specific predictor
+        # -1: of no predictor and no level
+        notes += (
+            Note(
+                predictor=-1,
+                level=-1,
+                what=SEPARATED,
+                hint="Give ridge='firth' (finite, with intervals) or ridge='cv'.",
+            ),
+        )
     elif maximum.n_rows < len(maximum.aliased):  # fewer distinct rows than columns of the design
-        notes += (Note(predictor=-1, level=-1, what=TOO_FEW_ROWS),)
+        notes += (
+            Note(
+                predictor=-1,
+                level=-1,
+                what=TOO_FEW_ROWS,
+                hint="Give ridge='cv'.",
+            ),
+        )
     else:
         # the first such parameter of each predictor, a tuple (predictor, level, ...)
         aliased_parameters = first_parameters(
             layout, aliased & maximum.occurs[1:] & ~has_absent_level
         )
-        notes += tuple(Note(i, level=-1, what=ALIASED) for i, *_ in aliased_parameters)
+        notes += tuple(
+            Note(
+                predictor=i,
+                level=-1,
+                what=ALIASED,
+                hint="Leave one of the terms out, or give ridge='cv'.",
+            )
+            for i, *_ in aliased_parameters
+        )
     out = []
     for g in range(len(maximum.coefficients)):
         # for a group without rows, no parameter counts as unbounded

@@ -298,17 +298,17 @@ class HighOrder(Engine):
         notes: tuple[Note, ...] = ()
         if not fitted.converged:
             detail = f"gradient norm {fitted.norm:.2g} after {fitted.n_iter} iterations"
-            remedy = (
-                "increase ridge"
-                if self.refit in ("pseudo", "exact")
-                else "increase ridge, or use refit='pseudo'"
-            )
             notes = (
                 Note(
                     predictor=-1,  # the fit as a whole
-                    level=-1,  # no level
-                    what=f"did not converge (refit={self.refit!r} of all predictors); {remedy}",
+                    level=-1,  # none
+                    what=f"did not converge (refit={self.refit!r} of all predictors)",
                     detail=detail,
+                    hint=(
+                        "Increase ridge."
+                        if self.refit in ("pseudo", "exact")
+                        else "Increase ridge, or give refit='pseudo'."
+                    ),
                 ),
             )
         return EngineFit(

@@ -36,7 +36,7 @@ __all__ = ["MaximumLikelihood"]
 MAX_ORDER = 99  # maximum order of terms
 # gradient norm that changes coefficients in the fourth decimal at most, so no warning is needed
 HARMLESS = 1e-6
-NOT_CONVERGED = "the likelihood was not maximised; increase itmax"
+NOT_CONVERGED = "the likelihood was not maximised"
 
 
 @dataclass(frozen=True)
@@ -214,16 +214,25 @@ class MaximumLikelihood(Engine):
         absent = np.zeros(layout.size, dtype=bool)
         if not self.prior_count and not self.lambdah:
             counts = level_counts(sample, layout.n_levels)
-            notes = absent_levels(counts, "give lambdah or prior_count > 0")
+            notes = absent_levels(counts, hint="Give lambdah > 0 or prior_count > 0.")
             absent = holds_absent_level(layout, counts)
         is_converged = solution.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
-            remedy = (
-                "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
+            is_penalised = bool(self.prior_count or ridge.any())
+            notes += (
+                Note(
+                    predictor=-1,  # the fit as a whole
+                    level=-1,
+                    what=NOT_CONVERGED,
+                    detail=detail,
+                    hint=(
+                        "Increase itmax."
+                        if is_penalised
+                        else "Increase itmax, or give lambda_ > 0 or prior_count > 0."
+                    ),
+                ),
             )
-            # -1: the fit as a whole
-            notes += (Note(predictor=-1, level=-1, what=NOT_CONVERGED + remedy, detail=detail),)
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
             could_be_determined = determined_by_states(layout)

@@ -170,13 +170,13 @@ class ContrastiveDivergence(PairwiseEngine):
             simplex, unsettled = self._ascend(likelihood, sample.total, penalty, report)
         notes: tuple[Note, ...] = ()
         if not self.lambdah:
-            notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
+            notes = absent_levels(level_counts(sample, layout.n_levels), hint="Give lambdah > 0.")
         # the sum of step sizes, which decrease linearly to zero
         is_settled = unsettled <= SETTLED and self.lr * self.n_iter / 2.0 >= MIN_TRAVEL
         if not is_settled:
-            what = "the chains and parameters had not converged; increase n_iter"
+            what = "the chains and parameters had not converged"
             detail = f"after {self.n_iter} iterations"
-            notes += (Note(predictor=-1, level=-1, what=what, detail=detail),)
+            notes += (Note(-1, -1, what, detail, hint="Increase n_iter."),)
         theta = to_reference(layout, simplex)
         return EngineFit(
             theta,

@@ -142,12 +142,12 @@ class ProbabilityFlow(PairwiseEngine):
         """Return the fit, with notes on absent levels and convergence."""
         notes: tuple[Note, ...] = ()
         if not self.lambdah:
-            notes = absent_levels(level_counts(sample, layout.n_levels), "give lambdah > 0")
+            notes = absent_levels(level_counts(sample, layout.n_levels), hint="Give lambdah > 0.")
         is_converged = minimum.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
-            what = "the flow did not reach its minimum; increase itmax or lambda_"
+            what = "the flow did not reach its minimum"
             detail = f"gradient norm {minimum.norm:.2g} after {minimum.n_iter} iterations"
-            notes += (Note(predictor=-1, level=-1, what=what, detail=detail),)
+            notes += (Note(-1, -1, what, detail, hint="Increase itmax or lambda_."),)
         theta = to_reference(layout, minimum.simplex)
         return EngineFit(
             theta,

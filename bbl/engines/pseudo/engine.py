@@ -650,8 +650,10 @@ class PseudoLikelihood(Engine):
             site_rows = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
-            remedy = "use penalty='l2' and lambdah > 0" if self.sparse else "give lambdah > 0"
-            absent = absent_levels(counts or level_counts(site_rows, layout.n_levels), remedy)
+            absent = absent_levels(
+                counts or level_counts(site_rows, layout.n_levels),
+                hint="Give penalty='l2' and lambdah > 0." if self.sparse else "Give lambdah > 0.",
+            )
         share_count = n_shares(site_rows)
         fits = []
         for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True):
@@ -710,7 +712,7 @@ class PseudoLikelihood(Engine):
         )
         counts = level_counts(rows, layout.n_levels)
         absent = (
-            absent_levels(counts, "give lambdah > 0")
+            absent_levels(counts, hint="Give lambdah > 0.")
             if warm_starts is None and self.diverges(min(grid))
             else ()
         )
@@ -761,9 +763,8 @@ class PseudoLikelihood(Engine):
         notes = absent if self.diverges(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
-            notes += (
-                Note(int(i), -1, "did not converge; increase itmax, tolerance or lambda_", detail),
-            )
+            hint = "Increase itmax, tolerance or lambda_."
+            notes += (Note(int(i), -1, "did not converge", detail, hint),)
         unbounded: tuple[tuple[int, ...], ...] = ()
         # a penalty on fields alone leaves couplings unbounded
         if not _positive(lambda_) and not self.prior_count:

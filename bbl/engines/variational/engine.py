@@ -420,7 +420,12 @@ class PersistentVI(Engine):
             "the factorised sds"
         )
         return posterior.sd, (
-            Note(predictor=-1, level=-1, what=f"{message}. prior='gaussian' has one"),
+            Note(
+                predictor=-1,
+                level=-1,
+                what=message,
+                hint="Give prior='gaussian', which has a linear response.",
+            ),
         )
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
@@ -461,9 +466,13 @@ class PersistentVI(Engine):
             Note(
                 predictor=-1,
                 level=-1,
-                what="the approximation had not converged; increase n_iter"
-                + ", or give a scale" * (self._global_scale is None),
+                what="the approximation had not converged",
                 detail=detail,
+                hint=(
+                    "Increase n_iter, or give a scale."
+                    if self._global_scale is None
+                    else "Increase n_iter until the changes are small."
+                ),
             ),
         )
 

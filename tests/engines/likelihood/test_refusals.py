@@ -160,4 +160,4 @@ def test_a_penalty_in_force_is_no_advice(prior_count, ridge, is_advised):
     found = Solution(np.zeros(layout.size), 0.0, 1.0, 7, everything, everything)
     engine = bbl.MaximumLikelihood(prior_count=prior_count)
     (note,) = engine._finish(rows, layout, found, np.full(layout.size, ridge)).notes
-    assert "increase itmax" in note.what and ("prior_count > 0" in note.what) == is_advised
+    assert "Increase itmax" in note.hint and ("prior_count > 0" in note.hint) == is_advised

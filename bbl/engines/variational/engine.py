@@ -516,8 +516,10 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
     """
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
-    # weights of the rows with two non-reference levels (D, D), and of each predictor's levels
-    # (L_i,)
+    # count rows: differences of real-valued weights would leave rounding errors in empty cells
+    sample = replace(sample, weights=(sample.weights > 0.0).astype(float))
+    # numbers of rows with two non-reference levels (D, D), and of those with each level, (L_i,) of
+    # each predictor
     counts = pair_counts(sample, layout)
     level_weights = level_counts(sample, layout.n_levels)
     n_observed = np.array([(n > 0).sum() for n in level_weights])  # number of observed levels

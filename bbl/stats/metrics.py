@@ -88,7 +88,7 @@ class LossRecord:
         """
         if not self.is_worse:
             return ""
-        return f"{self.finding} {self.remedy}".strip()
+        return f"{self.finding} Hint: {self.remedy}" if self.remedy else self.finding
 
     @property
     def finding(self) -> str:

@@ -64,8 +64,8 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
             r"the exponent '0' is not an integer in 1..99",
         ),
         (lambda: bbl.bbl("y ~ (a + b)**0", DATA), FormulaError, "the exponent '0'"),
-        (lambda: DENSITY.explain(DATA), ClassError, "explain.*models with classes"),
-        (lambda: DENSITY.importance(), ClassError, "importance.*models with classes"),
+        (lambda: DENSITY.explain(DATA), ClassError, "explain.*requires classes"),
+        (lambda: DENSITY.importance(), ClassError, "importance.*requires classes"),
         (
             lambda: FIT.plot(ax=None),
             BBLTypeError,

@@ -53,7 +53,7 @@ def available_memory() -> int:
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if soft_limit != resource.RLIM_INFINITY:
             free_bytes.append(soft_limit - _address_space())
-    except ImportError:  # not a Unix
+    except ImportError:  # not a Unix system
         pass
     return min(free_bytes, default=2**63)  # default: no known limit
 

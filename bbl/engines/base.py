@@ -182,7 +182,7 @@ class Engine:
     errors : str
         Source of the standard errors, for notes under tables.
     samples : bool
-        Whether `path` draws random numbers; it then takes `rng` and `progress` too.
+        Whether `path` draws random numbers; it then accepts `rng` and `progress` too.
     takes_start : bool
         Whether `path` accepts ``start``, initial parameters (layout.size,), such as a fit to the
         same rows with other weights. The solution agrees with a fit without `start` to the engine's

@@ -262,7 +262,7 @@ class Posterior(Engine):
         sampler = self.resolve(layout)
         states = n_states(layout)
         prior = f"{self.prior} prior" + (
-            f" of tau {self.tau:g}" if self.prior != "conjugate" else ""
+            f" with tau {self.tau:g}" if self.prior != "conjugate" else ""
         )
         is_fallback = self.sampler == "auto" and states > MAX_STATES
         reason = f", chosen because there are {states:.3g} states" if is_fallback else ""
@@ -270,7 +270,9 @@ class Posterior(Engine):
             ", coupled to each other" if self.hidden_pairs else ""
         )
         description = {
-            "conjugate": f"Gibbs draws with {units}" if self.hidden else "draws of the closed form",
+            "conjugate": f"Gibbs draws with {units}"
+            if self.hidden
+            else "draws from the closed form",
             "exact": "no-U-turn sampler with the exact ln Z",
             "exchange": (
                 "exchange algorithm with "
@@ -280,7 +282,7 @@ class Posterior(Engine):
             + (
                 "adjusted to Godambe's information"
                 if self.adjust
-                else "whose intervals of couplings are too narrow"
+                else "with too narrow intervals for couplings"
             ),
         }
         return f"{prior}, {description[sampler]}{reason}"

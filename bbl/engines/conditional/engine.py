@@ -43,10 +43,10 @@ __all__ = ["Conditional"]
 SINGLE_GROUPS = (
     "A conditional fit with ridge > 0 has no standard errors for single groups, and no tests"
 )
-RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; above, the same strength in units of rows
+RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; beyond, decreases with their number
 RIDGE_ROWS = 5000
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
-# up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
+# maximum number of distinct rows for a basis of the kernel; beyond, minibatches and L-BFGS
 ROWS = 5000
 # for fits with a basis whose ridges are compared
 COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)
@@ -133,7 +133,7 @@ class Conditional(Engine):
     errors = "Standard errors from the Fisher information of P(y|x)."
 
     def __post_init__(self):
-        # real, integer and flag check a value and convert it
+        # `real`, `integer` and `flag` check and convert values
         if self.ridge is not None and not self.firth:
             object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0, finite=False))
         for name in ("scale", "lambda_"):
@@ -558,7 +558,7 @@ class Conditional(Engine):
         oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> JointFit:
-        """Return the fit of all groups by minibatches, whatever the number of rows.
+        """Return the fit of all groups by minibatches, for any number of rows.
 
         Arguments are as in `fit_groups`.
         """

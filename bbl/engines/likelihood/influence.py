@@ -65,7 +65,7 @@ class LikelihoodInfluence(RowInfluence):
         self.theta = solution.theta
         self.total = rows.total
         check_memory(
-            32.0 * float(layout.size) ** 2,  # four matrices (size, size) of numbers of 8 bytes
+            32.0 * float(layout.size) ** 2,  # four matrices (size, size), 8 bytes per number
             f"The information of {layout.size} parameters",
             "Fit fewer predictors or fewer interactions.",
         )

@@ -59,7 +59,7 @@ class Sites:
     n_iter, n_eval : ndarray of int32
         Number of iterations, and of evaluations of the objective.
     status : ndarray of int32
-        CONVERGED, ITMAX or STUCK, as the kernel returns it.
+        CONVERGED, ITMAX or STUCK, as returned by the kernel.
     """
 
     def __init__(self, m: int):

@@ -207,12 +207,12 @@ def test_a_formula_in_place_of_data_is_told():
     for formula in ("y ~ x", "y ~ .^2", "~ x*y"):
         with pytest.raises(
             BBLTypeError,
-            match=f"got the text {re.escape(repr(formula))}. Hint: Give the formula first",
+            match=f"got the string {re.escape(repr(formula))}. Hint: Pass the formula first",
         ):
             bbl.bbl("y ~ x", formula)
     for newdata in ("a", ["a"], ["a", "b"]):
         for method in (fit.predict, fit.evaluate, fit.predict_batches):
             with pytest.raises(
-                BBLTypeError, match=r"newdata must be .*got (the text 'a'\.|list\.|str\.)"
+                BBLTypeError, match=r"newdata must be .*got (the string 'a'\.|list\.|str\.)"
             ):
                 method(newdata)

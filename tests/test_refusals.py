@@ -95,6 +95,17 @@ def gaps():
     return raw().assign(Age=raw()["Age"].astype(object).where(np.arange(400) % 9 > 0))
 
 
+def never_both():
+    """Return rows in which the group "No" has either Age or Sex, never both."""
+    rows = raw()
+    is_no = rows["Survived"] == "No"
+    is_even = np.arange(len(rows)) % 2 == 0
+    return rows.assign(
+        Age=rows["Age"].astype(object).where(~(is_no & is_even)),
+        Sex=rows["Sex"].astype(object).where(~(is_no & ~is_even)),
+    )
+
+
 def fit(formula, data=None, weights=None, **options):
     return bbl.bbl(
         formula, titanic() if data is None else data, "Freq" if data is None else weights, **options
@@ -408,9 +419,16 @@ STATEMENTS = [
     ),
     (
         "docs/guide/missing.md",
+        "If a group lacks such rows, an error names the group and the predictor",
+        DataError,
+        "In group 'No'.*'Sex' and all predictors it interacts with",
+        [lambda: fit("Survived ~ Sex * Age", never_both(), missing="marginal")],
+    ),
+    (
+        "docs/guide/missing.md",
         "A missing response is an error",
         DataError,
-        "'Survived'.*response must be known",
+        "'Survived'.*response must not be missing",
         [
             lambda missing=missing: fit(
                 "Survived ~ .",

@@ -71,7 +71,7 @@ def test_a_table_of_2_to_the_40_cells_is_fitted_on_its_tree_and_never_listed():
     assert fit.converged and len(fit.odds_ratios()) == 39
     for name in ("goodness_of_fit", "cells"):
         with pytest.raises(
-            OptionError, match=r"40 predictors has 1\.1e\+12 cells, and.*1,048,576 are listed"
+            OptionError, match=r"40 predictors has 1\.1e\+12 cells, but at most 1,048,576"
         ):
             getattr(fit, name)()
     with pytest.raises(OptionError, match="up to 4 variables and 400 cells"):

@@ -187,13 +187,13 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
         raise OptionError(
             "score='pnll' is only for models without a response.",
             argument="score",
-            hint="Give score='logloss'.",
+            hint="Use score='logloss'.",
         )
     if score == "auc" and K != 2:
         raise OptionError(
             f"score='auc' needs two response groups, not {K}.",
             argument="score",
-            hint="Give score='accuracy'.",
+            hint="Use score='accuracy'.",
         )
     return score
 

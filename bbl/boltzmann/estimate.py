@@ -402,7 +402,7 @@ def estimate_path(
     if wide.m > layout.m and log_z not in AVERAGED:
         raise OptionError(
             f"log_z={log_z!r} is computed from the rows, but hidden units are not observed.",
-            hint="Leave log_z='auto'.",
+            hint="Use log_z='auto'.",
             argument="log_z",
         )
     check_annealing(log_z, layout, K * n_settings, spec.workers)

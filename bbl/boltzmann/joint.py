@@ -99,11 +99,11 @@ def joint_path(
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):
             detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"
-            # -1: of no single predictor or level
+            # -1: no single predictor or level
             notes = (
                 Note(-1, -1, "the joint fit did not converge", detail, hint="Increase ridge."),
             )
-        # each predictor gets the figures of the joint fit; theta is replaced below
+        # all predictors get the convergence figures of the joint fit; theta is replaced below
         group_fit = EngineFit(
             np.zeros(0),
             -joint_fit.loss,

@@ -100,9 +100,9 @@ def bin(  # noqa: A001  # the word of the field
     if method == "mdl":
         if response is None:
             raise OptionError(
-                "method='mdl' needs the response groups.",
+                "method='mdl' requires response.",
                 argument="response",
-                hint="Give response=.",
+                hint="Set response to the column with the groups.",
             )
         column = factorise(response, frame.column(response), missing="keep")
         unknown = column.missing()

@@ -74,7 +74,7 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
             raise OptionError(
                 f"priors={priors!r} is unknown.",
                 argument="priors",
-                hint="Give 'equal', or a proportion by group.",
+                hint="Pass 'equal', or a dict of class proportions.",
                 value=priors,
             )
         return np.full(len(groups), 1.0 / len(groups))
@@ -182,8 +182,8 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
         f"{response.name!r} was not declared.",
         argument=argument,
         hint=(
-            f"Name them, as {argument}={{{example}}}, or declare the order, by categories or in "
-            "xlevels."
+            f"Pass a dict such as {argument}={{{example}}}, or declare the order with categories "
+            "or xlevels."
         ),
     )
 

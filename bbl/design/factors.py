@@ -353,7 +353,7 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
         if twin is not None:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
             raise LevelError(
-                f"{where} contains both {value!r} and {twin!r}, which are equal as labels.",
+                f"{where} contains both {value!r} and {twin!r}, which have the same label.",
                 column=name,
                 argument=argument,
                 hint="Replace one by the other, or convert them to different strings.",

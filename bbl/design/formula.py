@@ -421,7 +421,7 @@ class _Columns:
             fail(
                 self.formula,
                 f"it is too repetitive: over {self.n_terms:,} terms",
-                hint="Write it shorter",
+                hint="Shorten it",
             )
 
     def refuse_intercept(self) -> NoReturn:

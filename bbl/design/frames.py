@@ -32,8 +32,8 @@ __all__ = [
 
 ORDER_LOST = (
     "was written as categories but stored without their order: Parquet keeps the order only in "
-    "dictionaries of text, and folder names do not keep it. Write it as categories of text, with "
-    "dictionaries"
+    "dictionaries of text, and directory names do not keep it. Write it as categories of text, "
+    "with dictionaries"
 )
 
 

@@ -100,7 +100,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
     # C(a) and factor(a) become a
     text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
     if foreign_match := FOREIGN.search(text):
-        fail(formula, f"the character {foreign_match[0]!r} has no meaning", hint=remedy)
+        fail(formula, f"the character {foreign_match[0]!r} is not allowed", hint=remedy)
     for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
         if not EXPONENT.fullmatch(exponent):
             fail(
@@ -220,13 +220,13 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
                 hint=f"Put a column with this name in backticks: `{word}`",
             )
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
-            fail(formula, f"{word!r} has no meaning", hint=EXAMPLE)
+            fail(formula, f"{word!r} is not allowed", hint=EXAMPLE)
         depth += (word == "(") - (word == ")") if kind == "context" else 0  # of parentheses
         if depth > MAX_DEPTH:
             fail(
                 formula,
                 f"parentheses are nested deeper than {MAX_DEPTH}",
-                hint="Write it with fewer",
+                hint="Use fewer nested parentheses",
             )
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word

@@ -103,7 +103,7 @@ def readFasta(
     if not m:
         raise DataError(
             f"{_name_file(file)} contains no sequences.",
-            hint="Give a FASTA file: lines '>name', then the sequence.",
+            hint="Use a FASTA file: lines '>name', then the sequence.",
         )
     lengths = np.array([len(s) for s in sequences])
     count_by_problem = {
@@ -216,10 +216,10 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{_name_file(file)} is not text in {error.encoding} ({error.reason}).",
-            hint="Give a FASTA file.",
+            hint="Use a FASTA file.",
         ) from None
     if not isinstance(content, str) or "\0" in content:
-        raise DataError(f"{_name_file(file)} is not text.", hint="Give a FASTA file, unpacked.")
+        raise DataError(f"{_name_file(file)} is not text.", hint="Use an uncompressed FASTA file.")
     # files opened as text still have a byte-order mark
     return content.removeprefix("\ufeff").splitlines()
 
@@ -236,7 +236,7 @@ def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
         elif text and not sequence_lines:
             raise DataError(
                 f"the file starts with {text[:40]!r} instead of a line '>name'.",
-                hint="Give a FASTA file.",
+                hint="Use a FASTA file.",
             )
         elif text:
             sequence_lines[-1].append("".join(text.split()))

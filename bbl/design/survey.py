@@ -123,7 +123,7 @@ class SurveyDesign:
                 column=name,
                 argument="design",
                 hint=(
-                    "Leave it out; to analyse a subpopulation, name a column of True and False as "
+                    "Leave it out; to analyse a subpopulation, pass a column of True and False as "
                     "domain."
                 ),
             )
@@ -329,7 +329,7 @@ class SurveyDesign:
             raise OptionError(
                 "type='JK1' is for designs without strata.",
                 argument="type",
-                hint="Give type='JKn'.",
+                hint="Use type='JKn'.",
             )
         if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
             h = int((n_drawn != 2).argmax())
@@ -337,7 +337,7 @@ class SurveyDesign:
                 f"type={self.type!r} needs two clusters in each stratum, but {labels[h]!r} "
                 f"has {n_drawn[h]}.",
                 argument="type",
-                hint="Give type='JKn'.",
+                hint="Use type='JKn'.",
                 value=self.type,
             )
         if (n_drawn < 2).any():

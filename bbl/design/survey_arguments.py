@@ -61,7 +61,7 @@ def check_replicates(
         raise OptionError(
             "replicates requires type.",
             argument="type",
-            hint=f"Give type= as one of {', '.join(map(repr, KINDS))}.",
+            hint=f"Set type to one of {', '.join(map(repr, KINDS))}.",
         )
     if n_given and kind == "JKn" and rscales is None:
         raise OptionError(
@@ -76,7 +76,7 @@ def check_replicates(
         )
     if rho and kind != "Fay":
         raise OptionError(
-            "rho is only for type='Fay'.", argument="rho", hint="Leave rho out, or give type='Fay'."
+            "rho is only for type='Fay'.", argument="rho", hint="Leave rho out, or use type='Fay'."
         )
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(

@@ -205,9 +205,9 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
     if not total:
         fail("are all zero")
     if total > (MAX_TOTAL if whole else 1.0 / MIN_TOTAL):
-        fail(f"sum to {total:g}, too large to count")
+        fail(f"sum to {total:g}, which is too large to count")
     if total < MIN_TOTAL:
-        fail(f"sum to {total:g}, too small for computations")
+        fail(f"sum to {total:g}, which is too small for computations")
 
 
 def name_new_rows(weights_column: Hashable | None) -> str:

@@ -96,9 +96,9 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
     if not used_predictors:
         raise DataError(
-            "structural_zeros has no column of a predictor.",
+            "structural_zeros has no predictor columns.",
             argument=ARGUMENT,
-            hint="Name the predictors whose combinations cannot occur as its columns.",
+            hint="Add a column for each predictor of the impossible combinations.",
         )
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):

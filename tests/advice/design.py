@@ -94,7 +94,7 @@ FORMULAS = {
     ),
     "no such column": rewritten("y ~ aa", "Choose one of its columns: a, b, c, y", "y ~ a"),
     "a formula that repeats itself": rewritten(
-        "~ " + "+".join([".^2"] * 8_000), "Write it shorter", "~ v0*v1", data=WIDE
+        "~ " + "+".join([".^2"] * 8_000), "Shorten it", "~ v0*v1", data=WIDE
     ),
     "the intercept in a product": rewritten(
         "y ~ 1:c", "Put the column 1 in backticks", "y ~ `1`:c", data=DIGITS
@@ -139,7 +139,7 @@ FORMULAS = {
     ),
     "an operator without meaning": rewritten("y ~ a :: b", "Write it like", "y ~ a + b"),
     "parentheses in parentheses": rewritten(
-        "y ~ " + "(" * 101 + "a" + ")" * 101, "Write it with fewer", "y ~ a"
+        "y ~ " + "(" * 101 + "a" + ")" * 101, "Use fewer nested parentheses", "y ~ a"
     ),
 }
 
@@ -158,7 +158,7 @@ SURVEYS = {
         lambda: stratified(strata="h", cluster="c"),
     ),
     "a sampling weight of 0": case(
-        "Leave it out; to analyse a subpopulation, name a column of True and False",
+        "Leave it out; to analyse a subpopulation, pass a column of True and False",
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0))),
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0)).iloc[1:]),
         lambda: stratified(SAMPLE.assign(d=np.arange(60) > 0), domain="d"),
@@ -206,12 +206,12 @@ SURVEYS = {
         lambda: stratified(SAMPLE.assign(domain=SAMPLE["c"] >= 3), domain="domain"),
     ),
     "JK1 with strata": case(
-        r"Give type='JKn'\.",
+        r"Use type='JKn'\.",
         lambda: stratified(strata="h", cluster="c", type="JK1"),
         lambda: stratified(strata="h", cluster="c", type="JKn"),
     ),
     "BRR without pairs": case(
-        r"Give type='JKn'\.",
+        r"Use type='JKn'\.",
         lambda: stratified(strata="h", cluster="c", type="BRR"),
         lambda: stratified(strata="h", cluster="c", type="JKn"),
     ),
@@ -284,7 +284,7 @@ ZEROS = {
         lambda: zeros(BOTH),
     ),
     "zeros of no predictor": case(
-        "Name the predictors whose combinations cannot occur as its columns",
+        "Add a column for each predictor of the impossible combinations",
         lambda: zeros(pd.DataFrame({"y": ["s"]}), "y ~ a*b"),
         lambda: zeros(BOTH, "y ~ a*b"),
     ),
@@ -421,7 +421,7 @@ COLUMNS = {
         lambda: fit("y ~ a", RARE, method="naive"),
     ),
     "numbers without names": case(
-        r"Name them, as priors=\{'s': .*\}, or declare the order",
+        r"Pass a dict such as priors=\{'s': .*\}, or declare the order",
         lambda: fit(priors=[0.4, 0.6]),
         lambda: fit(priors={"s": 0.4, "t": 0.6}),
         lambda: fit(data=DATA.assign(y=pd.Categorical(DATA["y"], ["t", "s"])), priors=[0.4, 0.6]),
@@ -539,22 +539,22 @@ COLUMNS = {
         lambda: fit("y ~ a", {"y": DATA["y"].to_numpy(), "a": DATA["a"].iloc[::-1].to_numpy()}),
     ),
     "a file of no sequences": case(
-        "Give a FASTA file: lines '>name', then the sequence",
+        "Use a FASTA file: lines '>name', then the sequence",
         lambda: bbl.readFasta(io.StringIO("")),
         lambda: bbl.readFasta(io.StringIO(">one\nACGT\n")),
     ),
     "a file that is not text": case(
-        r"Give a FASTA file\.",
+        r"Use a FASTA file\.",
         lambda: bbl.readFasta(io.BytesIO(b"\xff\xfe\xfa")),
         lambda: bbl.readFasta(io.BytesIO(b">one\nACGT\n")),
     ),
     "a packed file": case(
-        r"Give a FASTA file, unpacked\.",
+        r"Use an uncompressed FASTA file\.",
         lambda: bbl.readFasta(io.BytesIO(b"\0\0")),
         lambda: bbl.readFasta(io.BytesIO(b">one\nACGT\n")),
     ),
     "a file of bare sequences": case(
-        r"Give a FASTA file\.",
+        r"Use a FASTA file\.",
         lambda: bbl.readFasta(io.StringIO("ACGT\n")),
         lambda: bbl.readFasta(io.StringIO(">one\nACGT\n")),
     ),

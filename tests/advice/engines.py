@@ -316,12 +316,12 @@ MACHINES = {
         lambda: in_batches(),
     ),
     "the score of a density": case(
-        "Give score='logloss'",
+        "Use score='logloss'",
         lambda: crossed(score="pnll"),
         lambda: crossed(score="logloss"),
     ),
     "an area of three groups": case(
-        "Give score='accuracy'",
+        "Use score='accuracy'",
         lambda: crossed(data=THREE, score="auc"),
         lambda: crossed(data=THREE, score="accuracy"),
     ),
@@ -332,7 +332,7 @@ MACHINES = {
         lambda: fit("y ~ a + b", CLUSTERED, design=DESIGN, lambda_=0.1),
     ),
     "ln Z of hidden units": case(
-        "Leave log_z='auto'",
+        "Use log_z='auto'",
         lambda: hidden(log_z="half"),
         lambda: hidden(log_z="auto"),
     ),
@@ -370,7 +370,7 @@ MACHINES = {
         lambda: annealed("exact").avg_comparisons("a"),
     ),
     "moments of many": case(
-        r"Give se='bootstrap'\.",
+        r"Use se='bootstrap'\.",
         patched(
             "bbl.boltzmann.inference.score_covariance.tree_order",
             lambda *o, **p: None,
@@ -419,6 +419,11 @@ MACHINES = {
             novarOk=True,
             xlevels={"a": [0, 1]},
         ),
+    ),
+    "new rows in a cell that cannot occur": case(
+        "Leave such rows out",
+        lambda: zeros("~ a*b").score_samples(BOTH),
+        lambda: zeros("~ a*b").score_samples(POSSIBLE),
     ),
     "a cell that occurs": case(
         "Leave the cell out of structural_zeros, or drop these rows",

@@ -205,7 +205,7 @@ TABLE = {
         (lambda: fit(priors={"s": 0.4, "t": 0.6}),),
     ),
     "unknown priors": Advice(
-        r"Give 'equal', or a proportion by group\.",
+        r"Pass 'equal', or a dict of class proportions\.",
         lambda: fit(priors="even"),
         (lambda: fit(priors="equal"), lambda: fit(priors={"s": 0.4, "t": 0.6})),
     ),
@@ -499,7 +499,7 @@ TABLE = {
         (lambda: fit("y ~ a", {"y": ["s", "t"], "a": [1, 0]}),),
     ),
     "bins without groups": Advice(
-        r"Give response=\.",
+        r"Set response to the column with the groups\.",
         lambda: bbl.bin(NUMBERS, columns=["x"], method="mdl"),
         (lambda: bbl.bin(NUMBERS, columns=["x"], method="mdl", response="y"),),
     ),
@@ -571,7 +571,7 @@ TABLE |= {
         (lambda: survey_fit(),),
     ),
     "replicates without a type": Advice(
-        "Give type= as one of",
+        "Set type to one of",
         lambda: survey_fit(replicates=["r1", "r2"]),
         (lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),),
     ),
@@ -581,7 +581,7 @@ TABLE |= {
         (lambda: survey_fit(replicates=["r1", "r2"], type="JKn", rscales=[0.5, 0.5]),),
     ),
     "rho of another type": Advice(
-        "Leave rho out, or give type='Fay'",
+        "Leave rho out, or use type='Fay'",
         lambda: survey_fit(replicates=["r1", "r2"], type="BRR", rho=0.5),
         (
             lambda: survey_fit(replicates=["r1", "r2"], type="BRR"),

@@ -118,7 +118,7 @@ def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(ch
     assert (
         "The codes of the rows cannot be written to a temporary file" in codes and "TMPDIR" in codes
     )
-    assert "The reader's rows cannot be kept in a temporary file" in reader and "TMPDIR" in reader
+    assert "The reader's rows cannot be stored in a temporary file" in reader and "TMPDIR" in reader
     assert "predictions cannot be written to" in predictions and "out.parquet" in predictions
     assert all(
         "File too large" in text and str(folder) in text for text in (codes, reader, predictions)

@@ -302,7 +302,7 @@ def test_what_leaves_nothing_or_names_a_group_is_refused():
     every = pd.DataFrame({"Class": LEVELS["Class"]})
     with pytest.raises(OptionError, match="exclude every combination"):
         fit(zeros=every)
-    with pytest.raises(DataError, match="no column of a predictor"):
+    with pytest.raises(DataError, match="no predictor columns"):
         fit("Survived ~ Class", zeros={"Survived": ["Yes"]})
     with pytest.raises(DataError, match="Class=Crew, Age=Adult, of group Yes cannot occur"):
         fit(

@@ -149,7 +149,7 @@ def test_fasta_paths(tmp_path):
     ],
 )
 def test_no_fasta(text):
-    with pytest.raises(DataError, match="Give a FASTA file"):
+    with pytest.raises(DataError, match="Use an? .*FASTA file"):
         readFasta(io.StringIO(text) if isinstance(text, str) else io.BytesIO(text))
 
 

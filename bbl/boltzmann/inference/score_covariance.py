@@ -329,7 +329,7 @@ def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
             raise OptionError(
                 "The moments of the model would need sums over too many table cells.",
                 argument="se",
-                hint="Give se='bootstrap'.",
+                hint="Use se='bootstrap'.",
             )
         tree = JunctionTree(component.layout, elimination_order)
         means[component.positions] = tree.moments(tree.margins(theta[component.positions]))

@@ -174,7 +174,7 @@ def _explain_write_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            "The reader's rows cannot be kept in a temporary file in "
+            "The reader's rows cannot be stored in a temporary file in "
             f"{tempfile.gettempdir()!r} ({error.strerror or error}).",
             argument="data",
             hint="Free some space, or set TMPDIR to a directory on a larger disk.",

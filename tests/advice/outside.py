@@ -323,7 +323,7 @@ FILES = {
         lambda: CodeFile(2, np.dtype(np.uint8)).check_room(10**15),
         lambda: CodeFile(2, np.dtype(np.uint8)).check_room(1),
     ),
-    "a full disk": case(
+    "codes on a full disk": case(
         "Set the environment variable TMPDIR to a folder with enough space",
         lambda: write_codes(room=False),
         write_codes,

@@ -430,7 +430,7 @@ BAD = {
     "weights by name": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), weights="n"),
         DataError,
-        "no column of weights",
+        "no weights column",
     ),
     "negative weights": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), weights=[-1] * 12),
@@ -452,7 +452,7 @@ BAD = {
     "ratings for mcmc": (
         lambda: bbl.bicluster(None, data_for("genetic"), method="mcmc"),
         DataError,
-        "for 0 and 1",
+        "needs 0 .unrated. and 1",
     ),
     "nothing rated": (
         lambda: bbl.bicluster(None, np.zeros((3, 3)), method="mcmc"),
@@ -545,6 +545,6 @@ def test_a_wide_table_of_categories_has_their_order_as_a_long_one(metric, kind):
     if metric == "squared":
         np.testing.assert_array_equal(one.block_means, other.block_means)
         with pytest.raises(
-            BBLTypeError, match="an ordered category \\(in a matrix the same one in all columns\\)"
+            BBLTypeError, match="an ordered category \\(the same for all columns of a matrix\\)"
         ):
             bbl.bicluster(None, kind(plain), groups=(2, 2))

@@ -245,12 +245,11 @@ def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _untested_note(untested: pd.DataFrame) -> str:
-    """Return a sentence listing the terms without a test by reason; empty if all have one."""
-    reasons = [
-        f"{reason}: {_first_names(rows['name'].tolist())}"
+    """Return sentences listing the terms without a test by reason; empty if all have one."""
+    return " ".join(
+        f"Not tested ({reason}): {_first_names(rows['name'].tolist())}."
         for reason, rows in untested.groupby("test", sort=False)
-    ]
-    return f"Without a test: {'; '.join(reasons)}." if reasons else ""
+    )
 
 
 def _first_names(names: list[str]) -> str:

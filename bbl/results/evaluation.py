@@ -49,7 +49,8 @@ TRAINING_NOTE = (
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Predictions compared with observed groups; made by ``fit.evaluate()`` and ``cv.evaluate()``.
+    """Predictions compared with observed groups, as returned by ``fit.evaluate()`` or
+    ``cv.evaluate()``.
 
     Prints as text, displays as HTML in notebooks, converts to LaTeX.
 

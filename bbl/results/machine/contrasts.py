@@ -32,8 +32,8 @@ NOT_CONVERGED = "not estimable: the fit did not converge"
 
 @final
 class DifferenceInference(Estimates):
-    """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a
-    conditional fit.
+    """Standard errors and intervals of differences between groups, as returned by
+    ``fit.inference()`` for a penalised conditional fit.
 
     The argument `of` is a pair of groups ``(a, b)`` and selects the difference a minus b. Single
     groups have no inference, because P(y|x) depends only on differences.

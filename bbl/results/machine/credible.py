@@ -26,7 +26,7 @@ MIN_INCLUDED_COUPLING = 0.05
 
 @final
 class PosteriorInference(Estimates):
-    """Posterior sds and central intervals; made by ``fit.inference()`` if the method has a
+    """Posterior sds and central intervals, as returned by ``fit.inference()`` if the method has a
     posterior.
 
     The argument `of` selects the parameters: ``"group"`` for each group, or a pair of groups

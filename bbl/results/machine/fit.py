@@ -54,7 +54,7 @@ TEMPERATURE = (
 @final
 @dataclass(frozen=True, repr=False)
 class BBLResults(FittedMachine, ClassifierResults):
-    """A fitted Boltzmann Bayes learner; made by `bbl.bbl`.
+    """A fitted Boltzmann Bayes learner, as returned by `bbl.bbl`.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.i
 
 @final
 class Inference(Estimates):
-    """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
+    """Standard errors, confidence intervals and tests, as returned by ``fit.inference()``.
 
     Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the
     parameters of each group, ``"pooled"`` for their differences from the pooled fit (``dh``,

@@ -236,8 +236,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
-    """Compute a score of each of the S settings; return all scores and the position of the best
-    one.
+    """Return the scores of all S settings, and the position of the best setting.
 
     `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log
     pseudo-likelihood of rows) or another key of `SCORES`; `calibrate` is the `kind` in

@@ -324,8 +324,7 @@ def _set_blas_threads(library: Any, n_threads: int) -> None:
 
 
 class _SerialBlas:
-    """Context in which BLAS uses one thread, so that results do not depend on the number of
-    workers.
+    """Context in which BLAS uses one thread, so that results do not depend on `n_jobs`.
 
     Most BLAS libraries have a single thread limit for the whole process; OpenMP has one for each
     thread. `n_inside` is the number of threads inside the context; `limits_before` are the limits,

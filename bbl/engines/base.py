@@ -55,9 +55,7 @@ class WarmStarts(dict[float, np.ndarray]):
         return WarmStarts, (dict(self), self.keeps)
 
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result of ``make()``; with `keeps`, `make` is called only once for each
-        `name`.
-        """
+        """Return the result of ``make()``; with `keeps`, call it only once for each `name`."""
         if name in self._results:
             return self._results[name]
         result = make()
@@ -416,8 +414,7 @@ class Engine:
         return (self,)
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
-        """Return the engine for rows with this `total` weight and for the ordered predictors of
-        `layout`.
+        """Return the engine for rows with this `total` weight and this layout.
 
         Raises an OptionError if an option needs ordered levels and no predictor has three or more.
         """
@@ -426,8 +423,7 @@ class Engine:
     def held_out(
         self, sample: Sample, layout: Layout, K: int, folds: Folds
     ) -> Callable[..., np.ndarray] | None:
-        """Return a function that fits all folds together at a setting, or None to fit each
-        separately.
+        """Return a function that fits all folds together, or None to fit them separately.
 
         `K` is the number of groups. The function takes one of the `variants`, a value of the tuned
         option, the positions of each fold's validation rows, ``exactly`` (whether the scores will
@@ -543,8 +539,9 @@ class Engine:
         values: Sequence[float] | None = None,
         workers: int = 1,
     ):
-        """Fit one group at each of `values` of the tuned option, or at the engine's own setting
-        (None).
+        """Fit one group at each of `values` of the tuned option.
+
+        `values` may be None for the engine's own setting.
 
         Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a
         Generator for this group, and ``progress``, None or a function that is called as

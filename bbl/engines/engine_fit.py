@@ -179,8 +179,11 @@ class Limit(NamedTuple):
     Coefficients may be unidentified because of the rows, or because ordered levels share
     parameters.
 
-    Attributes ---------- Number of coefficients that are determined. The constant is included only
-    without a penalty. unbounded : tuple of tuples of int
+    Attributes
+    ----------
+    rank : int
+        Number of coefficients that are determined. The constant is included only without a penalty.
+    unbounded : tuple of tuples of int
         As in `EngineFit`.
     notes : tuple of Note
         As in `EngineFit`.

@@ -166,8 +166,7 @@ class PosteriorTraits:
     def strength(
         self, engine: object, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the posterior sd of each pair's strength, and the probability of strengths above
-        `tau`.
+        """Return the posterior sd of each pair's strength, and the probability to exceed `tau`.
 
         `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge,
         reference levels included, so that pairs with different numbers of levels are comparable.

@@ -15,8 +15,7 @@ __all__ = ["conjugate_draws", "conjugate_scores", "signed_log"]
 def conjugate_draws(
     rows: Sample, layout: Layout, c: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mean (d,) of a layout's d coefficients, and independent draws (*shape,
-    d).
+    """Return the posterior mean (d,) of a layout's coefficients, and draws (*shape, d).
 
     Both are in simplex coding. `c` is the factor in the prior, `shape` is (chains, draws). The
     prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normalising constant of the likelihood.

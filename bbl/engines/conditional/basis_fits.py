@@ -27,6 +27,7 @@ def fit_by_basis(
     ordered: str,
 ) -> list[JointFit]:
     """Fit all K groups at each ridge in decreasing order, with warm starts.
+
     Parameters
     ----------
     sample : Sample

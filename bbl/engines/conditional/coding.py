@@ -92,9 +92,7 @@ class Coding:
         )
 
     def values_at_levels(self, i: int, values: np.ndarray) -> np.ndarray:
-        """Return ``values @ features.T`` of predictor i, which maps slopes (..., d_i) to values at
-        levels (..., L_i).
-        """
+        """Convert slopes (..., d_i) of predictor i's features to values at levels (..., L_i)."""
         features = self.features[i]
         return values if features is None else values @ features.T
 
@@ -116,9 +114,7 @@ class Coding:
         )
 
     def squared_distances(self, i: int, point: np.ndarray) -> np.ndarray:
-        """Return the squared distances (L_i,) from a point (d_i,) to the features of predictor i's
-        levels.
-        """
+        """Return the squared distances (L_i,) of predictor i's levels from a point (d_i,)."""
         features = self.features[i]
         if features is None:
             # |e_a - point|^2 of the indicators e_a of level a
@@ -136,8 +132,7 @@ class Coding:
         return np.concatenate([np.empty(0), *steps])  # the empty array is for no predictors
 
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return contrasts of predictor i's levels that span its features, and their variances
-        (r,).
+        """Return contrasts that span predictor i's features, and their variances (r,).
 
         The r contrasts, an array (L_i - 1, r), are values at the non-reference levels minus the
         value at the reference level. They are uncorrelated over the rows and orthonormal in the
@@ -166,8 +161,7 @@ class Coding:
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding of a layout's predictors: `ordered` if their levels are ordered, else
-    indicators.
+    """Return the coding of a layout: `ordered` for ordered predictors, else indicators.
 
     `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) is the number of each
     predictor's ordered levels, which come first; with fewer than three, all codings are equivalent.

@@ -207,8 +207,7 @@ class Conditional(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether a ridge shrinks estimates towards zero; single groups then have no standard
-        errors.
+        """Whether a ridge shrinks estimates, so that single groups have no standard errors.
 
         Firth's penalty does not count: it corrects bias, and its estimates have tests.
         """

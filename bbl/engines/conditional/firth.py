@@ -195,9 +195,7 @@ class FirthProfile:
         error = float(self.errors[group, column])
 
         def loss_from(start: np.ndarray) -> Callable[[float], float]:
-            """Return a function of a value that gives the loss, each started from the last
-            solution.
-            """
+            """Return the loss as a function of the value, with warm starts."""
             last = start
 
             def loss(value: float) -> float:

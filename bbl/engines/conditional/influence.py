@@ -107,9 +107,7 @@ class ConditionalInfluence(JointInfluence):
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero outside the
-        basis.
-        """
+        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients; 0 outside the basis."""
         shape = self.coefficients.shape
         basis = self.maximum.basis.ravel()
         check_memory(
@@ -133,9 +131,7 @@ class ConditionalInfluence(JointInfluence):
         return self.maximum.determined(a, b)
 
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` minus group `b` have no finite
-        maximum.
-        """
+        """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
         maximum = self.maximum
         if a not in maximum.groups or b not in maximum.groups:
             return np.zeros(len(maximum.aliased), dtype=bool)
@@ -218,8 +214,7 @@ class ConditionalInfluence(JointInfluence):
         )
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) with respect to all
-        coefficients.
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients.
 
         `rows` has level codes (n, m) and a `response` (n,), the groups.
         """
@@ -230,8 +225,7 @@ class ConditionalInfluence(JointInfluence):
         return residual[:, :, None] * Z[:, None, :]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows on all coefficients, multiplied by
-        `total`.
+        """Return the influences (n, K, 1 + size) of rows on coefficients, times `total`.
 
         The rows have a response. Coefficients outside the basis have zero influence.
         """

@@ -197,11 +197,10 @@ class _Table:
         return _Face(likelihood, maximum, np.zeros((*likelihood.free.shape, 0)))
 
     def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the free coefficients (k - 1, p) and flat directions (k - 1, p, d) for a support
-        (n, k).
+        """Return the free coefficients (k - 1, p) and flat directions (k - 1, p, d).
 
-        Both come from the null space of an information matrix on the support. This space is the
-        same for all positive probabilities, so the cells of a row are given equal ones.
+        Both come from the null space of an information matrix on the support (n, k). This space is
+        the same for all positive probabilities, so the cells of a row are given equal ones.
         """
         k = self.counts.shape[1]
         p = self.Z.shape[1]
@@ -261,9 +260,7 @@ class _Face:
         )
 
     def flat_and_uninformed(self) -> np.ndarray:
-        """Return the flat directions (k - 1, p, d), plus one for each coefficient without
-        information.
-        """
+        """Return the flat directions (k - 1, p, d), including uninformed coefficients."""
         free = self.likelihood.free
         is_uninformed = np.zeros(free.shape, dtype=bool)
         if free.any():
@@ -274,11 +271,11 @@ class _Face:
         return np.concatenate([self.flat, unit_vectors], axis=2)
 
     def to_limit(self, separation: Separation) -> np.ndarray:
-        """Return the coefficients (k, p) of a point close to the limit, relative to the first
-        group.
+        """Return the coefficients (k, p) of a point close to the limit.
 
-        The point is reached from the maximum on the face along the separation's direction, where
-        cells off the face have a probability of at most exp(-40).
+        Coefficients are relative to the first group. The point is reached from the maximum on the
+        face along the separation's direction, where cells off the face have a probability of at
+        most exp(-40).
         """
         coefficients = np.zeros(separation.direction.shape)
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)

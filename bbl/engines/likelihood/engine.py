@@ -202,12 +202,11 @@ class MaximumLikelihood(Engine):
     def _finish(
         self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray
     ) -> EngineFit:
-        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) are
-        penalties.
+        """Return the fit, with notes on absent levels and convergence.
 
         ``solution.determined`` marks the parameters with a finite and unique maximum,
         ``solution.basis`` as many parameters as the fit has degrees of freedom; both are masks
-        (size,).
+        (size,). `ridge` (size,) are the penalties.
         """
         notes: tuple[Note, ...] = ()
         # parameters of levels without rows, which are reported in notes

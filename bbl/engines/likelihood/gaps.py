@@ -80,8 +80,7 @@ def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class IncompleteLikelihood(Objective):
-    """`Objective` of rows with missing values: mean log-probability of the observed values,
-    penalised.
+    """`Objective` of rows with missing values: penalised mean log-probability.
 
     Parameters
     ----------
@@ -223,8 +222,7 @@ class IncompleteLikelihood(Objective):
         return self.table.indicators()
 
     def _missing_information(self) -> np.ndarray:
-        """Return the mean conditional covariance (size, size) of the indicators given observed
-        values.
+        """Return the mean covariance (size, size) of the indicators given observed values.
 
         With T (size,) the indicators, this is the mean over all rows of ``E[T T' | known] - E[T |
         known] E[T | known]'``, which is 0 for complete rows.
@@ -237,11 +235,10 @@ class IncompleteLikelihood(Objective):
         return out / self.total
 
     def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
-        """Return the conditional means (len(cells), size) of the indicators in some cells of a
-        pattern.
+        """Return the conditional means (len(cells), size) of the indicators in some cells.
 
-        `cells` are positions in the raveled counts of the pattern; each is a combination of
-        observed levels.
+        `cells` are positions in the raveled counts of `pattern`; each is a combination of observed
+        levels.
         """
         table = self.table
         # the states of a cell: the state with level 0 of all missing predictors, plus each of the

@@ -107,8 +107,7 @@ def _step(
 
 
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Return the approximate inverse Hessian times the gradient `g` (size,), by the two-loop
-    recursion.
+    """Return the approximate inverse Hessian times `g` (size,), by the two-loop recursion.
 
     The initial inverse Hessian is diagonal, `inverse_curvature` (size,), scaled to the last pair.
     """

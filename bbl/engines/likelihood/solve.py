@@ -449,8 +449,7 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
 
 
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Move the maximum along the face's direction of recession until lost states have no
-    probability.
+    """Move the maximum along a direction of recession until lost states have no probability.
 
     ``face.support`` (n,) marks the states on the face (None: all), ``face.direction`` (size,) is
     the direction.

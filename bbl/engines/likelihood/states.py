@@ -75,8 +75,7 @@ class StateTable:
         return self._spread(table)
 
     def _spread(self, table: np.ndarray) -> np.ndarray:
-        """Add the values (n,) at level 0 to all other levels along each axis, in place; return
-        them.
+        """Add the values (n,) at level 0 to all other levels along each axis, in place.
 
         The value of a state is then the sum over all cells that have the state's level or level 0
         of each predictor.
@@ -131,8 +130,7 @@ class StateTable:
         return self._spread(table[:-1])
 
     def covariances(self, p: np.ndarray, mu: np.ndarray) -> np.ndarray:
-        """Return the covariances (size, size) of all indicators: the Fisher information per
-        observation.
+        """Return the Fisher information: covariances (size, size) of all indicators.
 
         Parameters
         ----------

@@ -211,8 +211,7 @@ class JunctionTree:
         return out
 
     def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the maximum likelihood parameters (size,) given the `counts` (n_cells,) of all
-        cliques.
+        """Return the maximum likelihood parameters (size,) given all `counts` (n_cells,).
 
         Returns None if a count is zero, or if the model does not contain the terms of all sets of
         predictors in a clique. Otherwise, the probability of a row is the product over the cliques
@@ -290,8 +289,7 @@ class JunctionTree:
         return Margins(log_z, joint, conditional=energies)
 
     def moments_of(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of `values` (n_cells,) over the cells of each parameter's
-        indicator.
+        """Return the sum (size,) of `values` (n_cells,) over the cells of each parameter.
 
         Only the clique that the parameter is assigned to is summed.
         """

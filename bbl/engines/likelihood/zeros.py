@@ -46,9 +46,7 @@ def determined_by_states(layout: Layout) -> np.ndarray:
 
 
 def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
-    """Return the number of parameters identified by possible states or by a penalty `ridge`
-    (size,).
-    """
+    """Return how many parameters possible states or a penalty `ridge` (size,) identify."""
     total = layout.size
     for positions, covariances in _with_zeros(layout):
         # adding one makes each penalised parameter determined

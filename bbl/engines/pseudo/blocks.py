@@ -244,8 +244,7 @@ class Corrected:
         return sites
 
     def normaliser(self, theta: np.ndarray) -> Callable[[bool], float]:
-        """Return the function ``normaliser(half)`` of eq. (31) over all rows, at the solution
-        `theta`.
+        """Return the function ``normaliser(half)`` of eq. (31) over all rows.
 
         ``half=True`` applies the factor 1/k to terms of k predictors in eq. (31), which takes a
         pass over all rows. `theta` is the solution of the last fit.
@@ -395,8 +394,7 @@ class Corrected:
 
 
 def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: int) -> np.ndarray:
-    """Return the means over rows (layout.D, 1 + D) of a site's level times a column or the
-    constant.
+    """Return the means (layout.D, 1 + D) of a site's level times a column or the constant.
 
     They are the derivatives in theta of the log numerators of the conditional distributions. A
     `prior_count` mixes in equal proportions of a site's levels. Entries of columns that are not

@@ -115,11 +115,11 @@ PRIORS = {
 
 
 def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scales ``f = sigma / sqrt(1 + (sigma/c)^2)`` for log scales `u`, and ``d ln f /
-    du``.
+    """Return the bounded scales f for log scales `u`, and ``d ln f / du``.
 
-    This is the regularised horseshoe (Piironen & Vehtari 2017): small scales hardly change, and
-    large ones are bounded by c, the `slab` (``inf`` for no bound).
+    These are ``f = sigma / sqrt(1 + (sigma/c)^2)`` with ``u = ln sigma``, as in the regularised
+    horseshoe (Piironen & Vehtari 2017): small scales hardly change, and large ones are bounded by
+    c, the `slab` (``inf`` for no bound).
     """
     sigma = np.exp(u)
     if np.isinf(slab):

@@ -1,1 +1,1 @@
-"""two-way clustering: rows and columns of a table in groups; arrays only."""
+"""Two-way clustering of the rows and columns of a table, on plain arrays."""

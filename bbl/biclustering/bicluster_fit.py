@@ -1,4 +1,4 @@
-"""Result of a method of two-way clustering (a groups of I rows, b groups of J columns), and shared
+"""Result of a two-way clustering method (a groups of I rows, b groups of J columns), and shared
 helpers.
 """
 
@@ -16,33 +16,33 @@ __all__ = ["BiclusterFit", "draw_seeds", "refuse_groups", "set_options"]
 
 
 class BiclusterFit(NamedTuple):
-    """Result of a method of two-way clustering.
+    """Result of a two-way clustering method.
 
     Attributes
     ----------
     rows : ndarray of int32, shape (I,)
-        Group of each row, a label in 0..a-1; all labels are in use.
+        Group of each row, a label in 0..a-1; all labels occur.
     columns : ndarray of int32, shape (J,)
-        Group of each column, a label in 0..b-1; all labels are in use.
+        Group of each column, a label in 0..b-1; all labels occur.
     criterion : float
-        Value by which partitions are compared; less is better.
+        Criterion for comparing partitions; smaller is better.
     history : ndarray
-        Objective of the best start, step by step; for `Mcmc` the log posterior of all draws, chain
-        by chain.
+        Objective of the best start after each step; for `Mcmc`, the log posterior of all draws,
+        chain by chain.
     n_iter : int
-        Iterations, generations or sweeps.
+        Number of iterations, generations or sweeps.
     converged : bool
-        Whether no move of a row or column lowers the objective; for `Genetic` whether the result
+        Whether no move of a row or column decreases the objective; for `Genetic` whether the result
         was refined, for `Mcmc` whether the chains have mixed.
     selection : list of (a, b, objective, criterion), or None
-        One entry for each pair of numbers of groups that was tried; None if they were given.
+        One entry per pair of group numbers tried; None if they were given.
     evolved : Evolved or None
         Best run of `Genetic`.
     draws : Draws or None
         Draws of `Mcmc`; the first axis of all arrays is the chain.
     share : (ndarray, ndarray) or None
-        Shares of draws of `Mcmc` in which two rows, or two columns, are in one group: (I, I) and
-        (J, J).
+        For `Mcmc`, the proportions of draws in which two rows (I, I), or two columns (J, J), are in
+        the same group.
     """
 
     rows: np.ndarray
@@ -58,7 +58,7 @@ class BiclusterFit(NamedTuple):
 
 
 def set_options(options: object, **values: Any) -> None:
-    """Set fields of the frozen dataclass `options`."""
+    """Set fields of a frozen dataclass."""
     for name, value in values.items():
         object.__setattr__(options, name, value)
 
@@ -69,8 +69,8 @@ def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
 
 
 def refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) -> None:
-    """Raise an OptionError if `groups` are given to a method whose `chooser`, named in the error,
-    finds them.
+    """Raise an OptionError if `groups` are given to a method that chooses them; `chooser` is named
+    in the error.
     """
     if groups is not None:
         raise OptionError(

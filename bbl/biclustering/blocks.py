@@ -1,10 +1,7 @@
-"""Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of
-columns.
+"""Blocks of a two-way table, and groups for new rows.
 
-A table has I rows in a groups and J columns in b groups; a pair is a row and a column. The cells of
-a categorical table have one of L levels. `Cells` are n observed cells sorted by row, with `row`,
-`column`, `value` and `weight`, (n,) each; `averaged` has one cell for each pair. Its `sums` adds up
-weights, and weights times values, of each row by group of columns.
+A table has I rows in a groups and J columns in b groups; a pair is a row and a column. Cells of a
+categorical table have one of L levels.
 """
 
 from __future__ import annotations
@@ -22,11 +19,11 @@ __all__ = ["best_groups", "ordered"]
 def block_sums(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> np.ndarray:
-    """Return the sums of each block: weights of the L levels (a, b, L), or weight and weighted sum
-    of values (a, b, 2).
+    """Return the sums over each block: weights of the L levels (a, b, L), or weight and weighted
+    sum of values (a, b, 2).
 
-    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a
-    cell says that the row rated the column, and a pair without a cell is an observed zero; the
+    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, each
+    cell means that the row rated the column, and a pair without a cell is an observed zero; the
     weight of a block is then its number of pairs.
     """
     a = int(rows.max()) + 1
@@ -45,13 +42,13 @@ def block_sums(
 def ordered(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Renumber groups by rising mean, in categorical tables by falling size; arguments as of
+    """Renumber groups by increasing mean (categorical tables: by decreasing size); arguments as in
     `block_sums`.
 
     Returns the row labels, the column labels, the block sums and the within-block sum of squares
     (nan with levels).
     """
-    # by first appearance, which decides among equal sort keys
+    # by first appearance, which resolves ties
     labels = [canonical(rows), canonical(columns)]
     sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
     for axis in (0, 1):
@@ -59,17 +56,17 @@ def ordered(
         sort_key = -np.bincount(labels[axis]) if n_levels else group_sums[:, 1] / group_sums[:, 0]
         order = np.argsort(sort_key, kind="stable")
         rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order))  # the new label of each group
+        rank[order] = np.arange(len(order))  # each group's new label
         labels[axis] = rank[labels[axis]]
     rows, columns = labels
     sums = block_sums(cells, rows, columns, n_levels, rated)
     if n_levels:
         return rows, columns, sums, float("nan")
-    # (a, b); 0 in a block without cells
+    # (a, b); 0 in blocks without cells
     mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))
-    if rated:  # zeros and ones of mean p: n p (1 - p)
+    if rated:  # zeros and ones with mean p: n p (1 - p)
         return rows, columns, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
-    # `averaged`: one cell for each pair, the mean of its values
+    # `averaged`: one cell per pair, with its mean value
     return (
         rows,
         columns,
@@ -85,38 +82,39 @@ def best_groups(
     log_shares: np.ndarray | None = None,
     rated: bool = False,
 ) -> np.ndarray:
-    """Return the label of the row group that fits each new row best, int32 of shape (new rows,).
+    """Return the label of the best row group for each new row, int32 (new rows,).
 
-    `cells` are those of the new rows, `columns` the labels of the columns, `means` (a, b) those of
-    the blocks. With `log_shares` (a, b, L), the log shares of levels in each block, values are
-    codes of levels and are compared with these instead. If `rated`, means are shares of rated
-    pairs, and a pair without a cell is unrated.
+    `cells` are the new rows' cells, `columns` the column labels, `means` (a, b) the block means.
+    With `log_shares` (a, b, L), the log proportions of levels in each block, values are level codes
+    and are compared with these instead. If `rated`, means are proportions of rated pairs, and pairs
+    without a cell are unrated.
     """
     b = means.shape[1]
     if rated:
-        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)  # so that logarithms are finite
-        counts, _ = cells.sums(columns, b)  # (new rows, b): rated columns of each group
+        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)  # keeps logarithms finite
+        counts, _ = cells.sums(columns, b)  # (new rows, b): number of rated columns in each group
         group_size = np.bincount(columns, minlength=b)
         # minus the log-likelihood of rated and unrated columns
         costs = -counts @ np.log(rated_share).T - (group_size - counts) @ np.log1p(-rated_share).T
     elif log_shares is not None:
         costs = _level_costs(cells, columns, b, log_shares)
     else:
-        # weights, and weighted values, by group of columns
+        # weights, and weighted values, by column group
         counts, sums = cells.averaged().sums(columns, b)
-        # squared distances, less a constant of each row
+        # squared distances, up to a constant for each row
         costs = counts @ (means * means).T - 2.0 * sums @ means.T
-    return first_largest(-costs).astype(np.int32)  # the group of least cost, the first of tied ones
+    # the group with the smallest cost, the first in case of ties
+    return first_largest(-costs).astype(np.int32)
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
-    """Return minus the log-likelihood of each row in each row group, shape (rows, a).
+    """Return minus the log-likelihood (rows, a) of each row in each row group.
 
-    `columns` (J,) are the labels of the columns, `log_shares` (a, b, L) the log shares of levels in
+    `columns` (J,) are the column labels, `log_shares` (a, b, L) the log proportions of levels in
     each block.
     """
     L = log_shares.shape[2]
-    # cells of a table whose b L columns are the pairs of a column group and a level
+    # cells of a table with b L columns, the pairs of a column group and a level
     group_level = (
         columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)
     ).astype(np.int32)

@@ -1,6 +1,4 @@
-"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column; n
-counts the cells.
-"""
+"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ __all__ = ["Cells"]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Observed cells of an I x J table, sorted by row, column and value; a pair may have several
+    """Observed cells of an I x J table, sorted by row, column and value; pairs may have several
     values.
 
     Attributes
@@ -24,13 +22,13 @@ class Cells:
     shape : (int, int)
         I and J.
     start : ndarray of intp, shape (I + 1,)
-        Position of the first cell of each row, and n.
+        Position of each row's first cell, and n.
     column : ndarray of int32, shape (n,)
         Column of each cell.
     value : ndarray of float64, shape (n,)
         Value of each cell.
     weight : ndarray of float64, shape (n,)
-        How often the value was observed in its row and column.
+        Frequency of the value in its row and column.
     """
 
     shape: tuple[int, int]
@@ -41,14 +39,14 @@ class Cells:
 
     @classmethod
     def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Sort entries (arrays of equal length), and merge those of equal row, column and value,
-        adding weights.
+        """Sort entries (arrays of equal length), and merge entries with equal row, column and value
+        by adding weights.
         """
         order = np.lexsort((value, column, row))
         row, column, value, weight = (
             np.asarray(entries)[order] for entries in (row, column, value, weight)
         )
-        is_new = np.ones(len(row), dtype=bool)  # whether an entry differs from the one before
+        is_new = np.ones(len(row), dtype=bool)  # whether an entry differs from the previous one
         is_new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
         first = np.flatnonzero(is_new)
         merged_weight = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
@@ -56,8 +54,8 @@ class Cells:
 
     @classmethod
     def _sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return the cells with rows `row`, columns, values and weights, (n,) each, that are sorted
-        by row.
+        """Return cells from rows `row`, columns, values and weights, (n,) each, already sorted by
+        row.
         """
         start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(
             np.intp
@@ -69,8 +67,8 @@ class Cells:
 
     @classmethod
     def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells from arrays of checked dtypes and ranges; a ValueError if `start` does not
-        fit the others.
+        """Return cells from arrays with checked dtypes and ranges; raise a ValueError if `start` is
+        inconsistent with the others.
         """
         n = len(value)
         if n == 0 or start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any():
@@ -103,9 +101,7 @@ class Cells:
         return self.start, self.column, self.value, self.weight
 
     def averaged(self) -> Cells:
-        """Return the table with one cell for each observed pair: the weighted mean of its
-        values.
-        """
+        """Return the table with one cell per observed pair, the weighted mean of its values."""
         is_first = np.ones(self.n, dtype=bool)  # whether a cell is the first of its pair
         is_first[1:] = self.column[1:] != self.column[:-1]
         # first cells of rows; the last rows may be empty
@@ -115,16 +111,16 @@ class Cells:
         first = np.flatnonzero(is_first)
         weight = np.add.reduceat(self.weight, first)
         weighted_sum = np.add.reduceat(self.weight * self.value, first)
-        # then the value x stays: w x / w may differ by rounding
+        # keep the value x itself: w x / w may differ by rounding
         is_single = np.diff(np.append(first, self.n)) == 1
         mean = np.where(is_single, self.value[first], weighted_sum / weight)
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights and weighted values of each row summed by group of columns, two arrays
-        (I, groups).
+        """Return weights and weighted values of each row, summed by column group: two arrays (I,
+        groups).
 
-        `group` (J,) holds the labels of the columns, `groups` is the number of groups.
+        `group` (J,) contains the column labels, `groups` is the number of groups.
         """
         counts, sums = np.empty((2, self.shape[0], groups))
         kernel.group_sums(*self.arrays, group, counts, sums)

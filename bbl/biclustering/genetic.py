@@ -1,9 +1,7 @@
-"""Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis of Li
-2014).
+"""Genetic algorithm for two-way clustering of ordinal ratings (Li 2014, section 1.3).
 
-An individual is a partition of the items and one of the users: a row of labels, items first. Less
-fitness is better. `Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,)
-each, of a table of `shape`.
+An individual is a partition of the items and a partition of the users: a row of labels, items
+first. Smaller fitness is better.
 """
 
 from __future__ import annotations
@@ -19,30 +17,30 @@ from bbl.parallel import stop_flag
 
 __all__ = ["Evolved", "Ratings", "evolve"]
 
-CHUNK = 2  # generations between two checks of the stop flag
+CHUNK = 2  # number of generations between checks of the stop flag
 
 
 class Ratings(NamedTuple):
-    """Ratings and the model of a block, in the order of the kernel's arguments.
+    """Ratings and the block model, in the order of the kernel's arguments.
 
-    A rating r in a block of mean m has the probability of (r - .5, r + .5) under a normal
+    A rating r in a block with mean m has the probability of (r - .5, r + .5) under a normal
     distribution with mean m and standard deviation `sigma`, truncated to the scale. The fitness is
-    minus twice the log-likelihood plus `penalty` for each block.
+    minus twice the log-likelihood plus `penalty` per block.
 
     Attributes
     ----------
     item, user : ndarray of int32, shape (n,)
         Item and user of each rating.
     rating : ndarray of int32, shape (n,)
-        0 for the lowest.
+        0 for the lowest rating.
     weight : ndarray, shape (n,)
-        How often the user gave the item this rating.
+        Frequency of the user's rating of the item.
     items, users, levels : int
-        Numbers of items, of users, and of ratings on the scale.
+        Numbers of items, users, and ratings on the scale.
     sigma : float
     penalty : float
     mle : bool
-        Whether m is the maximum-likelihood estimate rather than the mean of the block's ratings.
+        Whether m is the maximum-likelihood estimate instead of the mean of the block's ratings.
     """
 
     item: np.ndarray
@@ -60,10 +58,9 @@ class Ratings(NamedTuple):
     def from_cells(
         cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool
     ) -> Ratings:
-        """Return ratings from cells with whole numbers in low..high; rows are items and columns
-        users.
+        """Return ratings from cells with integers in low..high; rows are items, columns are users.
 
-        The penalty of a block is `penalty` times the logarithm of the number of ratings.
+        The penalty of a block is `penalty` times the log of the number of ratings.
         """
         rating = np.rint(cells.value - low).astype(np.int32)
         block_penalty = penalty * float(np.log(cells.weight.sum()))
@@ -81,8 +78,8 @@ class Ratings(NamedTuple):
         )
 
     def fitness(self, population: np.ndarray) -> np.ndarray:
-        """Return the fitness (n,) of individuals (n, items + users); their labels are made
-        canonical in place.
+        """Return the fitness (n,) of individuals (n, items + users); makes their labels canonical
+        in place.
         """
         out = np.empty(len(population))
         kernel.fitness_of(*self, population, out)
@@ -99,9 +96,9 @@ class Evolved(NamedTuple):
     fitness : float
         Its fitness.
     history : ndarray, shape (1 + generations,)
-        Least fitness of the first population and of each generation.
+        Smallest fitness of the initial population and of each generation.
     population : ndarray of int32, shape (members, items + users)
-        The last population, in rising order of fitness.
+        The last population, by increasing fitness.
     population_fitness : ndarray, shape (members,)
     """
 
@@ -114,12 +111,13 @@ class Evolved(NamedTuple):
 
 
 def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
-    """Return the first population, shape (n_individuals, items + users); the generator state
-    `stream` (4,) is advanced.
+    """Return the initial population (n_individuals, items + users), and advance the generator state
+    `stream` (4,).
 
-    The first member has groups of one. Each other member results from it by steps of the Du process
-    (a random item or user goes to another group or to a new one), as many as there are items, or
-    users. Crossover never adds groups, so the search starts from as many groups as possible.
+    The first member has groups of size one. The other members result from it by steps of the Du
+    process (a random item or user moves to another group or to a new one), as many as there are
+    items, or users. Crossover never adds groups, so the search starts from as many groups as
+    possible.
     """
     items = ratings.items
     users = ratings.users
@@ -132,34 +130,34 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
 
 
 def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
-    """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to
+    """Run the genetic algorithm once; `options` are those of `Genetic` from ``population`` to
     ``refine``.
 
-    Its ``population`` is the number of individuals, and ``crossover``, ``mutation`` and ``elitism``
-    go to the kernel as they are. With ``refine`` the best individual is improved at the end.
+    Its ``population`` is the number of individuals; ``crossover``, ``mutation`` and ``elitism`` are
+    passed to the kernel. With ``refine`` the best individual is improved at the end.
     """
     items = ratings.items
     users = ratings.users
     n_individuals = options["population"]
-    # counts of ratings and a deviance for each of items x users blocks, 8 bytes each; the
+    # counts of ratings and a deviance for each of the items x users blocks, 8 bytes each; the
     # population and its children
     check_memory(
         8.0 * items * users * (ratings.levels + 1) + 8.0 * n_individuals * (items + users),
         f"The genetic algorithm on {items} x {users} ratings",
-        "It is made for small tables; use method='prototype'.",
+        "Use method='prototype', which is suitable for larger tables.",
     )
     stream = np.random.default_rng(seed).integers(1, 2**64, 4, dtype=np.uint64)
     population = _first_population(ratings, n_individuals, stream)
     fitness = ratings.fitness(population)
     history = [np.array([fitness.min()])]
     stop = stop_flag()
-    # the kernel updates both
+    # both are updated by the kernel
     best = population[fitness.argmin()].copy()
     best_fitness = fitness.min(keepdims=True)
     n_generations = 0
     breeding = (options["crossover"], options["mutation"], options["elitism"])
     while n_generations < options["generations"] and not stop[0]:
-        # of each generation
+        # for each generation
         least_fitness = np.empty(min(CHUNK, options["generations"] - n_generations))
         # also replaces the population and its fitness
         kernel.evolve(
@@ -182,8 +180,8 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
 
 
 def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
-    """Move single items and users while that lowers the fitness; return the labels (items + users,)
-    and the fitness.
+    """Move single items and users while this decreases the fitness; return the labels (items +
+    users,) and the fitness.
     """
     labels = best.copy()
     # moves labels in place, and returns the fitness

@@ -1,9 +1,8 @@
-"""Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is
+"""Criteria for the number of groups, on the scale of minus twice a log-likelihood; smaller is
 better.
 
-A table has a groups of rows and b groups of columns; a pair is a row and a column. Cells have
-numbers or L levels. `Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,)
-each.
+A table has a row groups and b column groups; a pair is a row and a column. Cells are numeric or
+have L levels.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ __all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance"
 
 
 def normal_deviance(squares: float, total: float, resolution: float) -> float:
-    """Return minus twice the log-likelihood of normal cells with one variance, at its
-    maximum-likelihood estimate.
+    """Return minus twice the maximised log-likelihood of normal cells with a common variance.
 
     `squares` is the sum of squared differences from the block means over `total` observations. The
     variance is at least that of rounding to `resolution`, the smallest gap between distinct values:
-    ``resolution**2 / 12``. Without this bound the likelihood of a table without noise would be
+    ``resolution**2 / 12``. Without this bound, the likelihood of a table without noise would be
     infinite.
     """
     variance = max(squares / total, resolution**2 / 12.0, np.finfo(float).tiny)
@@ -31,9 +29,9 @@ def normal_deviance(squares: float, total: float, resolution: float) -> float:
 
 
 def levels_deviance(counts: np.ndarray) -> float:
-    """Return minus twice the log-likelihood of blocks, each with its own distribution of L levels.
+    """Return minus twice the log-likelihood of blocks with separate distributions of L levels.
 
-    `counts` (..., L) are those of the levels in each block.
+    `counts` (..., L) are the counts of levels in each block.
     """
     n = counts.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -48,16 +46,16 @@ def integrated_completed(
     et al. 2015).
 
     It is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) + (k - 1) ln n`` for
-    the rows and for the columns: n rows in k groups of n_g.
+    the rows and for the columns, where n rows (columns) are in k groups of sizes n_g.
 
     Parameters
     ----------
     deviance : float
         Minus twice the log-likelihood of the cells given the groups.
     sizes : two ndarrays
-        Numbers of rows, and of columns, of each group.
+        Numbers of rows and of columns in each group.
     parameters : int
-        Free parameters of all blocks.
+        Number of free parameters of all blocks.
     total : float
         Number of observed cells.
 
@@ -74,14 +72,14 @@ def integrated_completed(
 
 
 class Noise(NamedTuple):
-    """Noise of the values, whatever the groups; a pair (row, column) may be observed repeatedly.
+    """Noise of the values, whatever the groups; pairs (row, column) may be observed repeatedly.
 
     Attributes
     ----------
     total : float
         Number of observations.
     within : float
-        Sum of squared differences of repeated pairs from their means.
+        Sum of squared differences of repeated observations from their pair's mean.
     resolution : float
         Smallest gap between distinct values.
     """
@@ -96,7 +94,7 @@ class Noise(NamedTuple):
         means = cells.averaged()
         total = float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
-        # subtracted, as squares then lose fewer digits
+        # centre first, so that squares lose fewer digits
         center = float(np.average(means.value, weights=means.weight))
         within = float(
             cells.weight @ (cells.value - center) ** 2 - means.weight @ (means.value - center) ** 2
@@ -110,9 +108,9 @@ def block_criterion(
 ) -> float:
     """Return minus twice the log integrated completed likelihood of two partitions of a table.
 
-    `cells` holds all observations, also repeated ones of a pair; `rows` and `columns` are labels;
-    `squares` is the sum of squared differences of the pairs' means from the block means, not used
-    with levels; `n_levels` is 1 for numbers.
+    `cells` contains all observations, including repeated ones; `rows` and `columns` are labels;
+    `squares` is the sum of squared differences of the pairs' means from the block means (unused
+    with levels); `n_levels` is 1 for numeric cells.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a = len(sizes[0])

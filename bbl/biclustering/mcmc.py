@@ -1,12 +1,5 @@
-"""MCMC for the partitions of raters and of the items that they rate (section 1.2 of the thesis of
-Li 2014).
-
-A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if all items are alike to
-it; an item has a weight w, its popularity. With ``v_i = w_i lambda^rank``, for the rank that the
-rater's group gives to the group of item i, the set R of the n items that a rater rates has the
-probability ``prod_{i in R} v_i / e_n(v)``; e_n is the elementary symmetric polynomial, the sum of
-such products over all sets of n items. Rows of a table are raters, columns are items. In `Cells`,
-the items of rater j are ``column[start[j]:start[j + 1]]``.
+"""MCMC for partitions of raters and of the items they rate (Li 2014, section 1.2). Raters are the
+rows of a table, items its columns.
 """
 
 from __future__ import annotations
@@ -22,11 +15,17 @@ from bbl.parallel import stop_flag
 
 __all__ = ["MIXED", "Draws", "log_likelihood", "sample"]
 
+# A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if it does not
+# distinguish items; an item has a weight w, its popularity. With ``v_i = w_i lambda^rank``, where
+# rank is given by the rater's group to the group of item i, the set R of the n items rated by a
+# rater has probability ``prod_{i in R} v_i / e_n(v)``, where the elementary symmetric polynomial
+# e_n is the sum of such products over all sets of n items.
+
 MIXED = 1.1  # chains count as mixed up to this split R-hat
 
 
 class Draws(NamedTuple):
-    """Draws of one chain, or of several, whose first axis is then the chain.
+    """Draws of one chain, or of several chains along the first axis.
 
     Attributes
     ----------
@@ -35,9 +34,9 @@ class Draws(NamedTuple):
     log_posterior : ndarray, shape (..., draws)
         Up to a constant.
     loyalty : ndarray, shape (..., raters)
-        Mean of the lambda of each rater's group.
+        Mean lambda of each rater's group.
     popularity : ndarray, shape (..., items)
-        Mean of w of each item.
+        Mean w of each item.
     """
 
     rows: np.ndarray
@@ -48,8 +47,8 @@ class Draws(NamedTuple):
 
     @property
     def traces(self) -> np.ndarray:
-        """Log posterior, number of groups of raters and of items of each draw, shape (..., draws,
-        3).
+        """Log posterior, and numbers of groups of raters and items, of each draw, shape (...,
+        draws, 3).
         """
         groups = [labels.max(axis=-1) + 1.0 for labels in (self.rows, self.columns)]
         return np.stack([self.log_posterior, *groups], axis=-1)
@@ -58,11 +57,11 @@ class Draws(NamedTuple):
 def _chain(
     cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator
 ) -> Chain:
-    """Return a chain without partitions yet; `popularity` (items,) holds the weights w, None for
+    """Return a chain without partitions; `popularity` (items,) contains the weights w, None for
     equal ones.
 
-    `alpha` is the concentration of the prior of the weights, which alpha = 0 fixes; `sigma` the
-    prior standard deviation of the logit of lambda; `step` that of its proposals.
+    `alpha` is the concentration of the prior of the weights (0 fixes them); `sigma` is the prior
+    standard deviation of the logit of lambda, `step` that of its proposals.
     """
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
     stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
@@ -80,8 +79,8 @@ def _chain(
 
 
 def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return random labels (n,) of k groups, some of which may be empty, with k uniform in
-    1..min(n, 10).
+    """Return random labels (n,) of k groups, where k is uniform in 1..min(n, 10); some may be
+    empty.
     """
     return canonical(rng.integers(1 + rng.integers(min(n, 10)), size=n)).astype(np.int32)
 
@@ -89,13 +88,13 @@ def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
 def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None = None) -> Draws:
     """Run one chain from random partitions.
 
-    `cells` hold the items (columns) that each rater (row) rated; `options` the options of `Mcmc`
-    from ``draws`` to ``step``; `popularity` (items,) fixed weights w, which by default are drawn
-    from their posterior.
+    `cells` contains the items (columns) rated by each rater (row); `options` are the options of
+    `Mcmc` from ``draws`` to ``step``; `popularity` (items,) fixes the weights w, which by default
+    are drawn from their posterior.
     """
     rng = np.random.default_rng(seed)
     n = options["draws"]
-    alpha = options["alpha"] if popularity is None else 0.0  # 0: the weights are fixed
+    alpha = options["alpha"] if popularity is None else 0.0  # 0 fixes the weights
     chain = _chain(cells, alpha, options["sigma"], options["step"], popularity, rng)
     # items, then raters
     chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
@@ -110,14 +109,14 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
 
 
 def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
-    """Return the log-likelihood of the rated items: eq. 1.1 with the normaliser that the equation
+    """Return the log-likelihood of the rated items: eq. 1.1, with the normalising constant that it
     lacks.
 
     `rows` (raters,) and `columns` (items,) are labels of a and b groups, `gamma` (a,) the logits of
-    lambda, `rank` (a, b) the ranks 1, 2, ... that groups of raters give to groups of items,
+    lambda, `rank` (a, b) the ranks 1, 2, ... given by groups of raters to groups of items,
     `popularity` (items,) the weights w.
     """
-    # priors and proposals are not used
+    # priors and proposals are unused
     chain = _chain(
         cells, alpha=0.0, sigma=1.0, step=1.0, popularity=popularity, rng=np.random.default_rng(0)
     )

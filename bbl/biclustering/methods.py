@@ -1,9 +1,6 @@
-"""The methods of two-way clustering: METHODS maps the name given as ``method=`` to its class of
-options.
+"""Two-way clustering methods: METHODS maps the value of ``method=`` to a class of options.
 
-`Cells` are n observed cells of a table of `shape`, sorted by row, with `value` and `weight`, (n,)
-each; `start` (rows + 1,) is the first cell of each row. All methods have a `name`, the kind
-`response` of cells that they need, and `fit`.
+Each class has a `name`, the required kind of cells (`response`), and `fit`.
 """
 
 from __future__ import annotations
@@ -29,32 +26,34 @@ from bbl.stats.diagnostics import split_rhat
 
 __all__ = ["METHODS", "Genetic", "Mcmc", "Prototype", "make_method"]
 
-# factor of ln N, the log of the number of ratings, for each block
+# penalty of each block, as a multiple of the log of the number of ratings
 PENALTIES = {"bic": 1.0, "thesis": 0.5}
 
 
 @dataclass(frozen=True)
 class Genetic:
-    """A genetic algorithm for ordinal ratings, which finds the numbers of groups too.
+    """Genetic algorithm for ordinal ratings, which also chooses the numbers of groups.
 
     Parameters
     ----------
     scale : (int, int), default (1, 5)
-        Lowest and highest rating; all are whole numbers between.
+        Lowest and highest rating; ratings are integers.
     sigma : float, default 0.5
-        Standard deviation of a rating before it is rounded.
+        Standard deviation of a rating before rounding.
     penalty : {"bic", "thesis"} or float, default "bic"
-        Factor of ln N for each block: 1, 1/2 (as in the thesis), or a number.
+        Penalty of each block as a multiple of ln N: 1 ("bic"), 1/2 (as in the thesis), or a number.
     mean : {"block", "mle"}, default "block"
-        Mean of a block's ratings, or the mean before truncation that makes them most likely.
+        Mean of a block: the mean of its ratings, or the maximum-likelihood estimate before
+        truncation.
     population : int, default 6
     generations : int, default 1000
     crossover, mutation : float, default 0.8 and 0.2
         Probabilities.
     elitism : bool, default True
-        Whether the best individual stays in the population.
+        Whether the best individual always survives.
     refine : bool, default True
-        Whether single items of the best individual are moved at the end, as long as that helps.
+        Whether to move single items of the best individual at the end, as long as the fitness
+        improves.
 
     Raises
     ------
@@ -88,8 +87,8 @@ class Genetic:
         choice("mean", self.mean, ("block", "mle"))
         set_options(
             self,
-            # at most 1,000 ratings: the kernel counts each in every block, and a block is an item
-            # by a user at first
+            # at most 1,000 ratings: the kernel counts each in every block, and initially each item
+            # and user form a block
             scale=(low, integer("scale", self.scale[1], low + 1, low + 999)),
             sigma=real("sigma", self.sigma, 0.0, open_low=True),
             penalty=self.penalty
@@ -104,15 +103,13 @@ class Genetic:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: `n_init` populations, whatever the other
-        arguments.
+        """Return the number of tasks for the progress bar, `n_init` populations; other arguments
+        are ignored.
         """
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
-        """Return the ratings with the model of a block; raise a DataError for values off the
-        scale.
-        """
+        """Return the ratings with the block model; raise a DataError for values off the scale."""
         low, high = self.scale
         off_scale = (
             (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
@@ -127,13 +124,11 @@ class Genetic:
         return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")
 
     def log_shares(self, means: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each rating in blocks with means (a, b), shape (a, b,
-        levels).
-        """
+        """Return the log-probabilities (a, b, levels) of ratings in blocks with means (a, b)."""
         from scipy.special import ndtr
 
         low, high = self.scale
-        # of the intervals that are rounded
+        # the intervals that are rounded
         edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
         # tails; differences of the smaller ones lose fewer digits
         lower = ndtr(edges)
@@ -149,7 +144,7 @@ class Genetic:
         """Run the algorithm from `n_init` populations and return the best individual; `groups` must
         be None.
 
-        `n_levels` is not used: the arguments are those of all methods.
+        `n_levels` is unused: all methods have the same arguments.
         """
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
@@ -164,36 +159,35 @@ class Genetic:
             criterion=best.fitness,
             history=best.history,
             n_iter=self.generations,
-            converged=self.refine,  # then no move of an item or user lowers the fitness
+            converged=self.refine,  # then no move of an item or user decreases the fitness
             evolved=best,
         )
 
 
 @dataclass(frozen=True)
 class Mcmc:
-    """The posterior of the groups of raters and of items, from which items each rater rated.
+    """Posterior of the groups of raters and items, given the items rated by each rater.
 
     Parameters
     ----------
     draws : int, default 1000
-        Draws of each chain; `n_init` of `bicluster` is the number of chains.
+        Number of draws per chain; `n_init` of `bicluster` is the number of chains.
     warmup : int, default 1000
-        Sweeps before the first draw.
+        Number of sweeps before the first draw.
     thin : int, default 1
-        Sweeps per draw.
+        Number of sweeps per draw.
     alpha : float, default 1.0
         Concentration of the Dirichlet prior of the items' weights.
     sigma : float, default 1.0
-        Prior standard deviation of the logit of lambda; 0 holds lambda at 1/2.
+        Prior standard deviation of the logit of lambda; 0 fixes lambda at 1/2.
     step : float, default 1.0
-        Standard deviation of the proposals for the logit of lambda.
+        Proposal standard deviation for the logit of lambda.
     popularity : array_like of shape (columns,), optional
-        Fixed weights of the items, in the order of the columns; by default their posterior is
-        sampled.
+        Fixed weights of the items, in column order; by default sampled from their posterior.
     loss : {"vi", "binder"}, default "vi"
-        Loss of the reported partition: "binder" minimises its posterior expectation, "vi" a lower
-        bound of the expected variation of information (Wade & Ghahramani 2018), which need not be
-        where the expectation itself is least. The best draw is improved by moves of single items.
+        Loss of the reported partition. "binder" minimises its posterior expectation, "vi" a lower
+        bound on the expected variation of information (Wade & Ghahramani 2018), whose minimum may
+        differ from that of the expectation. The best draw is improved by moves of single items.
 
     Raises
     ------
@@ -216,7 +210,7 @@ class Mcmc:
         choice("loss", self.loss, tuple(LOSSES))
         set_options(
             self,
-            draws=integer("draws", self.draws, 4),  # split R-hat needs two of each half
+            draws=integer("draws", self.draws, 4),  # split R-hat needs two draws in each half
             warmup=integer("warmup", self.warmup, 0),
             thin=integer("thin", self.thin, 1),
             alpha=real("alpha", self.alpha, 0.0, open_low=True),
@@ -225,15 +219,13 @@ class Mcmc:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: `n_init` chains, whatever the other
-        arguments.
+        """Return the number of tasks for the progress bar, `n_init` chains; other arguments are
+        ignored.
         """
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
-        """Return the checked weights of the `n` items, of sum 1, or None if they are to be
-        sampled.
-        """
+        """Return the checked weights of the `n` items, with sum 1, or None to sample them."""
         if self.popularity is None:
             return None
         try:
@@ -248,16 +240,16 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions of least expected loss (for "vi", of the
-        least lower bound of it); `groups` must be None.
+        """Run `n_init` chains and return the partitions with the smallest expected loss (for "vi",
+        its lower bound); `groups` must be None.
 
-        `n_levels` is not used: the arguments are those of all methods.
+        `n_levels` is unused: all methods have the same arguments.
         """
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items
-        most_rated = int(np.diff(cells.start).max())  # items of one rater
-        # labels of all draws (int32); in each chain two ranks (int32) of the m items in each of at
-        # most n groups of raters, and two arrays of log symmetric polynomials (n, most_rated);
+        most_rated = int(np.diff(cells.start).max())  # maximum number of items rated by a rater
+        # labels of all draws (int32); in each chain, two ranks (int32) of the m items for at most n
+        # groups of raters, and two arrays of log symmetric polynomials (n, most_rated);
         # similarities and a temporary of that size
         check_memory(
             4.0 * n_init * self.draws * (n + m)
@@ -275,9 +267,9 @@ class Mcmc:
             workers,
             progress,
         )
-        # each array of all chains
+        # each array for all chains
         draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
-        # of raters, then of items; the sum of both expected losses
+        # for raters, then for items; the sum of both expected losses
         labels = []
         share = []
         loss = 0.0
@@ -288,7 +280,7 @@ class Mcmc:
             loss += expected_loss(labels[-1], share[-1], self.loss)
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
-        # nan, of a trace that never changes, counts as mixed
+        # nan, for a constant trace, counts as mixed
         mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
         return BiclusterFit(
             labels[0],
@@ -306,10 +298,10 @@ METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype
 
 
 def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
-    """Return the method of that name, an instance of a class of `METHODS` with the given options.
+    """Return an instance of the class in `METHODS` for this method, with the given options.
 
-    The error for an unknown option suggests the nearest of the method's options and of the names
-    `beside` of the caller's other arguments.
+    For an unknown option, the error suggests the nearest name among the method's options and the
+    caller's other arguments, `beside`.
     """
     method_class = METHODS[choice("method", method, list(METHODS))]
     option_names = [f.name for f in dataclasses.fields(method_class)]  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""Partitions of I items, as labels (I,): comparison of two, and the point estimate from draws of a
-posterior.
-"""
+"""Partitions of I items as labels (I,): comparisons, and a point estimate from posterior draws."""
 
 from __future__ import annotations
 
@@ -16,13 +14,12 @@ __all__ = [
     "similarity",
 ]
 
-# most frequent partitions among which the search for a point estimate takes its start
+# number of most frequent partitions considered as starts for the point estimate
 CANDIDATES = 1000
 
 
 def canonical(labels: np.ndarray) -> np.ndarray:
-    """Return labels 0, 1, ... in order of first appearance, which are the same for equal
-    partitions.
+    """Relabel as 0, 1, ... in order of first appearance, so that equal partitions get equal labels.
 
     Examples
     --------
@@ -36,7 +33,7 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 
 def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the numbers (a, b) of items in group g of one partition and in group h of the other.
+    """Return the number of items (a, b) in each pair of groups of two partitions.
 
     `one` and `other` are labels (I,).
     """
@@ -48,7 +45,7 @@ def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the Rand index (Rand 1971) and the adjusted one (Hubert & Arabie 1985) of two
+    """Return the Rand index (Rand 1971) and the adjusted Rand index (Hubert & Arabie 1985) of two
     partitions, labels (n,).
 
     Examples
@@ -66,7 +63,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     total = n * (n - 1.0) / 2.0
     if total == 0.0:  # a single item: the partitions are equal
         return 1.0, 1.0
-    # pairs of items that are in one group in both partitions, in the first, in the second
+    # number of pairs in the same group in both partitions, in the first, and in the second
     in_both = n_pairs(counts)
     in_one = n_pairs(counts.sum(axis=1))
     in_other = n_pairs(counts.sum(axis=0))
@@ -77,7 +74,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
-    """Return the share of draws in which two items are in one group, shape (I, I), from labels
+    """Return the proportion (I, I) of draws in which two items are in the same group, from labels
     `draws` (n, I).
 
     Examples
@@ -92,48 +89,48 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
-    """Return a group's term of the expected Binder loss, the sum of ``1 - 2 share`` over pairs of
-    its k members.
+    """Return a group's contribution to the expected Binder loss, the sum of ``1 - 2 share`` over
+    pairs of its k members.
 
-    `share` (k, k) holds the similarities of the members.
+    `share` (k, k) contains the similarities of the members.
     """
     return float((1.0 - 2.0 * share).sum() - (1.0 - 2.0 * np.diag(share)).sum()) / 2.0
 
 
 def _information(share: np.ndarray) -> float:
-    """Return a group's term of the expected variation of information, ``sum_i (ln k - 2 ln sum_j
-    share_ij)``.
+    """Return a group's contribution to the expected variation of information, ``sum_i (ln k - 2 ln
+    sum_j share_ij)``.
 
-    `share` (k, k) holds the similarities of its k members.
+    `share` (k, k) contains the similarities of its k members.
     """
     return float(len(share) * np.log(len(share)) - 2.0 * np.log(share.sum(axis=1)).sum())
 
 
-# terms of the expected losses that depend on the partition: a sum over groups
+# contributions of groups to the part of the expected loss that depends on the partition
 LOSSES = {"vi": _information, "binder": _binder}
 
 
 def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> float:
     """Return the posterior expected loss of a partition, from the similarity matrix `share` (I, I).
 
-    ``"binder"``: the number of pairs of items that only one of partition and draw puts together.
-    ``"vi"``: the variation of information in nats, with the logarithm of a mean in place of the
-    mean of logarithms (Wade & Ghahramani 2018, eq. 13): exact for a single draw, else a lower bound
-    of the part that depends on the partition.
+    ``"binder"``: the number of pairs of items that are together only in the partition or only in
+    the draw. ``"vi"``: the variation of information in nats, with the logarithm of a mean instead
+    of the mean of logarithms (Wade & Ghahramani 2018, eq. 13). It is exact for a single draw, and
+    otherwise a lower bound for the part that depends on the partition.
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
-    # plus the part that is the same for all partitions
+    # plus the part common to all partitions
     if loss == "binder":
         return float(total + (share.sum() - np.trace(share)) / 2.0)
     return float(total + np.log(share.sum(axis=1)).sum()) / len(labels)
 
 
 def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> np.ndarray:
-    """Return the partition of least expected loss, int32 (I,): the best draw, improved by moves of
-    single items.
+    """Return the partition with the smallest expected loss, int32 (I,): the best draw, improved by
+    moves of single items.
 
-    `draws` (n, I) holds canonical labels, `share` (I, I) their `similarity`; `loss` is one of
+    `draws` (n, I) contains canonical labels, `share` (I, I) their `similarity`; `loss` is one of
     `LOSSES`.
 
     References
@@ -155,13 +152,14 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
             same_group = labels == labels[i]
             group_without_i = same_group.copy()
             group_without_i[i] = False
-            # what item i adds to the cost of its group, then of every other group and of a new one
+            # item i's contribution to the cost of its group, of every other group, and of a new
+            # group
             cost_in_group = cost(share[np.ix_(same_group, same_group)]) - (
                 cost(share[np.ix_(group_without_i, group_without_i)])
                 if group_without_i.any()
                 else 0.0
             )
-            # another group has to cost less by more than rounding
+            # another group must be cheaper by more than rounding
             least_cost = cost_in_group - 1e-9 * max(1.0, abs(cost_in_group))
             target = labels[i]
             for g in [*np.unique(labels[~same_group]), labels.max() + 1]:

@@ -1,9 +1,5 @@
-"""Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of
+"""Two-way clustering by block prototypes from many starts, and the choice of the numbers of
 groups.
-
-A block is a group of rows by a group of columns; its prototype is its mean, or the log shares of
-its levels. `Cells` are n observed cells of a table of `shape`, with `value` and `weight`, (n,)
-each.
 """
 
 from __future__ import annotations
@@ -27,36 +23,37 @@ from bbl.parallel import run_tasks
 
 __all__ = ["Prototype"]
 
-# fits tie if their objectives differ by less than this share of the largest objective at a start
+# fits tie if their objectives differ by less than this proportion of the largest starting objective
 TIED = 1e-9
 
 
 @dataclass(frozen=True)
 class Prototype:
-    """Prototypes of blocks: rows and columns go to the block means that they are closest to.
+    """Block prototypes: rows and columns are assigned to the closest block means.
 
     Parameters
     ----------
     metric : {"squared", "levels", "pearson"}, default "squared"
-        Sum of squares; the deviance of each block's own distribution of levels; or ``1 - r`` of a
-        row and a prototype.
+        "squared": sum of squares. "levels": deviance, with a distribution of levels for each block.
+        "pearson": ``1 - r`` for a row and a prototype.
     move : {"all", "one"}, default "all"
-        Whether all rows move at once, or one after the other, which takes longer and ends lower
-        ("squared" only).
+        Whether all rows move at once, or one after the other, which takes longer and reaches a
+        lower objective ("squared" only).
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
-        How rows, and columns, are grouped before the first iteration, each by themselves:
-        k-means++ and a few steps of Lloyd's algorithm; Ward's hierarchical clustering, which is a
-        single start, whatever `n_init`, and compares all pairs of rows; or by the nearest of
-        random rows, the prototypes of Li (2014).
+        Initial groups of rows and of columns. "kmeans": k-means++ and a few steps of Lloyd's
+        algorithm. "hierarchical": Ward's clustering, a single start for any `n_init`, which
+        compares all pairs of rows. "random": the nearest of random rows, the prototypes of Li
+        (2014).
     empty : {"reseed", "drop"}, default "reseed"
-        Whether an empty group takes the row that fits worst, or is left out.
+        Whether an empty group receives the worst-fitting row or is dropped.
     fill : float, optional
-        Mean of a block without cells; by default 3 for ratings 1 to 5, else the mean of all cells.
+        Mean of blocks without cells; by default 3 for ratings 1 to 5, otherwise the mean of all
+        cells.
     prior_count : float, default 1.0
         Pseudocount spread over the levels of each block, for "levels".
     max_iter : int, default 100
     max_groups : int, default 10
-        Largest number of groups, of rows and of columns, that are tried where none are given.
+        Maximum number of row groups and of column groups to try if `groups` is not given.
 
     Raises
     ------
@@ -92,28 +89,26 @@ class Prototype:
 
     @property
     def response(self) -> str:
-        """Kind of the cells that the metric needs: "levels" of a factor, or "numeric" values."""
+        """Kind of cells required by the metric: "levels" of a factor, or "numeric" values."""
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: starts, over all numbers of groups."""
+        """Return the number of tasks for the progress bar: starts over all numbers of groups."""
         return self._n_starts(n_init) * len(self._grid(groups, shape))
 
     def _n_starts(self, n_init: int) -> int:
-        """Return the number of starts of each pair of numbers of groups."""
+        """Return the number of starts for each pair of group numbers."""
         return 1 if self.start == "hierarchical" else n_init
 
     def _grid(
         self, groups: tuple[int, int] | None, shape: tuple[int, int]
     ) -> list[tuple[int, int]]:
-        """Return the numbers of row and column groups to try: the given ones, or all up to
-        `max_groups`.
-        """
+        """Return the numbers of row and column groups to try: given, or all up to `max_groups`."""
         if groups is not None:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood to choose the number of groups with.",
+                "metric='pearson' has no likelihood for choosing the numbers of groups.",
                 argument="groups",
                 hint="Give groups=(rows, columns).",
             )
@@ -121,8 +116,8 @@ class Prototype:
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
 
     def empty_block_mean(self, cells: Cells) -> float:
-        """Return the mean that stands for a block without cells: the option `fill`, or its default
-        for these cells.
+        """Return the mean of blocks without cells: the option `fill`, or its default for these
+        cells.
         """
         if self.fill is not None:
             return self.fill
@@ -131,8 +126,8 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` starts for each pair of numbers of groups; return the fit of
-        least criterion.
+        """Fit from `n_init` starts for each pair of group numbers; return the fit with the smallest
+        criterion.
 
         `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for
         numeric cells.
@@ -164,7 +159,7 @@ class Prototype:
         noise = Noise.from_cells(cells)
         for k, size in enumerate(grid):  # size: numbers (a, b) of groups
             best = _choose_fit(fits[k * n_init : (k + 1) * n_init])
-            criterion = best.value  # kept with "pearson", which has a single size
+            criterion = best.value  # kept for "pearson", which has a single size
             if self.metric != "pearson":
                 criterion = block_criterion(
                     cells, best.rows, best.columns, best.value, n_levels, noise
@@ -183,8 +178,8 @@ class Prototype:
         )
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
-        """Warn if a chosen number of groups is the largest that was tried, though more were
-        possible.
+        """Warn if a chosen number of groups is the largest one tried, although more
+        were possible.
         """
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
         if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):
@@ -199,8 +194,8 @@ class Prototype:
 
 
 def _choose_fit(fits: list[PrototypeFit]) -> PrototypeFit:
-    """Return the fit of least objective, the first of tied ones: rounding must not decide."""
+    """Return the fit with the smallest objective, the first of those tied up to rounding."""
     least = min(fit.value for fit in fits)
-    # history[0]: the objective of the start
+    # history[0]: the objective at the start
     tolerance = TIED * max(abs(fit.history[0]) for fit in fits)
     return next(fit for fit in fits if fit.value <= least + tolerance)

@@ -1,11 +1,7 @@
-"""Starts of two-way clustering: the I rows, and the J columns, clustered by themselves over
-observed cells.
+"""Starts of two-way clustering: separate clusterings of the I rows and the J columns.
 
-Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same
-shape, is 1 where a centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row,
-then column, with `row`, `column`, `value` and `weight`, (n,) each; `start` (I + 1,) is the first
-cell of each row, `arrays` (start, column, value, weight), `T` the cells of the transposed table.
-Its `sums` adds up weights, and weights times values, of each row by group of columns.
+Centres are arrays (J, centres); `is_observed`, of the same shape, is 1 where a centre has a value
+and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -32,17 +28,17 @@ __all__ = [
 
 STARTS = ("kmeans", "hierarchical", "random")
 
-STEPS = 5  # steps of Lloyd's algorithm: a start need not be an optimum
+STEPS = 5  # steps of Lloyd's algorithm: a start need not be optimal
 
 
 class _Distances:
-    """Squared distances of rows from centres: the mean over jointly observed columns times the
+    """Squared distances of rows from centres: the mean over jointly observed columns, times the
     row's weight.
 
     Attributes
     ----------
     cells : Cells
-        One cell for each observed pair of row and column.
+        One cell per observed pair of row and column.
     total : ndarray, shape (I, 1)
         Weight of each row.
     variance : float
@@ -70,8 +66,8 @@ class _Distances:
             self.wxx = (self.wx * x).sum(axis=1)[:, None]
 
     def __call__(self, centres: np.ndarray, is_observed: np.ndarray) -> np.ndarray:
-        """Return the distances (I, centres) from centres (J, centres), of which some values may be
-        unobserved.
+        """Return the distances (I, centres) from centres (J, centres), which may have unobserved
+        values.
         """
         # w (x - c)^2 = w x^2 - 2 w x c + w c^2, by matrix products
         if self.is_complete and is_observed.all():
@@ -85,16 +81,14 @@ class _Distances:
         # sums of weights
         cost, joint_weight = np.empty((2, self.cells.shape[0], centres.shape[1]))
         kernel.centre_costs(*self.cells.arrays, centres, is_observed, cost, joint_weight)
-        # without a jointly observed column the distance is the variance of all cells
+        # without jointly observed columns, the distance is the variance of all cells
         return self.total * np.where(
             joint_weight > 0.0, cost / np.maximum(joint_weight, 1e-300), self.variance
         )
 
 
 def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows numbered `rows` as centres: values and `is_observed`, both of shape (J,
-    len(rows)).
-    """
+    """Return the given rows as centres: values and `is_observed`, both (J, len(rows))."""
     centres, is_observed = np.zeros((2, cells.shape[1], len(rows)))
     for k, i in enumerate(rows):
         row_cells = slice(cells.start[i], cells.start[i + 1])
@@ -108,8 +102,8 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     """Cluster the rows by greedy k-means++ (Arthur & Vassilvitskii 2007) and a few steps of Lloyd's
     algorithm.
 
-    `cells` holds one cell for each observed pair of row and column; `groups` is at most I. Returns
-    labels, int32 of shape (I,), in which each of 0..groups-1 occurs.
+    `cells` contains one cell per observed pair of row and column; `groups` is at most I. Returns
+    labels, int32 (I,), in which each of 0..groups-1 occurs.
     """
     distances = _Distances(cells)
     n = cells.shape[0]
@@ -119,7 +113,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
     n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
-        if stop[0]:  # set by an interrupt: the labels are not used
+        if stop[0]:  # set by an interrupt: the labels will not be used
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         candidates = (
@@ -127,7 +121,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
             if total > 0.0
             else rng.integers(n, size=n_candidates)
         )
-        # distance of each row from its nearest seed if the candidate (an axis) becomes one
+        # distance of each row from its nearest seed if the candidate (an axis) is added
         nearest_with = np.minimum(distances(*_rows_as_centres(cells, candidates)), nearest[:, None])
         best = int(nearest_with.sum(axis=0).argmin())
         nearest = nearest_with[:, best]
@@ -139,7 +133,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
         # -1: every empty group is refilled
         labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)
         if step < STEPS:  # the last pass only assigns rows
-            weight_sums, value_sums = cells.T.sums(labels, groups)  # (J, groups), of each column
+            weight_sums, value_sums = cells.T.sums(labels, groups)  # (J, groups), for each column
             centres = value_sums / np.maximum(weight_sums, 1e-300)
             is_observed = (weight_sums > 0.0).astype(float)
     return labels
@@ -148,8 +142,8 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
 def refill_empty_groups(
     labels: np.ndarray, groups: int, misfit: np.ndarray, least: float
 ) -> np.ndarray:
-    """Return `labels` (I,) in which each empty group got the row of largest `misfit` (I,), if that
-    exceeds `least`.
+    """Return `labels` (I,) in which each empty group has received the row with the largest `misfit`
+    (I,), if this exceeds `least`.
 
     A row that is alone in its group stays there.
     """
@@ -161,7 +155,7 @@ def refill_empty_groups(
     misfit = misfit.copy()
     for group in empty:
         worst = int(np.where(size[labels] > 1, misfit, -np.inf).argmax())
-        if not (misfit[worst] > least and size[labels[worst]] > 1):  # no row is left to take
+        if not (misfit[worst] > least and size[labels[worst]] > 1):  # no row is available
             break
         size[labels[worst]] -= 1
         labels[worst] = group
@@ -171,20 +165,20 @@ def refill_empty_groups(
 
 
 def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `groups` rows at random, the prototypes of Li (2014), and let each row join the nearest;
+    """Draw `groups` random rows, the prototypes of Li (2014), and assign each row to the nearest;
     return the labels, int32 (I,).
     """
     seeds = rng.choice(cells.shape[0], groups, replace=False)
     labels = _Distances(cells)(*_rows_as_centres(cells, seeds)).argmin(axis=1).astype(np.int32)
-    labels[seeds] = np.arange(groups)  # so that none is empty, even if two prototypes are equal
+    labels[seeds] = np.arange(groups)  # no group is empty, even if two prototypes are equal
     return labels
 
 
 def merge_rows(cells: Cells) -> np.ndarray:
-    """Merge the rows, at least two, by Ward's method; return the tree (I - 1, 4) of `linkage`.
+    """Merge the rows (at least two) by Ward's method; return the tree (I - 1, 4) of `linkage`.
 
     The squared distance of two rows is the mean squared difference over their jointly observed
-    columns, and the variance of all cells if they have none.
+    columns, or the variance of all cells if there are none.
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
@@ -206,8 +200,7 @@ def merge_rows(cells: Cells) -> np.ndarray:
 
 
 def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
-    """Return the labels (I,) of `groups` groups, the last that a tree (I - 1, 4) of merges leaves
-    apart.
+    """Return the labels (I,) for `groups` groups, obtained by cutting a tree (I - 1, 4) of merges.
 
     Examples
     --------
@@ -216,7 +209,7 @@ def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
     ([0, 1, 1], [0, 0, 0])
     """
     n = len(tree) + 1
-    # node n + k is what merge k makes; a node without a parent is a group
+    # merge k makes node n + k; a node without a parent is a group
     root = np.arange(2 * n - 1)
     for step in range(n - groups - 1, -1, -1):  # the parent's root is known before its parts'
         root[tree[step, :2].astype(np.int64)] = root[n + step]
@@ -225,15 +218,15 @@ def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """Where the alternation begins: a way to group each axis of a table by itself.
+    """Initial groups for the alternation: a separate clustering of each axis of a table.
 
     Attributes
     ----------
     kind : {"kmeans", "hierarchical", "random"}
     sides : (Cells, Cells)
-        The cells row by row, and column by column.
+        The cells by row, and by column.
     trees : tuple of ndarray
-        "hierarchical": the merges of rows and of columns, see `merge_rows`; else empty.
+        The merges of rows and of columns for "hierarchical", see `merge_rows`; otherwise empty.
     """
 
     kind: str
@@ -242,7 +235,7 @@ class Starts:
 
     @classmethod
     def from_cells(cls, cells: Cells, n_levels: int = 1, kind: str = "kmeans") -> Starts:
-        """Return the starts of a table; `cells` are those of `make_tables`, of shape (I, J L)."""
+        """Return the starts of a table; `cells` of shape (I, J L) come from `make_tables`."""
         sides = (cells, _transposed(cells, n_levels))
         trees: tuple[np.ndarray, ...] = ()
         if kind == "hierarchical":
@@ -251,7 +244,7 @@ class Starts:
         return cls(kind, sides, trees)
 
     def labels(self, axis: int, groups: int, rng: np.random.Generator) -> np.ndarray:
-        """Return a group of each row (axis 0) or column (axis 1), int32; all groups are in use."""
+        """Return the group of each row (axis 0) or column (axis 1), int32; all groups occur."""
         side = self.sides[axis]
         if self.kind == "kmeans":
             return cluster_rows(side, groups, rng)
@@ -261,9 +254,7 @@ class Starts:
 
 
 def _transposed(cells: Cells, n_levels: int) -> Cells:
-    """Return the transposed table: cells of shape (I, J L), by levels of columns, become cells of
-    shape (J, I L).
-    """
+    """Return the transposed table: cells (I, J L), by levels of columns, become cells (J, I L)."""
     if n_levels == 1:
         return cells.T
     column, level = np.divmod(cells.column, n_levels)

@@ -1,8 +1,5 @@
-"""Chow-Liu trees (tree-augmented naive Bayes of largest penalised likelihood), and Sahami's
+"""Chow-Liu trees (tree-augmented naive Bayes with maximum penalised likelihood), and Sahami's
 k-dependence classifier.
-
-There are m features and K classes. A `Dag` holds tuples (feature, its feature parents), in the
-order of the model.
 """
 
 from __future__ import annotations
@@ -23,13 +20,13 @@ SCORES = get_args(Criterion)
 
 
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
-    """Return the weight of an edge between each pair of features, shape (m, m), above the diagonal.
+    """Return the weight of an edge between each pair of features, (m, m), above the diagonal.
 
-    I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n`` (``"bic"``),
-    where I is the conditional mutual information given the class, ``d = (r_i - 1)(r_j - 1) K`` the
-    free parameters, N the weight of the rows in which both features are known, and n the weight of
-    all rows, by which all pairs have the same unit: that of I, if no value is missing (N = n). The
-    last two are -inf if ``N = 0``.
+    The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n``
+    (``"bic"``), where I is the conditional mutual information given the class, ``d = (r_i - 1)(r_j
+    - 1) K`` the number of free parameters, and N the weight of the rows in which both features are
+    known. Dividing by the total weight n puts all pairs on the same scale, which is that of I
+    without missing values (N = n). "aic" and "bic" are -inf if ``N = 0``.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":
@@ -37,16 +34,16 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
     level_parameters = np.asarray(n_levels, dtype=float) - 1.0
     penalty = np.outer(level_parameters, level_parameters) * K
     if score == "bic":
-        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))  # 1: a penalty is not negative
+        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))  # 1 keeps the penalty non-negative
     return np.where(weight > 0, weight * information - penalty, -np.inf) / sample.total  # n
 
 
 def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
-    """Return the edges (i, j), i < j, of the maximum spanning forest over the pairs of weight >= 0
+    """Return the edges (i, j), i < j, of the maximum spanning forest over pairs with weight >= 0
     (Kruskal).
 
-    `weights` (m, m) is read above the diagonal, a weight in [-TIE, 0) as zero. Among equal weights
-    the first pair wins.
+    Only `weights` (m, m) above the diagonal are used, and a weight in [-TIE, 0) counts as zero.
+    Ties go to the first pair.
 
     Examples
     --------
@@ -61,9 +58,7 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     edges = []
 
     def find_tree(k: int) -> int:
-        """Return the node that stands for the tree of node k (union-find; paths are halved on the
-        way).
-        """
+        """Return the root of the tree of node k (union-find; halves paths on the way)."""
         while representative[k] != k:
             representative[k] = k = representative[representative[k]]
         return k
@@ -82,10 +77,10 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
 def chow_liu(
     sample: Rows, n_levels: np.ndarray, K: int, score: str = "loglik", root: int | None = None
 ) -> Dag:
-    """Return the tree-augmented naive Bayes of largest score (Friedman et al. 1997).
+    """Return the tree-augmented naive Bayes with the largest score (Friedman et al. 1997).
 
-    `score` is one of `SCORES`. The tree of the feature `root` is directed away from it, every other
-    tree from its first feature.
+    `score` is one of `SCORES`. The tree with the feature `root` is directed away from it, every
+    other tree away from its first feature.
     """
     weights = edge_weights(sample, n_levels, K, score)
     return directed_forest(len(n_levels), spanning_forest(weights), root)
@@ -94,9 +89,9 @@ def chow_liu(
 def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     """Return Sahami's k-dependence classifier (1996).
 
-    Features are taken by falling mutual information with the class. The parents of each are the (up
-    to) `kdbk` features before it of largest mutual information with it given the class, in falling
-    order. Ties go to the first column.
+    Features are ordered by decreasing mutual information with the class. The parents of each are
+    the (up to) `kdbk` earlier features with the largest mutual information with it given the class,
+    in decreasing order. Ties go to the first column.
     """
     m = len(n_levels)
     upper_triangle, _ = pair_information(sample, n_levels, K)

@@ -1,5 +1,5 @@
 """Structures of networks: features, as column positions, with their feature parents; the class is a
-parent of all.
+parent of all features.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from functools import cached_property
 
 __all__ = ["Dag", "Family", "directed_forest", "naive"]
 
-# a feature and its feature parents, in the order they were added
+# a feature and its feature parents, in the order of their addition
 Family = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Dag:
-    """An augmented naive Bayes structure: the class is a parent of every feature, and features may
-    have others.
+    """An augmented naive Bayes structure: every feature has the class as a parent, and possibly
+    other features.
 
     Attributes
     ----------
@@ -50,14 +50,12 @@ class Dag:
 
     @property
     def most_parents(self) -> int:
-        """The largest number of feature parents."""
+        """Maximum number of feature parents."""
         return max((len(parents) for _, parents in self.families), default=0)
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Features in topological layers: all feature parents of a feature are in earlier
-        layers.
-        """
+        """Features in topological layers: a feature's parents are all in earlier layers."""
         waiting = list(self.features)
         layers = []
         done: set[int] = set()
@@ -72,16 +70,14 @@ class Dag:
 
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
-        """Connected components (supernodes), ordered by their first feature; features in the order
-        of the model.
-        """
-        # union-find: a feature leads, over representatives, to the one that stands for its
+        """Connected components (supernodes), ordered by first feature; features in model order."""
+        # union-find: each feature points, possibly via others, to the representative of its
         # component
         representative = {i: i for i in self.features}
 
         def find_component(i: int) -> int:
-            """Return the feature that stands for the component of feature i; the path is halved on
-            the way.
+            """Return the representative of the component of feature i; halves the path
+            on the way.
             """
             while representative[i] != i:
                 representative[i] = i = representative[representative[i]]
@@ -89,7 +85,7 @@ class Dag:
 
         for p, i in self.arcs:
             representative[find_component(p)] = find_component(i)
-        # features of each component, by the feature that stands for it
+        # features of each component, by its representative
         members: dict[int, list[int]] = {}
         for i in self.features:
             members.setdefault(find_component(i), []).append(i)
@@ -97,7 +93,9 @@ class Dag:
 
     @property
     def is_semi_naive(self) -> bool:
-        """Whether every component is complete: each two of its features are joined by an arc."""
+        """Whether every component is complete, so that any two of its features are joined by an
+        arc.
+        """
         # within each component c
         n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)
         return all(
@@ -105,7 +103,7 @@ class Dag:
         )
 
     def ancestors(self, i: int) -> set[int]:
-        """Return the features from which a directed path leads to `i`."""
+        """Return the features with a directed path to `i`."""
         reached: set[int] = set()
         todo = list(self.parents[i])
         while todo:
@@ -116,8 +114,8 @@ class Dag:
         return reached
 
     def with_parents(self, added_parents: Mapping[int, Iterable[int]]) -> Dag:
-        """Return the structure with further parents by feature, appended to the parents that the
-        feature has.
+        """Return the structure with additional parents by feature, appended to its existing
+        parents.
         """
         return Dag(
             tuple((i, (*parents, *added_parents.get(i, ()))) for i, parents in self.families)
@@ -137,10 +135,10 @@ def naive(features: Iterable[int]) -> Dag:
 
 
 def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None = None) -> Dag:
-    """Return the forest over m features with edges directed away from `root`, in other trees from
-    their first feature.
+    """Return the forest over m features with edges directed away from `root`, or from the first
+    feature in other trees.
 
-    The features of the result are ordered by tree (by the tree's first feature), then by position.
+    Features are ordered by tree (by the tree's first feature), then by position.
     """
     neighbours: list[list[int]] = [[] for _ in range(m)]
     for i, j in edges:

@@ -1,8 +1,8 @@
-"""Tables of families: their layout in one array, counts of rows in them, and Dirichlet estimates.
+"""Tables of families: their layout in one array, row counts, and Dirichlet estimates.
 
-A family is a feature and its feature parents; the class (K values) is a further parent of every
-feature. A parent configuration is one combination of the parents' levels; a cell is a configuration
-with one level of the feature.
+A *family* is a feature with its feature parents; the class (K values) is a parent of every feature,
+too. A parent *configuration* is a combination of the parents' levels; a *cell* is a configuration
+with a level of the feature.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bbl.rows.sample import Rows
 
 __all__ = ["Families", "class_counts", "class_probabilities", "dirichlet", "gaps"]
 
-BLOCK = 65536  # rows of a file that are read and counted at a time
+BLOCK = 65536  # number of rows of a file read and counted at a time
 
 
 class Families:
-    """Tables of families, one after the other in one array (cells, K): the K classes of a cell lie
-    side by side.
+    """Tables of families, concatenated in one array (cells, K); the K classes of a cell are
+    adjacent.
 
     The table of a feature has the axes (parents..., feature, class), C-contiguous.
 
@@ -33,21 +33,21 @@ class Families:
     families : sequence of (int, tuple of int)
         Each feature and its feature parents, as positions of columns of the codes.
     n_levels : sequence of int, length m
-        Declared levels of every column.
+        Number of declared levels of every column.
     K : int
-        Classes.
+        Number of classes.
     context : (int, int), optional
         A column of the codes and its number of values, such as the fold: all tables are repeated
-        for each value, and a row uses the copy of its value.
+        for each value, and a row uses the copy for its value.
 
     Attributes
     ----------
     families, n_levels, K, context
-        As given; `families` is a tuple, `n_levels` a list.
+        As given, but `families` is a tuple and `n_levels` a list.
     cells : int
-        Number of cells of all tables, in one copy.
+        Number of cells of all tables in one copy.
     start : ndarray of intp, shape (families + 1,)
-        First cell of each table, then `cells`.
+        First cell of each table, and `cells`.
 
     Examples
     --------
@@ -67,17 +67,17 @@ class Families:
         self.K = K
         self.context = context
         self.n_levels = [int(L) for L in n_levels]
-        # variables of all families, and how many cells lie between two successive levels of each,
+        # variables of all families, and the number of cells between two successive levels of each,
         # see `_cell_index`
         scope: list[int] = []
         stride: list[int] = []
-        # where each family starts in `scope` and in the cells
+        # start of each family in `scope` and in the cells
         scope_start = [0]
         start = [0]
         cells = 0
         for i, parents in self.families:
             size = 1
-            # the feature runs fastest over the cells, then its last parent
+            # the feature varies fastest over the cells, then its last parent
             for v in (i, *reversed(parents)):
                 scope.append(v)
                 stride.append(size)
@@ -85,11 +85,11 @@ class Families:
             cells += size
             if context is not None:
                 scope.append(context[0])
-                stride.append(0)  # set below: the cells of all families
+                stride.append(0)  # set below: number of cells of all families
             scope_start.append(len(scope))
             start.append(cells)
         self.cells = cells
-        # counts, their totals and probabilities, 8 bytes each, for every cell and class
+        # counts, their totals and probabilities, 8 bytes each, for each cell and class
         check_memory(
             24.0 * cells * K * (1 if context is None else context[1]),
             f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
@@ -104,7 +104,7 @@ class Families:
 
     @property
     def _cell_index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays by which kernels find cells: family f is at ``start[f] + sum(codes[scope[s]] *
+        """Arrays with which kernels locate cells: family f is at ``start[f] + sum(codes[scope[s]] *
         stride[s])``.
 
         The sum is over ``scope_start[f] <= s < scope_start[f + 1]``.
@@ -113,7 +113,7 @@ class Families:
 
     @property
     def _copies(self) -> int:
-        """Copies of all tables: the values of the context."""
+        """Number of copies of all tables, one per value of the context."""
         return 1 if self.context is None else self.context[1]
 
     def shape(self, f: int) -> tuple[int, ...]:
@@ -122,8 +122,8 @@ class Families:
         return (*(self.n_levels[v] for v in (*parents, i)), self.K)
 
     def table(self, flat: np.ndarray, f: int) -> np.ndarray:
-        """Return the table of family `f` as a view of `flat` (cells, K); a context becomes the
-        first axis.
+        """Return the table of family `f` as a view of `flat` (cells, K); a context is the first
+        axis.
         """
         shape = self.shape(f)
         if self.context is None:
@@ -133,19 +133,19 @@ class Families:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """Number of levels of the feature of each of the J parent configurations of all families,
-        shape (J,).
+        """Number of levels (J,) of the feature of each of the J parent configurations in all
+        families.
         """
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
         # each family has cells / levels configurations
-        # 1: no division by 0
+        # 1 avoids division by 0
         return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
-        """Return, for each cell of `flat` (cells, K), the sum over the cells of its parent
+        """Replace each cell of `flat` (cells, K) by the sum over the cells of its parent
         configuration.
         """
-        if not self.cells:  # `reduceat` needs a cell
+        if not self.cells:  # `reduceat` needs at least one cell
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
         configuration_start = np.cumsum(self.widths) - self.widths
@@ -160,23 +160,23 @@ class Families:
 
     @cached_property
     def cell_family(self) -> np.ndarray:
-        """Number of the family of each cell, shape (cells,)."""
+        """Position of the family of each cell, shape (cells,)."""
         return np.repeat(np.arange(len(self.families)), np.diff(self.start))
 
     def zeros(self) -> np.ndarray:
-        """Return tables of zeros, (cells, K) for each copy, one copy after the other."""
+        """Return tables of zeros, (cells, K) for each copy, concatenated."""
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return weighted counts (cells, K), each family's of the rows in which none of its
+        """Return weighted counts (cells, K); each family uses the rows in which none of its
         variables is missing.
 
-        With a context the shape is (copies * cells, K), as of `zeros`. `weights` (n,) replace those
-        of the sample. Rows of unknown class (``y < 0``) do not count.
+        With a context the shape is (copies * cells, K), as in `zeros`. `weights` (n,) replace the
+        sample's weights. Rows of unknown class (``y < 0``) are not counted.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
-            # rows in memory, for which `weights` are given, are one chunk
+            # rows in memory, for which `weights` may be given, are a single chunk
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
@@ -188,8 +188,8 @@ class Families:
     def spread(
         self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray
     ) -> np.ndarray:
-        """Return, for each cell (cells, K), in each copy, the sum of `values` (n, K) over the rows
-        that are in it.
+        """Return, for each cell (cells, K) in each copy, the sum of `values` (n, K)
+        over its rows.
         """
         out = self.zeros()
         if len(codes):
@@ -199,10 +199,10 @@ class Families:
     def score(
         self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray
     ) -> np.ndarray:
-        """Add to each row of `out` (n, K) its entries of `table`, one for each family without
-        missing values.
+        """Add the entries of `table` to each row of `out` (n, K), for families without missing
+        values.
 
-        `table` has the shape (cells, K) for each copy, as of `zeros`.
+        `table` has shape (cells, K) for each copy, as in `zeros`.
         """
         if len(codes):
             kernel.add_from_cells(codes, gaps(missing, codes), table, *self._cell_index, out)
@@ -221,12 +221,12 @@ def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
 def dirichlet(
     counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float
 ) -> np.ndarray:
-    """Return ``(N_ijk + a) / (N_ij + r_i a)`` of shape (cells, K), and ``1 / r_i`` where the
-    denominator is zero.
+    """Return ``(N_ijk + a) / (N_ij + r_i a)`` (cells, K), or ``1 / r_i`` where the denominator is
+    zero.
 
-    `counts` (cells, K) holds N_ijk, the rows in each cell; `totals` (cells, K) N_ij, those in its
-    parent configuration; `widths` (cells,) r_i, the number of levels of its feature; `smooth` is
-    the prior count a of a cell.
+    `counts` (cells, K) contains the cells' counts N_ijk, `totals` (cells, K) the counts N_ij of
+    their parent configurations, `widths` (cells,) the numbers of levels r_i of their features;
+    `smooth` is the prior count a of a cell.
     """
     widths = widths[:, None]
     denominator = totals + widths * smooth
@@ -235,14 +235,14 @@ def dirichlet(
 
 
 def class_counts(sample: Rows, K: int) -> np.ndarray:
-    """Return the weight (K,) of the rows of each class."""
-    return sample.group_totals(K)  # the groups of a sample are its classes
+    """Return the total weight (K,) of each class."""
+    return sample.group_totals(K)  # the groups of a sample are the classes
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + K a)``, shape (K,), over the N rows of known class; `smooth` is the
-    prior count a.
+    """Return ``(N_c + a) / (N + K a)`` (K,) for the N rows of known class and prior count a =
+    `smooth`.
     """
     counts = class_counts(sample, K)
-    # as a table of one feature, whose K levels are the classes
+    # as the table of a single feature whose K levels are the classes
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

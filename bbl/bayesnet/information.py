@@ -1,10 +1,7 @@
-"""Entropies, mutual information and conditional mutual information from counts (m features, K
-classes).
+"""Entropy, mutual information and conditional mutual information from counts.
 
-`Families` lay out and count tables: a family (feature, parents) has the table (parents' levels,
-feature's levels, K). `pair_counts` returns the weighted counts (D, D) of the rows in both of two
-non-reference levels, of which all features together have D, in the order of the `Layout`; level 0
-of a feature is the reference.
+There are m features and K classes; level 0 of a feature is the reference, and D is the number of
+other levels of all features.
 """
 
 from __future__ import annotations
@@ -21,13 +18,13 @@ from bbl.rows.sample import Rows, Sample, code_dtype
 
 __all__ = ["UNITS", "class_information", "conditional_information", "entropy", "pair_information"]
 
-# nats in one unit of information, by the base of the logarithm
+# size of a unit of information in nats, by the base of the logarithm
 UNITS = {"log": 1.0, "log2": float(np.log(2.0)), "log10": float(np.log(10.0))}
-CELLS = 2**22  # cells of pair tables that are counted row by row at a time
-PACKED_CELLS = 2**24  # cells of pair tables that are counted by bits at a time: 128 MiB
-# mean number of levels L of a feature up to which counting by bits, L * L / 64 operations on words
-# for each pair and row, is faster than counting row by row; with weights, whose (up to 8) bits are
-# counted one after another, L is less
+CELLS = 2**22  # number of cells of pair tables counted row by row at a time
+PACKED_CELLS = 2**24  # number of cells of pair tables counted by bits at a time: 128 MiB
+# counting by bits takes L * L / 64 operations on words per pair and row, and is faster than
+# counting row by row up to this mean number of levels L per feature; the limit is lower with
+# weights, whose (up to 8) bits are counted one after another
 PACKED_LEVELS = 32
 PACKED_WEIGHTED_LEVELS = 8
 
@@ -39,7 +36,7 @@ def _xlogx(p: np.ndarray) -> np.ndarray:
 
 
 def entropy(counts: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
-    """Return ``-sum p log p`` over `axis` (default all) of relative frequencies p; 0 where all
+    """Return ``-sum p log p`` over `axis` (default all) for relative frequencies p; 0 where all
     counts are 0.
     """
     total = counts.sum(axis=axis, keepdims=True)
@@ -47,10 +44,10 @@ def entropy(counts: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np
 
 
 def conditional_information(counts: np.ndarray) -> float:
-    """Return the mutual information of X and Y given Z in nats, from their table (x, y, z).
+    """Return the mutual information of X and Y given Z in nats, from a table (x, y, z).
 
-    ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``; with one level of Z it is ``H(X) + H(Y) - H(X,Y)``.
-    It is never below 0.
+    ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``, which is ``H(X) + H(Y) - H(X,Y)`` if Z has a single
+    level. Never negative.
 
     Examples
     --------
@@ -61,17 +58,18 @@ def conditional_information(counts: np.ndarray) -> float:
     information = (
         H(counts.sum(axis=1)) + H(counts.sum(axis=0)) - H(counts) - H(counts.sum(axis=(0, 1)))
     )
-    return max(float(information), 0.0)  # below 0 by rounding alone
+    return max(float(information), 0.0)  # negative only by rounding
 
 
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
-    """Yield runs of successive features whose pair tables with all later features have at most
+    """Yield runs of consecutive features whose pair tables with all later features have at most
     `max_cells` cells.
 
-    A feature whose tables alone have more cells is a run by itself. The last feature, with none
-    after it, is in no run.
+    A feature whose tables exceed this limit is a run by itself. The last feature, which has no
+    later ones, is in no run.
     """
-    levels_from = np.cumsum(n_levels[::-1])[::-1]  # levels of each feature and all later ones
+    # number of levels of each feature and all later ones
+    levels_from = np.cumsum(n_levels[::-1])[::-1]
     run: list[int] = []
     run_cells = 0
     for i, L in enumerate(n_levels[:-1]):
@@ -89,7 +87,7 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
 
 def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the conditional mutual information of each pair of features given the class, and the
-    weight of its rows.
+    weight of the rows used.
 
     Returns
     -------
@@ -109,7 +107,7 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     for i, later, tables in (_packed_tables if counts_by_bits else _counted_tables)(
         sample, n_levels, K
     ):
-        # `tables` (later features, levels of i, levels of later features, K); entropies, of each
+        # `tables` (later features, levels of i, levels of later features, K); entropies of each
         # later feature's table, as in `conditional_information`
         weight[i, later] = tables.sum(axis=(1, 2, 3))
         information[i, later] = (
@@ -133,7 +131,7 @@ def _counted_tables(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield features i, sets of later features, and the tables of i with each of these.
 
-    The tables (later features, levels of i, levels of the later feature, K) are counted row by row.
+    The tables (later features, levels of i, levels of the later feature, K) are counted by row.
     """
     m = len(n_levels)
     for run in _split_features(n_levels, K, CELLS):
@@ -142,7 +140,7 @@ def _counted_tables(
         first_pair = 0  # position of the pair (i, i + 1)
         for i in run:
             for later in _group_later_features(n_levels, i):
-                # the pairs (i, i + 1), (i, i + 2), ... follow each other
+                # the pairs (i, i + 1), (i, i + 2), ... are consecutive
                 yield (
                     i,
                     later,
@@ -154,13 +152,13 @@ def _counted_tables(
 def _packed_tables(
     sample: Rows, n_levels: np.ndarray, K: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield what `_counted_tables` yields, with tables counted by bits of 64 rows at a time.
+    """Yield the same as `_counted_tables`, counting tables by bits of 64 rows at a time.
 
     Large weights are counted by matrix products.
     """
     level_start = np.concatenate(([0], np.cumsum(n_levels)))
     for run in _split_features(n_levels, K, PACKED_CELLS):
-        start = level_start - level_start[run[0]]  # first column of each feature in `counts`
+        start = level_start - level_start[run[0]]  # each feature's first column in `counts`
         # (K, levels of the run, levels from the run on)
         counts = _count_level_pairs(sample, n_levels, K, run)
         for i in run:
@@ -176,24 +174,23 @@ def _packed_tables(
 
 
 def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
-    """Return the counts of pairs of levels, shape (K, levels of the run, levels of the run and all
-    later features).
+    """Return the counts of level pairs (K, levels of the run, levels of the run and all later
+    features).
 
     Pairs are counted within the run, then between the run and blocks of ``len(run)`` later
-    features. If only one feature is later, it is counted together with the run.
+    features. A single later feature is counted together with the run.
     """
     m = len(n_levels)
     run_levels = int(n_levels[run].sum())
-    # each block counts the run's pairs again, which a single later feature is not worth
+    # each block counts the run's own pairs again, which is wasteful for a single later feature
     block_starts = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
     block_edges = [run[0], *block_starts, m]
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))
     for c in range(K):
         group = sample.group(c)  # the rows of class c
-        # at most so many rows of a file; rows in memory are one chunk
+        # at most this many rows of a file at a time; rows in memory are a single chunk
         for rows in group.chunks(BLOCK):
-            # a missing value becomes level 0, the reference level, which `pair_counts` does not
-            # count
+            # missing values become level 0, the reference level, which `pair_counts` does not count
             codes = rows.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
             if rows.missing is not None:
                 codes[rows.missing] = 0
@@ -202,11 +199,11 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
                 is_run = low == run[0]
                 features = np.arange(low, high) if is_run else np.array([*run, *range(low, high)])
                 run_and_block = Sample(codes.take(features, axis=1), rows.weights)
-                # with one level more for missing values, the levels of a feature are the
-                # non-reference ones
+                # with an additional level for missing values, all levels of a feature are
+                # non-reference levels
                 block_counts = pair_counts(run_and_block, Layout(n_levels[features] + 1))
-                # rows: levels of the run; columns: those of the block, which is the run itself at
-                # first
+                # rows: levels of the run; columns: levels of the block, which is first the run
+                # itself
                 block_counts = block_counts[:run_levels, 0 if is_run else run_levels :]
                 counts[c, :, column : column + block_counts.shape[1]] += block_counts
                 column += block_counts.shape[1]
@@ -218,5 +215,5 @@ def class_information(sample: Rows, n_levels: np.ndarray, K: int) -> np.ndarray:
     families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
     counts = families.count(sample)
     tables = (families.table(counts, f) for f in range(len(n_levels)))  # each (levels, K)
-    # given nothing: Z has one level
+    # Z has a single level
     return np.array([conditional_information(table[:, :, None]) for table in tables])

@@ -1,8 +1,4 @@
-"""Learners of network structures by name, with their options; a new learner is added to `LEARNERS`.
-
-The functions that learn all take a `Task` and the checked values of all options, by name; some use
-no options.
-"""
+"""Learners of network structures by name, with their options; add new learners to `LEARNERS`."""
 
 from __future__ import annotations
 
@@ -28,23 +24,23 @@ __all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """Training rows of a structure, folds and random numbers.
+    """Training rows for learning a structure, folds and random numbers.
 
     Attributes
     ----------
     sample : Sample
-        The training rows: in memory for learners that validate on folds, else possibly in a file.
+        The training rows: in memory for learners that validate on folds, otherwise possibly in a
+        file.
     n_levels : ndarray, shape (m,)
         Number of declared levels of each feature.
     K : int
         Number of classes.
     rng : numpy.random.Generator
-        Draws folds, and decides among ties.
+        Draws folds and resolves ties.
     fold_weights : ndarray, shape (k, n), or None
-        Weights of the rows that each of k folds validates, else 0; None if the learner draws the
-        folds.
+        Row weights in the validation part of each of k folds; None if the learner draws the folds.
     progress : callable or None
-        Called for each structure that a search scores.
+        Called for each structure scored by a search.
     """
 
     sample: Rows
@@ -62,9 +58,9 @@ class Learnt:
     Attributes
     ----------
     dags : tuple of Dag
-        One structure, or those that are averaged.
+        One structure, or the structures to be averaged.
     score_log : tuple of float
-        Scores of the structures on the search path; empty without a search.
+        Scores of the successive structures of a search; empty without a search.
     """
 
     dags: tuple[Dag, ...]
@@ -78,10 +74,10 @@ class Option:
     Attributes
     ----------
     default
-        Value of an option that is not given.
+        Value if the option is not given.
     check : callable or None
-        Returns the checked value or raises an error of `bbl.errors`. None marks an option that
-        names a feature; the learner gets the feature's position, or None.
+        Returns the checked value, or raises an error of `bbl.errors`. None for an option that names
+        a feature; the learner receives the feature's position, or None.
     """
 
     default: Any
@@ -90,19 +86,19 @@ class Option:
 
 @dataclass(frozen=True)
 class Learner:
-    """A learner of structures, with its options.
+    """A structure learner with its options.
 
     Attributes
     ----------
     name : str
-        The name that users give.
+        Name for users.
     learn : callable
-        Takes a `Task` and the values of all options, returns `Learnt`.
+        Takes a `Task` and the values of all options, and returns `Learnt`.
     options : mapping of name to Option
-        Options that users can give, with their defaults.
+        Options for users, with defaults.
     uses_folds : callable
-        Takes the options, returns whether structures are validated on folds. If so, all rows have
-        to be in memory and the option ``k`` is the number of folds.
+        Takes the options, and returns whether structures are validated on folds. All rows must then
+        be in memory, and the option ``k`` is the number of folds.
     averages : bool
         Whether the structures are averaged with equal weights.
     """
@@ -116,15 +112,15 @@ class Learner:
     def check_options(
         self, values: Mapping[str, Any], features: Sequence[Hashable]
     ) -> dict[str, Any]:
-        """Return the checked values of all options; the name of a feature becomes its position in
+        """Return the checked values of all options; a feature's name becomes its position in
         `features`.
 
         Raises
         ------
         OptionError, BBLTypeError
-            An option is unknown, or its value is invalid.
+            If an option is unknown or its value is invalid.
         """
-        for name in values:  # names can be unknown in `dag_args` of `bnc` alone
+        for name in values:  # only `dag_args` of `bnc` can contain unknown names
             choice("dag_args", name, tuple(self.options))
         checked = {}
         for name, option in self.options.items():
@@ -135,21 +131,19 @@ class Learner:
         return checked
 
     def rows_reason(self, values: Mapping[str, Any]) -> str:
-        """Return the setting for which all rows have to be in memory, in words; empty if counts are
-        enough.
-        """
+        """Return the setting that requires all rows in memory, as text; "" if counts are enough."""
         defaults = {name: option.default for name, option in self.options.items()}
         return f"learner={self.name!r}" if self.uses_folds({**defaults, **values}) else ""
 
 
 def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
-    """Return the position in `features` of the `feature` that an option names; None if it is None,
-    the default.
+    """Return the position in `features` of a feature named by an option; None for None, the
+    default.
     """
     if feature is None:
         return None
     if feature not in features:
-        # a guess at what was meant, if a name is similar
+        # a suggestion if a name is similar
         near = near_match(feature, features)
         shown = ", ".join(map(str, features[:10]))
         raise OptionError(
@@ -166,8 +160,8 @@ def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the tree-augmented naive Bayes of largest `score`; the option `root` is a feature's
-    position or None.
+    """Return the tree-augmented naive Bayes with the largest `score`; the option `root` is a
+    feature's position or None.
     """
     return Learnt(
         (chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),)
@@ -180,7 +174,7 @@ def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the result of a greedy search by cross-validated accuracy with the moves of
+    """Return the result of a greedy search by cross-validated accuracy, with the moves of
     `learner`.
     """
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`

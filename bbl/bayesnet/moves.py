@@ -1,9 +1,6 @@
-"""Moves of the greedy searches: the structures that differ from the current one by one step.
+"""Moves of the greedy searches: the structures that differ from the current one by a single step.
 
-Features are column positions 0, 1, .... A structure (`Dag`) holds `families`, tuples (feature, its
-feature parents); `features`, those in the model; `parents`, the feature parents by feature; and
-`components`, the connected components as tuples of features. ``with_parents`` adds arcs: it takes
-further parents by feature.
+Features are column positions 0, 1, ...
 """
 
 from __future__ import annotations
@@ -18,17 +15,17 @@ __all__ = ["MOVES", "Moves"]
 
 @dataclass(frozen=True)
 class Moves:
-    """What the moves of a search depend on besides the structure: its limits, and its choice among
-    structures.
+    """The limits of a search, and its choice among structures.
 
     Attributes
     ----------
     m : int
         Number of features.
     kdbk : int
-        Largest number of feature parents of a feature.
+        Maximum number of feature parents per feature.
     choose : callable
-        Takes candidate structures and the current one, returns the position of the best candidate.
+        Takes candidate structures and the current one, and returns the position of the best
+        candidate.
     """
 
     m: int
@@ -42,11 +39,11 @@ def _orphans(dag: Dag) -> list[int]:
 
 
 def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc to an orphan, a feature without feature parents
+    """Return the structures with one additional arc to an orphan, a feature without feature parents
     (TAN-HC).
 
-    The two arcs between two orphans are equivalent; only the arc from the later to the earlier one
-    is added.
+    The two arcs between two orphans are equivalent, so only the arc from the later to the earlier
+    one is added.
     """
     orphans = _orphans(dag)
     if len(orphans) < 2:
@@ -55,7 +52,8 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
     for f, parents in dag.families:
         if parents:
             ancestors = dag.ancestors(f)
-            out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]  # no cycle
+            # avoids cycles
+            out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]
     by_position = sorted(orphans)  # whatever their order in the model
     out += [
         dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]
@@ -67,7 +65,7 @@ def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one arc from the best super-parent to an orphan (TAN-HCSP).
 
     An orphan has no feature parents. The best super-parent is the feature whose structure with arcs
-    to all orphans that are not its ancestors scores best.
+    to all orphans that are not its ancestors has the best score.
     """
     orphans = _orphans(dag)
     children = {}  # orphans by possible super-parent
@@ -86,7 +84,7 @@ def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
 
 
 def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more feature, alone or with a connected component as its
+    """Return the structures with one additional feature, alone or with a connected component as its
     parents (FSSJ).
     """
     out = []
@@ -98,8 +96,8 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
 
 
 def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one feature less, or with two connected components joined
-    completely (BSEJ).
+    """Return the structures without one feature, or with two connected components joined completely
+    (BSEJ).
     """
     out = [dag.without(i) for i in dag.features]
     components = dag.components
@@ -110,8 +108,8 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
 
 
 def _add_arc(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc, f to o, in which no feature has over `kdbk` feature
-    parents (kDB).
+    """Return the structures with one additional arc, f to o, and at most `kdbk` feature parents per
+    feature (kDB).
     """
     ancestors = {i: dag.ancestors(i) for i in dag.features}
     return [

@@ -1,11 +1,5 @@
-"""Estimates of the tables of networks from rows, plain or averaged or weighted.
-
-MANB averages naive Bayes over all subsets of features. WANBIA weights features by conditional
-likelihood, AWNB by trees. A `Network` holds its structure `dag`, the class probabilities `prior`
-(K,), the layout `families` of its tables, and their probabilities `theta` (cells, K): a cell is a
-level of a feature with one combination of its parents' levels. `sum_over_levels` replaces each cell
-by the sum over the levels of its feature; `cell_widths` (cells,) is their number. An `Averaged` has
-several networks, its `members`.
+"""Estimates of the tables of networks from rows: plain, averaged (MANB) or weighted (WANBIA,
+AWNB).
 """
 
 from __future__ import annotations
@@ -36,20 +30,20 @@ __all__ = ["Fitted", "Recipe", "draw_tables", "fit", "standard_errors"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Options of the estimate of tables; at most one of `manb_prior`, `wanbia` and `awnb` is set.
+    """Options for estimating tables; at most one of `manb_prior`, `wanbia` and `awnb` is set.
 
     Attributes
     ----------
     smooth : float
-        Prior count of every cell.
+        Prior count of each cell.
     manb_prior : float or None
         Prior probability of each arc from the class: naive Bayes is averaged over all subsets of
         features (MANB).
     wanbia : bool, "mse" or tuple of float
-        Whether features are weighted by conditional likelihood, or with "mse" by squared error
-        (WANBIA); a tuple holds the weights by position.
+        Whether features are weighted by conditional likelihood or, with "mse", by squared error
+        (WANBIA); a tuple contains the weights by position.
     awnb : (int, float) or None
-        Number of trees and share of the rows that each tree gets: features are weighted by trees
+        Number of trees, and proportion of the rows for each tree: features are weighted by trees
         (AWNB).
     """
 
@@ -60,9 +54,7 @@ class Recipe:
 
     @property
     def rows(self) -> str:
-        """Name of the argument for which all rows have to be in memory; empty if counts are
-        enough.
-        """
+        """Name of the argument that requires all rows in memory; "" if counts are enough."""
         return (
             "awnb_trees"
             if self.awnb is not None
@@ -104,11 +96,10 @@ def fit(
     rng: np.random.Generator,
     averaged: bool = False,
 ) -> Fitted:
-    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures, which are then
-    averaged.
+    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures and average them.
 
-    `n_levels` (m,) holds the levels of the features, `K` is the number of classes; `rng` draws the
-    rows of trees.
+    `n_levels` (m,) contains the numbers of levels of the features, `K` is the number of classes;
+    `rng` draws the rows of trees.
     """
     if averaged:
         return Fitted(average(tuple(dags), sample, n_levels, K, recipe.smooth))
@@ -121,28 +112,28 @@ def fit(
         return Fitted(network)
     rows = cast(Sample, sample)  # in memory: see `Recipe.rows`
     if recipe.awnb is not None:
-        # awnb: trees, share of rows
+        # awnb: number of trees, proportion of rows
         weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
     elif recipe.wanbia is True or recipe.wanbia == "mse":
         loss = SquaredError if recipe.wanbia == "mse" else ConditionalLikelihood
         weights = conditional_weights(rows, n_levels, K, loss)
     else:
         weights = np.array(recipe.wanbia)
-    weights = weights[list(dag.features)]  # from the order of columns to that of the model
+    weights = weights[list(dag.features)]  # from column order to model order
     return Fitted(weighted(network, weights), weights=weights)
 
 
 def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of
-    the classes (K,).
+    the class probabilities (K,).
 
-    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is
-    zero. N_ij is the weight of the rows in the cell's parent configuration, r_i the number of
-    levels of its feature. The classes are one such configuration with K levels.
+    They are ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``, and nan where ``N_ij +
+    r_i a`` is zero. N_ij is the weight of the rows in the cell's parent configuration, r_i the
+    number of levels of its feature. The classes form one configuration with K levels.
     """
     families = network.families
     p = network.prior
-    # (cells, K): N_ij + r_i a of each cell's parent configuration
+    # (cells, K): N_ij + r_i a for each cell's parent configuration
     concentration = (
         families.sum_over_levels(families.count(sample)) + families.cell_widths[:, None] * smooth
     )
@@ -159,13 +150,13 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
 def draw_tables(
     network: Network | Averaged, sample: Sample, smooth: float, rng: np.random.Generator
 ) -> Network | Averaged:
-    """Return the network, or average, with tables and class probabilities drawn from their
-    Dirichlet posteriors.
+    """Return the network or average with tables and class probabilities drawn from their Dirichlet
+    posteriors.
 
-    Rows get gamma weights, with their weights as shapes, and every cell a gamma prior count of
-    shape `smooth`: each table is then drawn from the Dirichlet distribution of its counts plus
+    Each row gets a gamma weight, with its weight as shape, and each cell a gamma prior count with
+    shape `smooth`. Each table is then drawn from the Dirichlet distribution of its counts plus
     `smooth`, and the networks of an average, whose tables come from the same rows, are drawn
-    together (Rubin 1981).
+    jointly (Rubin 1981).
     """
     rows = sample.weighted(rng.gamma(sample.weights))
     prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))
@@ -175,7 +166,7 @@ def draw_tables(
         """Return a network with tables from the drawn weights and prior counts."""
         families = member.families
         counts = families.count(rows) + rng.gamma(smooth, size=member.theta.shape)
-        # prior counts are in `counts` already
+        # `counts` already include prior counts
         theta = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, 0.0)
         return replace(member, prior=prior, theta=theta)
 

@@ -1,14 +1,8 @@
-"""Exact log joint probabilities of the class and the known features of a row; missing features are
-summed out.
+"""Exact log joint probabilities of the class and the known features of a row, marginalised over
+missing features.
 
-A family is a feature and its feature parents; a cell of its table is a combination of their levels.
-`Families` is the layout of tables (cells, K) one after the other: table f starts at cell
-``start[f]``, and `cells` counts all cells. `widths` are the levels of the feature of each parent
-configuration, `cell_widths` those of each cell; `sum_over_levels` replaces each cell by the sum
-over the levels of its feature. If it has a `context` (column of the codes, number of values), the
-tables are repeated for each value, and a row uses those of its value. A `Factor` is a tuple of
-variables and a log table (n K, their levels...) for n rows and K classes; `log_sum` returns the log
-(n K,) of the product of factors, summed over the variables of `order` one after the other.
+A `Factor` is a tuple of variables and a log table (n K, their levels...) for n rows and K classes;
+`log_sum` marginalises a product of factors over variables, one after the other.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Network", "add_features", "class_scores", "estimate", "log_table", "sum_at_class"]
 
-# cells of all rows and classes that one elimination holds at a time: 16 MiB
+# number of cells, for all rows and classes, held by an elimination at a time: 16 MiB
 ELIMINATION_CELLS = 2**21
 
 
@@ -42,7 +36,7 @@ class Network:
     families : Families
         Layout of the tables, in the order of ``dag.families``.
     prior : ndarray, shape (K,)
-        Probabilities of the classes.
+        Class probabilities.
     theta : ndarray, shape (cells, K)
         Probability of each level of a feature given its parents and the class.
 
@@ -72,13 +66,13 @@ class Network:
 
     @property
     def n_params(self) -> int:
-        """Free parameters: K - 1 of the prior, and r_i - 1 for each parent configuration and
+        """Number of free parameters: K - 1 for the prior, and r_i - 1 per parent configuration and
         class.
         """
         return self.K - 1 + self.K * int((self.families.widths - 1).sum())
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(c, known features)`` (n, K); missing features are summed out."""
+        """Return ``ln P(c, known features)`` (n, K), marginalised over missing features."""
         out = np.empty((len(codes), self.K))
         out[:] = log_table(self.prior)
         return add_features(self.families, self.theta, self._log_theta, codes, missing, out)
@@ -96,8 +90,8 @@ def log_table(theta: np.ndarray) -> np.ndarray:
 
 
 def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Network:
-    """Return the network with Dirichlet estimates of its tables, `smooth` being the prior count of
-    every cell.
+    """Return the network with Dirichlet estimates of its tables and prior count `smooth` of each
+    cell.
 
     Each family is estimated from the rows in which none of its variables is missing.
     """
@@ -108,10 +102,10 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 
 
 def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if any
     y_i is missing.
 
-    ``rows.response`` (n,) holds the class codes y, negative where missing.
+    ``rows.response`` (n,) contains the class codes y, which are negative if missing.
     """
     if (rows.response < 0).any():
         return float("nan")
@@ -119,10 +113,10 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in the rows in which every class has probability zero
-    (all -inf).
+    """Return `log_joint` (n, K), with zeros in rows in which all classes have probability zero (all
+    -inf).
 
-    All classes are then equally probable in such a row, where a softmax of -inf would be nan.
+    All classes are then equally probable in such a row, whereas a softmax of -inf would be nan.
     """
     impossible: np.ndarray = (log_joint == -np.inf).all(axis=1)
     return np.where(impossible[:, None], 0.0, log_joint) if impossible.any() else log_joint
@@ -136,17 +130,17 @@ def add_features(
     missing: np.ndarray | None,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Add to `out` (n, K) the log-probability of the known features of each row given each class;
-    return `out`.
+    """Add the log-probability of each row's known features given each class to `out` (n, K); return
+    `out`.
 
-    `theta` and `log_theta` (cells, K) hold the tables. A family without a gap adds its entry. The
-    other families are summed over the missing features: by messages from the leaves up if no
-    feature has more than one feature parent, else by variable elimination in each connected
-    component.
+    `theta` and `log_theta` (cells, K) contain the tables. A family without missing values
+    contributes its entry. The others are marginalised over missing features: by messages from the
+    leaves to the root if no feature has more than one feature parent, otherwise by variable
+    elimination in each connected component.
     """
-    families.score(log_theta, codes, missing, out)  # the families without a gap
+    families.score(log_theta, codes, missing, out)  # families without missing values
     if missing is None or all(not parents for _, parents in families.families):
-        return out  # a missing leaf sums to one
+        return out  # missing leaves sum to one
     if all(len(parents) <= 1 for _, parents in families.families):
         _add_forest_sums(families, theta, codes, missing, out)
     else:
@@ -157,17 +151,16 @@ def add_features(
 def _add_forest_sums(
     families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add to `out` (n, K) the log of the sum over missing features, where features have one feature
-    parent at most.
+    """Add the log of the sum over missing features to `out` (n, K), if features have at most one
+    feature parent.
     """
-    # arrays (m,) are by column of the codes; columns that are no features (the fold, left-out ones)
-    # are never visited
+    # arrays (m,) are indexed by column of the codes; columns that are not features (the fold,
+    # omitted ones) are never visited
     m = codes.shape[1]
     K = families.K
     levels = np.ones(m, dtype=np.intp)
     parent = np.full(m, -1, dtype=np.intp)
-    # the cell of a feature's table is start + stride * its code + parent_stride * the code of its
-    # parent
+    # a feature's cell is start + stride * its code + parent_stride * its parent's code
     stride, parent_stride, start = (np.zeros(m, dtype=np.intp) for _ in range(3))
     for f, (i, parents) in enumerate(families.families):
         levels[i] = families.n_levels[i]
@@ -176,9 +169,9 @@ def _add_forest_sums(
         if parents:
             parent[i] = parents[0]
             parent_stride[i] = families.n_levels[i]
-    # of each feature's message in `scratch`, for one class
+    # each feature's message in `scratch`, for one class
     message_start = np.cumsum(levels) - levels
-    # of the kernel: received messages, and the one that is being sent
+    # scratch of the kernel: received messages, and the one being sent
     scratch = np.empty(2 * K * int(levels.sum()))
     first_cell = np.zeros(len(codes), dtype=np.intp)  # in the tables of each row's context
     if families.context is not None:
@@ -208,15 +201,15 @@ def _add_component_sums(
     missing: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Add to `out` (n, K) the log of the sum over missing features, by component and by set of
-    missing features.
+    """Add the log of the sum over missing features to `out` (n, K), by component and set of missing
+    features.
     """
     family_number = {family: number for number, family in enumerate(families.families)}
     dag = Dag(families.families)
     topological_rank = {
         i: position for position, i in enumerate(i for layer in dag.layers for i in layer)
     }
-    for component in dag.components:  # tuples of features that arcs connect
+    for component in dag.components:  # tuples of features connected by arcs
         parents_first = sorted(
             ((i, dag.parents[i]) for i in component), key=lambda family: topological_rank[family[0]]
         )
@@ -251,17 +244,17 @@ def _add_component_sums(
 
 
 def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
-    """Return the families of a component whose product has to be summed over its unknown features.
+    """Return the families of a component whose product must be summed over its unknown features.
 
     These are the families of known features with an unknown parent, and of unknown features with a
-    known descendant: the family of an unknown feature without a known descendant sums to one.
-    `parents_first` holds the families of the component, each after those of its parents.
+    known descendant; the family of an unknown feature without known descendants sums to one.
+    `parents_first` contains the component's families, each after its parents' families.
     """
     summed: list[Family] = []
     parents_of_summed: set[int] = set()
     for i, parents in reversed(parents_first):
-        # an unknown feature counts if it is a parent of a summed family: it has a known descendant;
-        # a known feature counts if it has an unknown parent
+        # an unknown feature counts if it is a parent in a summed family, and so has a known
+        # descendant; a known feature counts if it has an unknown parent
         is_summed = i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents)
         if is_summed:
             summed.append((i, parents))
@@ -272,10 +265,10 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
 def _plan_elimination(
     scopes: list[frozenset[int]], n_levels: list[int], K: int
 ) -> tuple[list[int], float]:
-    """Return the order in which unknown features are summed out, and the cells of the tables for
+    """Return the elimination order of unknown features, and the number of cells of the tables for
     one row and class.
 
-    `scopes` holds the unknown features of each family.
+    `scopes` contains the unknown features of each family.
     """
     features = sorted(frozenset().union(*scopes))
     position = {v: index for index, v in enumerate(features)}
@@ -290,7 +283,7 @@ def _plan_elimination(
     )
     assert elimination is not None  # noqa: S101  # there is no limit
     order, cells = elimination
-    check_memory(  # log weights, their differences from the largest, and exponentials, 8 bytes each
+    check_memory(  # log weights, their differences from the maximum, and exponentials, 8 bytes each
         24.0 * cells * K,
         (
             f"Averaging over {len(features)} missing features of a row, with {cells:,.0f} cells "
@@ -305,11 +298,11 @@ def _plan_elimination(
 def _condition_family(
     families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]
 ) -> Factor:
-    """Return family `f` as a factor of its unknown variables: these, and its log table at the known
-    features of rows.
+    """Return family `f` as a factor of its unknown variables: the variables, and the log table at
+    the known features of the rows.
 
-    The table has shape (n * K, levels of the unknown variables...), with the classes of a row side
-    by side, for n rows `codes`; `unknown` holds the unknown features of the component.
+    The table has shape (n * K, levels of the unknown variables...) for n rows `codes`, with the
+    classes of a row adjacent; `unknown` contains the unknown features of the component.
     """
     i, parents = families.families[f]
     table = families.table(log_theta, f)
@@ -318,7 +311,7 @@ def _condition_family(
         scope = [families.context[0], *scope]
     known_axes = [a for a, v in enumerate(scope) if v not in unknown]
     unknown_axes = [a for a, v in enumerate(scope) if v in unknown]
-    # the classes, the last axis of the table, come between known and unknown variables
+    # the classes, the table's last axis, are moved between known and unknown variables
     table = table.transpose([*known_axes, len(scope), *unknown_axes])
     # (n, K, unknown...), or (K, unknown...)
     table = table[tuple(codes[:, scope[a]] for a in known_axes)]

@@ -1,9 +1,4 @@
-"""Random rows from a network: the class is drawn first and every feature after its parents.
-
-A `Network` has a structure `dag`, and tables of probabilities: their layout `families`, with the
-numbers of levels `n_levels` (m,), and `theta` (cells, K). An `Averaged` has several networks, its
-`members`.
-"""
+"""Random rows from a network: the class is drawn first, and each feature after its parents."""
 
 from __future__ import annotations
 
@@ -22,8 +17,8 @@ def draw(
     """Draw rows from the joint distribution of class and features: classes (n,), intp, and levels
     (n, m).
 
-    `shares` (K,) are the probabilities of the classes. For an average of networks, a member is
-    drawn for each row.
+    `shares` (K,) are the class probabilities. For an average of networks, each row is drawn from a
+    random member.
     """
     members = network.members if isinstance(network, Averaged) else (network,)
     member_of_row = (
@@ -39,11 +34,11 @@ def draw(
         family_of = {i: f for f, i in enumerate(member.dag.features)}
         for layer in member.dag.layers:  # sets of features whose parents are in earlier layers
             for i in layer:
-                # `theta` holds the probabilities of all tables; (levels of the parents..., K,
-                # levels of the feature)
+                # the table of probabilities, with shape (levels of the parents..., K, levels of the
+                # feature)
                 table = np.moveaxis(member.families.table(member.theta, family_of[i]), -2, -1)
                 parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
-                # (rows, levels of the feature): its distribution given each row's parents and class
+                # (rows, levels of the feature): distribution given each row's parents and class
                 codes[rows, i] = _draw_levels(table[parent_codes], rng)
     return y, codes
 
@@ -52,5 +47,5 @@ def _draw_levels(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one level for each row of `p` (n, r), level probabilities up to a factor."""
     cumulative = np.cumsum(p, axis=1)
     uniform = rng.random(len(p)) * cumulative[:, -1]
-    # the minimum is for products that are rounded up to the last sum
+    # the minimum handles products rounded up to the last sum
     return np.minimum((uniform[:, None] >= cumulative).sum(axis=1), p.shape[1] - 1)

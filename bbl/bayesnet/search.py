@@ -1,12 +1,7 @@
-"""Greedy search over network structures by cross-validated accuracy (m features, K classes, k
-folds).
+"""Greedy search over network structures by cross-validated accuracy.
 
-A cell of a table is a level of a feature with one combination of its parents' levels. `Families`
-lay out tables, with `cells` cells in all; `cell_widths` (cells,) are the levels of the cell's
-feature, and `sum_over_levels` replaces each cell by the sum over these levels. A `Dag` holds
-`families`, tuples (feature, its feature parents), `parents` by feature, and `components`, tuples of
-features that arcs connect. ``sample.response`` (n,) are class codes, negative if unknown. TIE is
-the relative difference below which sums are equal up to rounding.
+There are m features, K classes and k folds; TIE is the relative difference below which sums are
+equal up to rounding.
 """
 
 from __future__ import annotations
@@ -25,39 +20,39 @@ from bbl.stats.metrics import TIE
 
 __all__ = ["Validation", "climb"]
 
-EQUAL = 1.5e-8  # accuracies closer than this are ties: the square root of the rounding unit
-MAX_CACHED_BYTES = 2**28  # contributions of units are cached up to this size
+EQUAL = 1.5e-8  # accuracies closer than this are ties: the square root of the machine precision
+MAX_CACHED_BYTES = 2**28  # maximum size of the cached contributions
 
-# families whose joint contribution to the log joint is computed and cached at once
+# number of families whose contributions to the log joint are computed and cached at once
 Unit = tuple[Family, ...]
 
 
 class Validation:
     """Cross-validated accuracy of structures; each family is fitted once, for all folds together.
 
-    The N validated rows are the rows of all folds; the fold is one more variable of every table.
-    The log joint of a row is a sum over units. A unit is a family or, where values are missing, a
+    The N validated rows are the rows of all folds; the fold is an additional variable of each
+    table. A row's log joint is a sum over units. A unit is a family or, if values are missing, a
     connected component of the features.
 
-    `fold_weights` (k, n) holds the weights of the rows that each fold validates, else 0. Rows of
-    unknown class (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of
-    every cell. `n_levels` (m,) holds the levels of the features; the attribute, a list, has the
-    number of folds k behind them.
+    `fold_weights` (k, n) contains the row weights in the validation part of each fold. Rows of
+    unknown class (``y < 0``) are neither used for training nor validated. `smooth` is the prior
+    count of each cell. `n_levels` (m,) contains the numbers of levels of the features; the
+    attribute of this name, a list, also contains the number of folds k at the end.
 
     Attributes
     ----------
     sample : Sample
         The N validated rows; the last column of their codes, after the m features, is the fold.
     fold : ndarray of int, shape (N,)
-        Fold that validates each row.
+        The fold that validates each row.
     context : (int, int)
-        The column of the fold and the number of folds, as `Families` takes them.
+        The column of the fold and the number of folds, for `Families`.
     fold_totals : ndarray, shape (k,)
-        Weight of the rows of each fold.
+        Total weight of each fold.
     log_prior : ndarray, shape (N, K)
-        Log probabilities of the classes in the training rows of each row's fold.
+        Log class probabilities in the training rows of each row's fold.
     cache : dict of Unit to ndarray, shape (N, K)
-        Contributions of units that were computed, `cached_bytes` in all.
+        Contributions of units computed so far, `cached_bytes` in all.
     """
 
     def __init__(
@@ -69,8 +64,8 @@ class Validation:
         smooth: float,
     ):
         fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
-        fold_weights = fold_weights[fold_weights.any(axis=1)]  # without folds that validate no row
-        # (N,) each: a row of the sample counts in every fold that validates it
+        fold_weights = fold_weights[fold_weights.any(axis=1)]  # drop folds without validated rows
+        # (N,) each: a row of the sample appears once for each fold that validates it
         fold, row = np.nonzero(fold_weights)
         m = sample.codes.shape[1]
         k = len(fold_weights)
@@ -79,7 +74,7 @@ class Validation:
         self.fold = np.ascontiguousarray(fold)
         self.n_levels = [*map(int, n_levels), k]
         self.context = (m, k)
-        # the last code is the fold, of k levels
+        # the last code is the fold, with k levels
         codes = np.empty((len(row), m + 1), dtype=code_dtype(self.n_levels))
         codes[:, :m], codes[:, m] = sample.codes[row], fold
         missing = None
@@ -91,8 +86,8 @@ class Validation:
         self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
         np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
-        # (K, k): weights of the classes in each fold's training rows, as a table of one feature
-        # with K levels
+        # (K, k): class weights in each fold's training rows, as the table of a feature with K
+        # levels
         counts = (fold_counts.sum(axis=0) - fold_counts).T
         share = dirichlet(
             counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth
@@ -102,7 +97,7 @@ class Validation:
         self.cached_bytes = 0
 
     def units(self, dag: Dag) -> frozenset[Unit]:
-        """Return the units whose contributions add up to the log joint of a structure."""
+        """Return the units whose contributions add up to a structure's log joint."""
         if self.sample.missing is None:
             return frozenset((family,) for family in dag.families)
         return frozenset(
@@ -120,11 +115,11 @@ class Validation:
         return log_joint
 
     def _compute_contribution(self, unit: Unit) -> np.ndarray:
-        """Return a unit's contribution (N, K) to the log joint, for each row by tables of the rows
-        outside its fold.
+        """Return a unit's contribution (N, K) to the log joint, using tables of the rows outside
+        each row's fold.
 
-        The fold is one more column of the codes, after the features; `context` is its position and
-        number of levels.
+        The fold is an additional column of the codes, after the features; `context` is its position
+        and number of levels.
         """
         n_folds = self.context[1]
         families = Families(unit, self.n_levels, self.K, self.context)
@@ -143,11 +138,11 @@ class Validation:
     def scores(
         self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None
     ) -> np.ndarray:
-        """Return each candidate's accuracy, the mean over folds; only units that are not in `base`
+        """Return each candidate's mean accuracy over folds; only units outside `base`
         are fitted.
         """
         base_units = self.units(base)
-        # by the units of `base` that a candidate lacks
+        # group candidates by the units of `base` that they lack
         unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
         out = np.empty(len(candidates))
         for position, dag in enumerate(candidates):
@@ -164,7 +159,7 @@ class Validation:
                 if len(new_units) == 1
                 else self._add_contributions(np.zeros_like(self.log_prior), new_units)
             )
-            # (k,): the kernel adds the weight of right predictions
+            # (k,): the kernel adds the weight of correct predictions
             weight_right = np.zeros(len(self.fold_totals))
             kernel.add_correct(
                 unchanged,
@@ -185,7 +180,7 @@ class Validation:
     ) -> np.ndarray:
         """Return `initial` (N, K) plus the contributions of the units."""
         total = initial.copy()
-        # a set has no fixed order, on which the rounding of the sum depends
+        # sort, because a set has no fixed order and rounding depends on the order of summation
         for unit in sorted(units):
             total += self.contribution(unit)
         return total
@@ -204,14 +199,14 @@ def climb(
     kdbk: int = 2,
     progress: Callable | None = None,
 ) -> tuple[Dag, list[float]]:
-    """Search greedily; return the last structure and the scores (accuracies) of the structures on
-    the way to it.
+    """Search greedily; return the final structure and the scores (accuracies) of the successive
+    structures.
 
     `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``).
-    `fold_weights` (k, n) holds the weights of the rows that each of k folds validates, else 0. A
-    step is taken for a gain in accuracy of at least `epsilon`; with 0 for an equal score, too.
-    `smooth` is the prior count of every cell, `kdbk` the largest number of feature parents for
-    ``"kdb"``. `rng` decides among ties; `progress` is called for each scored structure.
+    `fold_weights` (k, n) contains the row weights in the validation part of each of k folds. A step
+    must increase accuracy by at least `epsilon`; with 0, an equal score is enough. `smooth` is the
+    prior count of each cell, `kdbk` the maximum number of feature parents for ``"kdb"``. `rng`
+    resolves ties; `progress` is called for each scored structure.
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)
@@ -223,15 +218,14 @@ def climb(
             0
         ],
     )
-    # "fssj" includes features one after another
+    # "fssj" adds features one after another
     dag = naive(()) if learner == "fssj" else naive(range(m))
     score_log: list[float] = []
-    candidates = [dag]  # the start itself is scored first
-    # an accuracy of 1 cannot rise
+    candidates = [dag]  # the initial structure is scored first
+    # an accuracy of 1 cannot increase
     while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):
         best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
-        # a gain below `epsilon` by more than rounding; EQUAL, which is larger, is for ties among
-        # candidates
+        # gain below `epsilon` by more than rounding; the larger EQUAL is for ties among candidates
         if score_log and score - epsilon < score_log[-1] - TIE:
             break
         dag = candidates[best]
@@ -241,7 +235,7 @@ def climb(
 
 
 def _choose_best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
-    """Return the position of the largest score, drawn at random among equal ones, and the score."""
+    """Return the position of the largest score (a random one among ties), and the score."""
     tied = np.flatnonzero(scores > scores.max() - EQUAL)
     position = int(tied[0] if len(tied) == 1 else rng.choice(tied))
     return position, float(scores[position])

@@ -1,9 +1,5 @@
-"""Classification trees on categorical features (m features, K classes): the depth at which each
-first splits.
-
-``sample.response`` (n,) holds class codes, negative if unknown. `Families` here are the tables (r,
-K) of counts of each feature, one after the other in an array (cells, K); `n_levels` is the list of
-their r.
+"""Classification trees on categorical features (m features, K classes): the depth of each feature's
+first split.
 """
 
 from __future__ import annotations
@@ -18,11 +14,11 @@ from bbl.rows.sample import Sample
 
 __all__ = ["split_depths"]
 
-# nodes deeper than this are not split; the default of R's rpart, by which bnclassify grows trees
+# deeper nodes are not split; default of R's rpart, with which bnclassify grows trees
 MAX_DEPTH = 30
-# of more levels r, only the r - 1 divisions of ordered levels are tried, not all subsets
+# with more levels r, only the r - 1 divisions of ordered levels are tried instead of all subsets
 MAX_LEVELS_FOR_SUBSETS = 12
-# a split has to gain more than this share of the largest gain so far: less is rounding
+# minimum gain of a split, as a proportion of the largest gain so far; less is rounding
 MIN_GAIN_SHARE = 1e-10
 
 
@@ -31,22 +27,22 @@ class _Node:
     """A node of a tree."""
 
     rows: np.ndarray  # positions of its rows
-    depth: int  # number of splits above it
-    risk: float = 0.0  # number of its rows that are misclassified if it is a leaf
+    depth: int  # number of splits above the node
+    risk: float = 0.0  # number of misclassified rows if the node is a leaf
     feature: int = -1  # feature of its split; -1 without a split
     children: list[_Node] = field(default_factory=list)  # left and right; empty for a leaf
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
-    """Grow a tree on the rows with indices `drawn` and return the least depth (m,) at which it
-    splits by each feature.
+    """Grow a tree on the rows at positions `drawn`, and return the smallest depth (m,) at which it
+    splits on each feature.
 
-    The root's split has depth 1; features without a split have inf. Each split sends a subset of a
-    feature's levels to the left; the one of largest decrease in entropy is taken. Rows in which the
-    feature is missing go to neither child. A split whose leaves misclassify no fewer rows is
-    undone.
+    The root's split has depth 1; features without a split have inf. A split sends a subset of a
+    feature's levels to the left; the split with the largest decrease in entropy is chosen. Rows in
+    which the feature is missing go to neither child. Splits whose leaves do not misclassify fewer
+    rows are undone.
     """
-    # rows of known class with a known feature
+    # rows with a known class and at least one known feature
     rows = drawn[sample.response[drawn] >= 0]
     if sample.missing is not None:
         rows = rows[~sample.missing[rows].all(axis=1)]
@@ -69,7 +65,7 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 
 
 def _grow(sample: Sample, families: Families) -> _Node:
-    """Return the root of the unpruned tree; `families` holds the table (r, K) of each feature,
+    """Return the root of the unpruned tree; `families` contains the table (r, K) of each feature,
     without parents.
     """
     root = _Node(np.arange(sample.n), 0)
@@ -93,18 +89,18 @@ def _grow(sample: Sample, families: Families) -> _Node:
         node.children = [
             _Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)
         ]
-        todo.extend(node.children[::-1])  # the left one is the next
+        todo.extend(node.children[::-1])  # the left child comes next
     return root
 
 
 def _prune(root: _Node) -> None:
-    """Undo in place, from the leaves up, each split whose leaves misclassify no fewer rows than its
+    """Undo in place, from the leaves up, splits whose leaves do not misclassify fewer rows than the
     node would.
     """
     nodes = [root]
     for node in nodes:  # parents come before their children
         nodes.extend(node.children)
-    leaf_risk: dict[int, float] = {}  # misclassified rows of the leaves below each node
+    leaf_risk: dict[int, float] = {}  # misclassified rows in the leaves below each node
     for node in reversed(nodes):
         split_risk = sum(leaf_risk[id(child)] for child in node.children)
         if node.children and split_risk >= node.risk:
@@ -114,10 +110,10 @@ def _prune(root: _Node) -> None:
 
 @cache
 def _list_subsets(r: int) -> np.ndarray:
-    """Return all divisions of `r` levels in two, shape (2 ** (r - 1) - 1, r): 1 for levels that go
-    left, else 0.
+    """Return all divisions of `r` levels in two, (2 ** (r - 1) - 1, r): 1 for levels that go left,
+    otherwise 0.
 
-    The last level always goes right: a division and its mirror image are the same split.
+    The last level always goes right, because a division and its mirror image are the same split.
     """
     # bit a of a division's number: level a
     return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
@@ -126,10 +122,10 @@ def _list_subsets(r: int) -> np.ndarray:
 def _find_best_split(
     families: Families, counts: np.ndarray
 ) -> tuple[float, int, np.ndarray | None]:
-    """Return the gain (rows times decrease in entropy), feature and left levels (r,) of the best
-    split of a node.
+    """Return the gain (rows times decrease in entropy), feature and left levels (r,) of a node's
+    best split.
 
-    `counts` (cells, K) holds the tables of `families`. Without a split the answer is ``(0.0, -1,
+    `counts` (cells, K) contains the tables of `families`. Without a split, returns ``(0.0, -1,
     None)``.
     """
     n_levels = np.array(families.n_levels)
@@ -140,15 +136,15 @@ def _find_best_split(
         tables = np.stack([families.table(counts, int(f)) for f in features])  # (features, r, K)
         divisions = _list_divisions(tables)
         left = divisions @ tables  # (features, divisions, K)
-        parent = tables.sum(axis=1)  # (features, K): the node's rows in which each feature is known
+        parent = tables.sum(axis=1)  # (features, K): the node's rows with each feature known
         right = parent[:, None] - left
         gains = _total_entropy(parent)[:, None] - _total_entropy(left) - _total_entropy(right)
-        # both sides need a row
+        # both sides must have rows
         gains[(left.sum(axis=2) < 1) | (right.sum(axis=2) < 1)] = -np.inf
         best = gains.argmax(axis=1)
         for k, i in enumerate(features):
             best_gain[i] = gains[k, best[k]]
-            # one set of divisions for each feature, or one for all
+            # one set of divisions per feature, or one for all
             left_levels[int(i)] = divisions[k % len(divisions), best[k]].astype(bool)
     feature = int(best_gain.argmax()) if len(best_gain) else -1
     return (
@@ -159,20 +155,19 @@ def _find_best_split(
 
 
 def _list_divisions(tables: np.ndarray) -> np.ndarray:
-    """Return the divisions to try for F features of r levels with counts `tables` (F, r, K): 1 for
+    """Return the divisions to try for F features with r levels and counts `tables` (F, r, K): 1 for
     levels that go left.
 
-    The shape is (F, divisions, r), or (1, divisions, r) if all features have the same divisions.
-    With two classes the division of largest gain is one of the r - 1 divisions of the levels in the
-    order of their share of a class (Breiman et al. 1984, theorem 4.5), so that other subsets need
-    not be tried.
+    The shape is (F, divisions, r), or (1, divisions, r) if all features share the divisions. With
+    two classes, the best division is one of the r - 1 divisions of the levels ordered by the
+    proportion of a class (Breiman et al. 1984, theorem 4.5), so other subsets need not be tried.
     """
     _, r, K = tables.shape
     if K > 2 and r <= MAX_LEVELS_FOR_SUBSETS:
         return _list_subsets(r)[None].astype(float)
     level_totals = tables.sum(axis=2)
     class_shares = tables / np.where(level_totals > 0, level_totals, 1.0)[:, :, None]
-    # order levels by the first principal component of their class shares (Coppersmith, Hong &
+    # order levels by the first principal component of their class proportions (Coppersmith, Hong &
     # Hosking 1999)
     if K > 2:
         centred = (class_shares - class_shares.mean(axis=1, keepdims=True)) * np.sqrt(level_totals)[
@@ -183,20 +178,20 @@ def _list_divisions(tables: np.ndarray) -> np.ndarray:
         level_key = (class_shares @ component[:, :, None])[:, :, 0]
     else:
         level_key = class_shares[:, :, 0]
-    # argsort gives the levels in order, argsort of that the rank of each level; levels without rows
+    # argsort gives the order of the levels, argsort of this gives their ranks; levels without rows
     # come last
     rank = np.argsort(
         np.argsort(np.where(level_totals > 0, level_key, np.inf), axis=1, kind="stable"), axis=1
     )
-    # division t sends the t levels of lowest rank left
+    # division t sends the t levels with the lowest ranks to the left
     return (rank[:, None, :] < np.arange(1, r)[None, :, None]).astype(float)
 
 
 def _total_entropy(counts: np.ndarray) -> np.ndarray:
-    """Return the number of rows times the entropy of their classes, (...), for class counts (...,
+    """Return the number of rows times the entropy of their classes (...), for class counts (...,
     K).
     """
-    # in this form the ties of small nodes are rounded as R's are
+    # this form rounds ties of small nodes as R does
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,11 +1,5 @@
-"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, by likelihood or
-by trees.
-
-A `Network` holds class probabilities `prior` (K,), the layout `families` of its tables, and their
-probabilities `theta` (cells, K): a cell is a level of a feature with one combination of its
-parents' levels. Of `Families`, `count` returns the weights of the rows in each cell, `spread` sums
-of other values over them, and `sum_over_levels` replaces each cell by the sum over the levels of
-its feature. ``sample.response`` (n,) are class codes, negative if unknown.
+"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, from the
+likelihood or from trees.
 """
 
 from __future__ import annotations
@@ -34,10 +28,10 @@ __all__ = [
 
 
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``theta ** w`` (cells, K), renormalised in each parent configuration; ``0 ** 0 = 1``.
+    """Return ``theta ** w`` (cells, K), renormalised within parent configurations; ``0 ** 0 = 1``.
 
-    `theta` (cells, K) holds the tables, `weights` (m,) the w of each feature, in the order of the
-    tables.
+    `theta` (cells, K) contains the tables, `weights` (m,) the weight w of each feature in the order
+    of the tables.
     """
     # `cell_family` (cells,): the feature of each cell
     powered = theta ** weights[families.cell_family][:, None]
@@ -45,21 +39,18 @@ def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray
 
 
 def weighted(network: Network, weights: np.ndarray) -> Network:
-    """Return the network with each feature's table raised to its weight; `weights` (m,) in the
-    order of the model.
-    """
+    """Return the network with each feature's table raised to its weight, in model order (m,)."""
     return replace(network, theta=_raise_to_weights(network.families, network.theta, weights))
 
 
 class ConditionalLikelihood:
     """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
 
-    The objective is ``-sum_i v_i ln P(y_i | x_i)`` with the weights v_i of the rows, and ``P(y,
-    x)`` the product of P(y) and of the weighted tables' entries for the known features. The
-    unweighted tables are those of naive Bayes with ``smooth=1``, from the rows of known class.
-    Weighted tables are renormalised; the gradient therefore has log-probabilities centred at their
-    means under the weighted tables. The features have `n_levels` (m,) levels, and there are `K`
-    classes.
+    The objective is ``-sum_i v_i ln P(y_i | x_i)`` with row weights v_i, where ``P(y, x)`` is the
+    product of P(y) and the weighted tables' entries for the known features. The unweighted tables
+    are naive Bayes with ``smooth=1``, estimated from the rows of known class. Because weighted
+    tables are renormalised, the gradient involves log-probabilities centred at their means under
+    the weighted tables. The features have `n_levels` (m,) levels, and there are `K` classes.
 
     Attributes
     ----------
@@ -68,7 +59,7 @@ class ConditionalLikelihood:
     base : Network
         Naive Bayes without weights.
     counts, log_theta : ndarray, shape (cells, K)
-        Counts of the rows in the cells of the tables, and the logarithms of the tables of `base`.
+        Row counts of the cells, and the logarithms of the tables of `base`.
     """
 
     def __init__(self, sample: Sample, n_levels: np.ndarray, K: int):
@@ -83,22 +74,22 @@ class ConditionalLikelihood:
         families = self.base.families
         theta = _raise_to_weights(families, self.base.theta, weights)
         log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))  # (n, K)
-        # `score` adds the log probabilities of the known features in place
+        # `score` adds the log-probabilities of the known features in place
         log_joint = families.score(np.log(theta), sample.codes, sample.missing, log_prior)
-        # of the classes, (n, K)
+        # class probabilities (n, K)
         value, cell_residual = self._loss(log_probabilities(log_joint))
         centred = self.log_theta - families.sum_over_levels(theta * self.log_theta)
-        # derivative by the weight of a feature: the sum of this over the cells of its table
+        # derivative by a feature's weight: the sum of this over the cells of its table
         cell_gradient = (cell_residual * centred).sum(axis=1)
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
     def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at class log-probabilities (n, K), and its derivative by the
-        log-tables (cells, K).
+        """Return the objective at class log-probabilities (n, K), and its derivative by the log
+        tables (cells, K).
         """
         sample = self.sample
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
-        # expected counts of the cells, if classes are drawn from their probabilities in each row
+        # expected counts of the cells if each row's class is drawn from its probabilities
         expected = self.base.families.spread(
             sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None]
         )
@@ -108,13 +99,13 @@ class ConditionalLikelihood:
 class SquaredError(ConditionalLikelihood):
     """The squared error of the class probabilities of weighted naive Bayes, and its gradient.
 
-    The objective is ``1/2 sum_i v_i sum_y (1[y = y_i] - P(y | x_i))^2``; everything else is as in
-    the base class.
+    The objective is ``1/2 sum_i v_i sum_y (1[y = y_i] - P(y | x_i))^2``; the rest is as in the base
+    class.
     """
 
     def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at class log-probabilities (n, K), and its derivative by the
-        log-tables (cells, K).
+        """Return the objective at class log-probabilities (n, K), and its derivative by the log
+        tables (cells, K).
         """
         sample = self.sample
         p = np.exp(log_p)
@@ -132,8 +123,8 @@ def conditional_weights(
     K: int,
     loss: type[ConditionalLikelihood] = ConditionalLikelihood,
 ) -> np.ndarray:
-    """Return the weights (m,) in [0, 1] of least `loss` (WANBIA), starting from ones: of largest
-    conditional likelihood, or of least squared error.
+    """Return the weights (m,) in [0, 1] that minimise `loss` (WANBIA), starting from ones: the
+    negative conditional log-likelihood or the squared error.
 
     References
     ----------
@@ -167,17 +158,16 @@ def conditional_weights(
 def bootstrap(
     sample: Sample, trees: int, share: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return the indices of the rows of each tree: ``trunc(share * total weight)`` draws with
-    replacement.
+    """Return each tree's row positions: ``trunc(share * total weight)`` draws with replacement.
 
-    Rows are drawn in proportion to their weights, which are whole numbers.
+    Rows are drawn in proportion to their integer weights.
     """
     cumulated_weights = np.cumsum(sample.weights)
     size = int(share * sample.total)
-    check_memory(  # 8 bytes for the index of each draw, and room for temporary arrays
+    check_memory(  # 8 bytes for the position of each draw, plus temporary arrays
         24.0 * trees * size,
         f"Drawing {size:,} rows for each of {trees} trees",
-        "Give fewer trees (awnb_trees), or a smaller share of the rows (awnb_bootstrap).",
+        "Use fewer trees (awnb_trees) or rows per tree (awnb_bootstrap).",
     )
     return [
         np.searchsorted(
@@ -192,8 +182,8 @@ def tree_weights(
 ) -> np.ndarray:
     """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
 
-    d is the least depth at which a tree splits by the feature, 1 at the root and inf without such a
-    split. `rows_of_trees` holds the row indices of each tree.
+    d is the smallest depth at which a tree splits on the feature: 1 at the root, inf without a
+    split. `rows_of_trees` contains each tree's row positions.
 
     References
     ----------

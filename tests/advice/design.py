@@ -170,7 +170,7 @@ SURVEYS = {
         lambda: stratified(SAMPLE[SAMPLE["c"] > 0], cluster="c"),
     ),
     "clusters that begin anew": case(
-        r"give nested=True\.",
+        r"pass nested=True\.",
         lambda: stratified(SAMPLE.assign(c=SAMPLE["c"] % 6), strata="h", cluster="c", nested=False),
         lambda: stratified(SAMPLE.assign(c=SAMPLE["c"] % 6), strata="h", cluster="c", nested=True),
     ),

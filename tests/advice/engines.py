@@ -359,7 +359,7 @@ MACHINES = {
         lambda: fit("~ a*b*c", PAIRS).odds_ratios(pairs=[("a", "b")]),
     ),
     "permutations of billions": case(
-        "Give pvalues='auto'",
+        "Use pvalues='auto'",
         lambda: billions().interactions(pvalues="permutation"),
         lambda: billions().interactions(pvalues="auto"),
     ),
@@ -422,8 +422,8 @@ MACHINES = {
     ),
     "new rows in a cell that cannot occur": case(
         "Leave such rows out",
-        lambda: zeros("~ a*b").score_samples(BOTH),
-        lambda: zeros("~ a*b").score_samples(POSSIBLE),
+        lambda: zeros("y ~ a*b").predict(BOTH),
+        lambda: zeros("y ~ a*b").predict(POSSIBLE),
     ),
     "a cell that occurs": case(
         "Leave the cell out of structural_zeros, or drop these rows",

@@ -202,7 +202,7 @@ VALUES = {
         lambda: sampled(400),
     ),
     "a joint state of hidden units": case(
-        "Give type='class', which fills each cell by itself",
+        "Give type='class', which fills in each cell separately",
         lambda: ZEROS.reconstruct(GAPPED, type="joint", **QUIET),
         lambda: ZEROS.reconstruct(GAPPED, type="class", **QUIET),
     ),

@@ -435,7 +435,7 @@ TABLE = {
         ),
     ),
     "penalties of pseudo-likelihood": Advice(
-        "Give one number;",
+        "Give one number, or use crossVal",
         lambda: fit("y ~ .^2", lambda_=[0.1, 0.2]),
         (
             lambda: fit("y ~ .^2", lambda_=0.1),

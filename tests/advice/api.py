@@ -216,7 +216,7 @@ CALLS = {
         lambda: fit("x ~ a", bbl.bin(AMOUNTS, "x")),
     ),
     "counts as a predictor": case(
-        "If column 'n' contains counts, pass weights='n'",
+        "If column 'n' contains counts, give weights='n'",
         lambda: fit("y ~ a + b", CROSSED),
         lambda: fit("y ~ a + b", CROSSED, weights="n"),
     ),

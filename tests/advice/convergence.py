@@ -27,6 +27,8 @@ ALIKE = pd.DataFrame(
 HOLES = ALIKE.astype(object).mask(RNG.random(ALIKE.shape) < 0.1)
 
 
+WIDE = pd.DataFrame(RNG.integers(0, 3, (800, 8))).add_prefix("x")
+WIDE["y"] = np.where((WIDE["x0"] < 2) & (RNG.random(800) < 0.7), "s", "t")
 PSU = np.repeat(np.arange(8), 15)
 SPARSE = pd.DataFrame({"psu": PSU, "a": RNG.integers(0, 2, 120), "w": 1.0}).assign(
     # with a=1, all rows of y=0 are in the first cluster
@@ -57,7 +59,7 @@ def in_batches(**options: Any) -> Any:
     """Fit rows in batches, of which only a few fit into memory."""
     limits = {"MIN_SAMPLE": 50, "ROWS_PER_COLUMN": 1, "FULL_FIT_FACTOR": 2}
     with mock.patch.multiple("bbl.engines.pseudo.blocks", **limits):
-        return fit("y ~ a*b", lambda: iter([LEVELS] * 20), **options)
+        return fit("y ~ .", lambda: iter([WIDE]), **options)
 
 
 def many_rows_fit(rounds: int, ridge: float = 1e-6) -> Any:
@@ -146,7 +148,7 @@ TABLE = {
         lambda: fit("y ~ a + b", xlevels={"a": [0, 1, 2]}, **EXACT),
         settled("y ~ a + b", xlevels={"a": [0, 1, 2]}, method="conditional", ridge=0.1),
     ),
-    "separated groups": case(
+    "groups that predictors separate": case(
         "Give ridge='firth' .*or ridge='cv'",
         lambda: fit("y ~ a", SPLIT, **EXACT),
         settled("y ~ a", SPLIT, method="conditional", ridge="firth"),

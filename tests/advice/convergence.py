@@ -27,7 +27,7 @@ ALIKE = pd.DataFrame(
 HOLES = ALIKE.astype(object).mask(RNG.random(ALIKE.shape) < 0.1)
 
 
-WIDE = pd.DataFrame(RNG.integers(0, 3, (800, 8))).add_prefix("x")
+WIDE = pd.DataFrame(RNG.integers(0, 3, (800, 12))).add_prefix("x")
 WIDE["y"] = np.where((WIDE["x0"] < 2) & (RNG.random(800) < 0.7), "s", "t")
 PSU = np.repeat(np.arange(8), 15)
 SPARSE = pd.DataFrame({"psu": PSU, "a": RNG.integers(0, 2, 120), "w": 1.0}).assign(
@@ -58,8 +58,11 @@ def settled(formula: str, data: Any = DATA, **options: Any) -> Callable[[], Any]
 def in_batches(**options: Any) -> Any:
     """Fit rows in batches, of which only a few fit into memory."""
     limits = {"MIN_SAMPLE": 50, "ROWS_PER_COLUMN": 1, "FULL_FIT_FACTOR": 2}
-    with mock.patch.multiple("bbl.engines.pseudo.blocks", **limits):
-        return fit("y ~ .", lambda: iter([WIDE]), **options)
+    with (
+        mock.patch("bbl.rows.fold_assignment.MAX_TABLE_CELLS", 0),
+        mock.patch.multiple("bbl.engines.pseudo.blocks", **limits),
+    ):
+        return fit("y ~ . + x0:x1", lambda: iter([WIDE]), **options)
 
 
 def many_rows_fit(rounds: int, ridge: float = 1e-6) -> Any:

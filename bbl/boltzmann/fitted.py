@@ -335,7 +335,7 @@ class Estimate:
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the (calibrated, if the model is) class scores (n, K) of encoded rows.
+        """Return the class scores (n, K) of encoded rows, with any calibration of the model.
 
         Parameters
         ----------

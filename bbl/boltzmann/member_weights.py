@@ -1,4 +1,4 @@
-"""Weights of the members of an average, and which log-losses are clearly lower than others.
+"""Compute the weights of the members of an average, and compare their log-losses.
 
 M is the number of members, K of groups, N of validated rows.
 """

@@ -1,4 +1,4 @@
-"""Warn if predictions are worse than a baseline (class proportions, naive Bayes), or rows ordered.
+"""Warnings about predictions that are worse than a baseline, and about folds of ordered rows.
 
 n is the number of scored rows, N of validated rows, K of groups, F of folds; predictor i has L_i
 levels.

@@ -106,7 +106,7 @@ def _fit_fold(
     rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Fit the training rows of a fold at each of `values`; `warm_starts` has one entry a group."""
+    """Fit the training rows of a fold at each of `values`, with warm starts for each group."""
     fold_spec = replace(spec, rng=rng, workers=1)
     return estimate_path(data.with_sample(train), fold_spec, values, warm_start_sets=warm_starts)
 

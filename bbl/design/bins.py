@@ -315,7 +315,7 @@ def _check_column_names(
 
 
 def _is_number(cell: object) -> bool:
-    """Return whether a cell is a number, or the text of one."""
+    """Return whether a cell is a number or a numeric string."""
     try:
         return bool(np.isfinite(float(cell)))  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -1,3 +1,1 @@
-"""Sampling designs of surveys on arrays: covariances of totals, replicate weights, tests with
-Rao-Scott corrections.
-"""
+"""Survey sampling designs on arrays: covariances of totals, replicate weights, Rao-Scott tests."""

@@ -1,9 +1,9 @@
 """`SamplingPlan`: strata, clusters and finite populations of a sample's rows, and the design
 covariance of totals.
 
-*Unit*: what a stage of sampling draws: clusters, then clusters within them, then rows. The first
-stage draws within strata, each further one within the units of the stage before. A unit is *lonely*
-if it was drawn alone from a stratum or cluster that has more.
+*Units* are drawn at each stage: first clusters within strata, then clusters within clusters,
+finally rows. A unit is *lonely* if it is the only one drawn from a stratum or cluster with more
+units.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LONELY = ("error", "adjust", "remove", "average")
 
 
 class _Stage(NamedTuple):
-    """One stage of sampling, of u units in q strata or clusters."""
+    """One sampling stage, with u units in q strata or clusters."""
 
     parent: np.ndarray  # (u,): stratum or cluster of each unit
     n_drawn: np.ndarray  # (q,): number of units drawn from each stratum or cluster
-    share: np.ndarray  # (q,): share of its units that was drawn; 0 without a finite population
-    shares_before: np.ndarray  # (q,): product of the shares of the stages before
+    share: np.ndarray  # (q,): proportion of its units drawn; 0 without a finite population
+    shares_before: np.ndarray  # (q,): product of these proportions over earlier stages
 
     @property
     def is_lonely(self) -> np.ndarray:
@@ -42,19 +42,19 @@ class SamplingPlan:
     Attributes
     ----------
     weights : ndarray, shape (n,)
-        Sampling weights, positive.
+        Positive sampling weights.
     strata : ndarray of intp, shape (n,)
         Stratum of each row, numbered from 0.
     clusters : tuple of ndarray of intp, shape (n,)
-        For each stage the unit of each row, numbered from 0 over all units of the stage.
+        For each stage, the unit of each row, numbered from 0 over all units of the stage.
     population : tuple of ndarray, shape (n,), or None
-        For each stage the number of units that the row's stratum or cluster has in the population;
-        None if units were drawn with replacement, so that only the first stage counts.
+        For each stage, the number of units in the population of the row's stratum or cluster; None
+        for sampling with replacement, where only the first stage counts.
     lonely : {"error", "adjust", "remove", "average"}
-        What strata with a lonely unit contribute to the variance: "error", nothing, since callers
-        of `lonely_strata` refuse them; "adjust", the squared deviation of the unit's total from 0;
-        "remove", nothing; "average", the mean contribution of the other strata (at the first stage;
-        at later ones nothing).
+        Contribution of strata with a lonely unit to the variance. "error": none, since callers
+        check `lonely_strata` and raise an error; "adjust": the squared deviation of the unit's
+        total from 0; "remove": none; "average": the mean contribution of the other strata (at the
+        first stage; none at later stages).
     """
 
     weights: np.ndarray
@@ -70,27 +70,24 @@ class SamplingPlan:
 
     @property
     def units(self) -> np.ndarray:
-        """The unit (n,) of each row at the last stage that contributes to the variance."""
+        """The unit (n,) of each row at the last stage contributing to the variance."""
         return self.clusters[0 if self.population is None else -1]
 
     @property
     def n_units(self) -> int:
-        """Number of different `units`."""
+        """Number of distinct `units`."""
         return int(self.units.max(initial=-1)) + 1  # 0 without rows
 
     @cached_property
     def _stages(self) -> list[_Stage]:
-        """The stages that contribute to the variance: the first alone if units were drawn with
-        replacement.
-        """
-        # row_parents (n,): the stratum, or the unit of the stage before, from which each row's unit
-        # was drawn
+        """The stages contributing to the variance: only the first for sampling with replacement."""
+        # row_parents (n,): the stratum, or the unit of the previous stage, of each row's unit
         stages = []
         row_parents = self.strata
         shares_before = np.ones(int(self.strata.max(initial=-1)) + 1)
         for k in range(1 if self.population is None else len(self.clusters)):
             row_units = self.clusters[k]
-            first_row = _first_rows(row_units)  # of each unit
+            first_row = _first_rows(row_units)  # first row of each unit
             parent = row_parents[first_row]
             n_drawn = np.bincount(parent, minlength=len(shares_before)).astype(float)
             share = np.zeros(len(shares_before))
@@ -103,8 +100,8 @@ class SamplingPlan:
 
     @property
     def lonely_strata(self) -> tuple[int, np.ndarray]:
-        """The first stage with lonely units, and the numbers of their strata or clusters; empty if
-        there are none.
+        """The first stage with lonely units, and the numbers of their strata or clusters; empty
+        without any.
         """
         for k, stage in enumerate(self._stages):
             if stage.is_lonely.any():
@@ -113,7 +110,7 @@ class SamplingPlan:
 
     @property
     def is_census(self) -> bool:
-        """Whether every unit of the population was drawn at every stage, so that there is no
+        """Whether the sample includes all units of the population at each stage, so that it has no
         sampling error.
         """
         return self.population is not None and all(
@@ -122,8 +119,8 @@ class SamplingPlan:
 
     @property
     def oversampled_stage(self) -> tuple[int, int] | None:
-        """The first stage with more units drawn than its population has, and the position of a row
-        there; else None.
+        """The first stage with more units drawn than in the population, and the position of such a
+        row; otherwise None.
         """
         for k, stage in enumerate(self._stages):
             if (stage.share > 1.0).any():
@@ -133,8 +130,8 @@ class SamplingPlan:
 
     @property
     def uneven_stage(self) -> tuple[int, int, int] | None:
-        """The first stage with two populations in one stratum or cluster, and positions of two such
-        rows; else None.
+        """The first stage with different population sizes in one stratum or cluster, and positions
+        of two such rows; otherwise None.
         """
         row_parents = self.strata
         for k, population in enumerate(self.population or ()):
@@ -147,16 +144,16 @@ class SamplingPlan:
         return None
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return the number of first-stage clusters less that of strata; only those with `rows`, of
-        a domain, count.
+        """Return the number of first-stage clusters minus the number of strata, counting only those
+        with `rows` of a domain.
         """
         return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))
 
     def totals(self, values: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        """Add values (k, p) of the rows at positions `rows` (k,) to the totals of units `out`
-        (n_units, p) in place.
+        """Add values (k, p) of the rows at positions `rows` (k,) to the unit totals `out` (n_units,
+        p) in place.
 
-        Values are multiplied by the rows' weights already.
+        Values must already be multiplied by the rows' weights.
         """
         from scipy.sparse import csr_matrix
 
@@ -168,18 +165,18 @@ class SamplingPlan:
         out[units] += indicator @ values
 
     def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Return a matrix E (., p) with ``E'E`` the design covariance of the sum of totals of units
-        (n_units, p).
+        """Return a matrix E (., p) such that ``E'E`` is the design covariance of the sum of unit
+        totals (n_units, p).
 
-        Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over its u units
-        in each stratum or cluster, f being the share of its units that was drawn, times the shares
-        of the stages before (Särndal, Swensson & Wretman 1992, section 4.3). With
-        ``lonely="average"`` only strata with `rows` of the domain are averaged over.
+        Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over the u units
+        in each stratum or cluster, where f is the proportion of units drawn, times the proportions
+        of earlier stages (Särndal, Swensson & Wretman 1992, section 4.3). With
+        ``lonely="average"``, the average is over strata with `rows` of the domain.
         """
         stage_deviations = []
-        # the last stage first; its totals are summed to those of the units of the stage before
+        # last stage first; unit totals are then summed within the units of the previous stage
         for k, stage in reversed(list(enumerate(self._stages))):
-            # bytes: the totals of units and their deviations
+            # bytes for the unit totals and their deviations
             check_memory(
                 16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors."
             )
@@ -193,10 +190,9 @@ class SamplingPlan:
     def _centre_totals(
         self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None
     ) -> np.ndarray:
-        """Return the rows of `deviations` that a stage contributes, given totals (u, p) of its
-        units.
+        """Return the rows of `deviations` contributed by a stage, given its unit totals (u, p).
 
-        `strata` are the strata of the domain's rows at the first stage, None at others.
+        `strata` are the strata of the domain's rows at the first stage, None at later stages.
         """
         lonely = stage.is_lonely
         n_drawn = stage.n_drawn
@@ -206,13 +202,14 @@ class SamplingPlan:
         )
         mean = _sum_by(stage.parent, totals, len(n_drawn)) / np.maximum(n_drawn, 1.0)[:, None]
         if self.lonely == "adjust":
-            mean[lonely] = 0.0  # in place of the stratum's mean: that of all scores, whose sum is 0
+            # replaces the stratum's mean by the mean of all scores, whose sum is 0
+            mean[lonely] = 0.0
         else:
             factor[lonely] = 0.0
         if self.lonely == "average" and strata is not None:
             has_rows = np.bincount(strata, minlength=len(n_drawn)) > 0
-            # strata with a lonely unit contribute as much as the mean of the others: these count
-            # more
+            # strata with a lonely unit contribute the mean of the other strata, which are weighted
+            # up
             n_averaged = int((has_rows & ~lonely).sum())
             factor *= has_rows.sum() / max(n_averaged, 1)
         contributes = factor[stage.parent] > 0.0
@@ -221,16 +218,12 @@ class SamplingPlan:
 
 
 def _first_rows(codes: np.ndarray) -> np.ndarray:
-    """Return the position of the first row of each number in `codes` (n,), which are 0, 1, and so
-    on.
-    """
+    """Return the position of the first row of each number 0, 1, ... in `codes` (n,)."""
     return np.unique(codes, return_index=True)[1]
 
 
 def _sum_by(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the sums (n_groups, p) of the rows of `values` (n, p) by their numbers `groups`
-    (n,).
-    """
+    """Return the sums (n_groups, p) of the rows of `values` (n, p) by `groups` (n,)."""
     from scipy.sparse import csr_matrix
 
     n = len(groups)

@@ -1,10 +1,8 @@
-"""Tests under a sampling design by statistics that ignore it, corrected by their design effects
-(Rao & Scott).
+"""Rao-Scott tests: statistics that ignore the sampling design, corrected by design effects.
 
-A *working* statistic is computed as if rows were drawn one by one, and is a chi-square variable if
-its parameters have the *working covariance*. Under the design they have the *design covariance*,
-and the working statistic is distributed as a weighted sum of chi-square variables of one degree of
-freedom. The weights are the generalised *design effects*.
+A *working* statistic is computed as if rows were sampled independently, under the *working
+covariance* of its parameters. Under the design it is distributed as a weighted sum of chi-square
+variables, whose weights are the generalised *design effects*.
 """
 
 from __future__ import annotations
@@ -23,15 +21,15 @@ class CorrectedTest(NamedTuple):
     Attributes
     ----------
     statistic : float
-        The working statistic over the mean of its design effects.
+        Working statistic divided by the mean design effect.
     F : float
-        The F statistic.
+        F statistic.
     df : float
-        Degrees of freedom of its numerator.
+        Numerator degrees of freedom.
     ddf : float
-        Degrees of freedom of its denominator.
+        Denominator degrees of freedom.
     p : float
-        Probability of a larger F statistic.
+        Upper tail probability of the F statistic.
     """
 
     statistic: float
@@ -42,11 +40,11 @@ class CorrectedTest(NamedTuple):
 
 
 def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np.ndarray:
-    """Return the design effects (q,): the eigenvalues of ``working_covariance^-1 covariance``, at
-    least 0.
+    """Return the design effects (q,), the non-negative eigenvalues of ``working_covariance^-1
+    covariance``.
 
-    `covariance` (q, q) is the design covariance of q parameters. If it is not finite, design
-    effects are not a number.
+    `covariance` (q, q) is the design covariance of q parameters. If it is not finite, the design
+    effects are nan.
     """
     from scipy.linalg import eigh
 
@@ -56,12 +54,12 @@ def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np
 
 
 def rao_scott(statistic: float, effects: np.ndarray, design_df: float) -> CorrectedTest:
-    """Test a working statistic that is distributed as ``sum_k effects[k] X_k``, X_k chi-square with
-    one degree.
+    """Test a working statistic distributed as ``sum_k effects[k] X_k``, where X_k is chi-square
+    with one degree of freedom.
 
-    ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` degrees of freedom, and
-    its denominator `design_df` times as many: `effects` are estimated with `design_df`, the degrees
-    of freedom of the design (Rao & Scott 1984; Thomas & Rao 1987).
+    ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` numerator degrees of
+    freedom. The denominator has `design_df` times as many, because `effects` are estimated with the
+    `design_df` degrees of freedom of the design (Rao & Scott 1984; Thomas & Rao 1987).
 
     Examples
     --------
@@ -90,13 +88,12 @@ def rao_scott_wald(
     working_covariances: Sequence[np.ndarray],
     design_df: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that tables of parameters are zero by Wald statistics of working covariances, corrected
-    by `rao_scott`.
+    """Test that each parameter table is zero, by working Wald statistics corrected by `rao_scott`.
 
     Parameters
     ----------
     tables : sequence of ndarray, shape (q,)
-        Estimates of the parameters of each table.
+        Estimated parameters of each table.
     covariances : sequence of ndarray, shape (q, q)
         Design covariance V of each table.
     working_covariances : sequence of ndarray, shape (q, q)
@@ -107,8 +104,8 @@ def rao_scott_wald(
     Returns
     -------
     statistic, df, p : ndarray, shape (number of tables,)
-        Working statistics over the mean design effect, numbers of parameters, and p-values. Of a
-        table whose design covariance is not known, statistic and p are not a number.
+        Working statistics divided by the mean design effect, numbers of parameters, and p-values.
+        Statistic and p are nan for tables with unknown design covariance.
     """
     statistic, p = np.full((2, len(tables)), np.nan)
     for k, (theta, V, W) in enumerate(zip(tables, covariances, working_covariances, strict=True)):
@@ -116,7 +113,7 @@ def rao_scott_wald(
             continue
         try:
             effects = design_effects(V, W)
-        # W is not positive definite; any working covariance is valid, so a diagonal one
+        # W is not positive definite; any working covariance is valid, so use a diagonal one
         except np.linalg.LinAlgError:
             W = np.diag(V.diagonal())
             effects = design_effects(V, W)

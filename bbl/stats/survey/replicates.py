@@ -1,8 +1,5 @@
-"""Replicate weights of a survey: given or made, and the scales by which estimates from them make a
-covariance.
-
-R replicates of n rows. References: Wolter (2007), Introduction to Variance Estimation; Rao, Wu &
-Yue (1992).
+"""Replicate weights of a survey, given or generated, and the scales for variance estimation from
+replicates (Wolter 2007; Rao, Wu & Yue 1992). There are R replicates of n rows.
 """
 
 from __future__ import annotations
@@ -20,19 +17,18 @@ KINDS = ("JK1", "JKn", "BRR", "Fay", "bootstrap")
 
 @dataclass(frozen=True)
 class Replicates:
-    """Replicate weights and the scales of the squared deviations of their estimates.
+    """Replicate weights, and the scales of the squared deviations of replicate estimates.
 
     Attributes
     ----------
     weights : ndarray, shape (n, R)
-        Weights of each replicate, 0 or more; sampling weights are included.
+        Non-negative weights of each replicate, including the sampling weights.
     scale : float
-        Factor of the squared deviations of all replicates.
+        Factor for the squared deviations of all replicates.
     rscales : ndarray, shape (R,)
-        Further factor of the squared deviations of each replicate.
+        Additional factor for the squared deviations of each replicate.
     mse : bool
-        Whether deviations are from the estimate of the full sample, not from the mean of the
-        replicates.
+        Whether deviations are from the full-sample estimate instead of the mean of the replicates.
     """
 
     weights: np.ndarray
@@ -41,20 +37,18 @@ class Replicates:
     mse: bool = False
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return the rank of the weights of `rows`, a domain, less 1."""
+        """Return the rank of the weights of `rows`, a domain, minus 1."""
         return int(np.linalg.matrix_rank(self.weights[rows])) - 1
 
     def deviations(self, estimates: np.ndarray, full: np.ndarray) -> np.ndarray:
-        """Return a matrix E (R, p) with ``E'E`` the covariance of an estimate.
+        """Return a matrix E (R, p) such that ``E'E`` is the covariance of an estimate.
 
-        `full` (p,) is the estimate from all rows, `estimates` (R, p) are those from the replicates.
-
-        Replicates with estimates that are not finite are left out; E is not a number if too few
-        remain.
+        `full` (p,) is the full-sample estimate, `estimates` (R, p) are the replicate estimates.
+        Replicates with non-finite estimates are left out; E is nan if too few remain.
         """
         varies = self.rscales > 0.0
         is_used = varies & np.isfinite(estimates).all(axis=1)
-        # deviations from the mean of the replicates take two of them
+        # deviations from the mean require at least two replicates
         if varies.any() and is_used.sum() < (1 if self.mse else 2):
             return np.full(estimates.shape, np.nan)
         out = np.zeros(estimates.shape)
@@ -67,10 +61,9 @@ class Replicates:
 
 
 def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
-    """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or
-    "bootstrap".
+    """Return scale and rscales (R,) for replicates of a kind: "JK1", "BRR", "Fay" or "bootstrap".
 
-    `rho` is the parameter of Fay's method (see `make_replicates`); the other kinds do not use it.
+    `rho` is the parameter of Fay's method (see `make_replicates`), unused for other kinds.
     """
     R = n_replicates
     scales = {
@@ -94,26 +87,26 @@ def make_replicates(
     Parameters
     ----------
     plan : SamplingPlan
-        It has one stratum for "JK1", and two clusters in each stratum for "BRR" and "Fay".
+        A plan with a single stratum for "JK1", and two clusters per stratum for "BRR" and "Fay".
     kind : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}
-        "JK1", "JKn": jackknife without and with strata, where one cluster is dropped at a time.
-        "BRR": balanced repeated replication. "Fay": the same, but the weights of one half of each
-        stratum are multiplied by `rho`, those of the other by ``2 - rho``. "bootstrap": n - 1
-        draws, with replacement, from the n clusters of each stratum (Rao, Wu & Yue 1992).
+        "JK1", "JKn": jackknife without and with strata, dropping one cluster at a time. "BRR":
+        balanced repeated replication. "Fay": the same, but one half of each stratum has its weights
+        multiplied by `rho` and the other half by ``2 - rho``. "bootstrap": n - 1 draws with
+        replacement from the n clusters of each stratum (Rao, Wu & Yue 1992).
     n_replicates : int
-        Number of replicates of the bootstrap; the other kinds determine it.
+        Number of bootstrap replicates; the plan determines the number for other kinds.
     rho : float
-        Parameter of Fay's method, in 0..1.
+        Parameter of Fay's method, between 0 and 1.
     rng : numpy.random.Generator, optional
-        Random numbers of the bootstrap.
+        Random number generator for the bootstrap.
     """
     # `plan.clusters[0]` and `plan.strata` (n,): first-stage cluster and stratum of each row,
     # numbered from 0
     clusters, first_rows = np.unique(plan.clusters[0], return_index=True)
     stratum = plan.strata[first_rows]  # (clusters,)
     n_drawn = np.bincount(stratum)  # (strata,)
-    # finite population corrections: shares of the strata's clusters that were not drawn; not used
-    # by "BRR" and "Fay"
+    # finite population corrections: the proportions of each stratum's clusters not drawn; unused by
+    # "BRR" and "Fay"
     fpc = (
         np.ones(len(n_drawn))
         if plan.population is None
@@ -121,8 +114,8 @@ def make_replicates(
     )
     if kind in ("JK1", "JKn"):
         n_in_stratum = n_drawn[stratum].astype(float)
-        # (clusters, R), R = clusters: a replicate has 0 for its cluster, and more for the others of
-        # that stratum
+        # (clusters, R), R = clusters: a replicate has factor 0 for its cluster, and a larger one
+        # for the others in the stratum
         factors = np.where(
             stratum[:, None] == stratum, (n_in_stratum / (n_in_stratum - 1.0))[:, None], 1.0
         )
@@ -130,21 +123,21 @@ def make_replicates(
         rscales = (n_in_stratum - 1.0) / n_in_stratum * fpc[stratum]
         scale = 1.0
         if kind == "JK1":
-            # equal for all, as there is one stratum
+            # the same for all, as there is a single stratum
             scale = float(rscales[0])
             rscales = np.ones(len(clusters))
     elif kind == "bootstrap":
-        assert rng is not None  # noqa: S101  # its caller gives one
+        assert rng is not None  # noqa: S101  # given by its caller
         factors = _bootstrap_factors(stratum, n_drawn, n_replicates, rng)
         factors = 1.0 + np.sqrt(fpc)[stratum][:, None] * (factors - 1.0)
         scale, rscales = default_scales(kind, n_replicates)
-    else:  # "Fay", and "BRR", which is Fay's method with rho = 0
+    else:  # "BRR" is Fay's method with rho = 0
         # (R, strata); column 0 is constant
         signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]
         is_first = np.zeros(len(clusters), dtype=bool)
         # the first cluster of each stratum
         is_first[np.unique(stratum, return_index=True)[1]] = True
-        # (R, clusters): 1 for the half that is weighted up in a replicate, -1 for the other
+        # (R, clusters): 1 for the half that is weighted up in a replicate, -1 for the other half
         cluster_signs = np.where(is_first, -1.0, 1.0) * signs[:, stratum]
         rho = rho if kind == "Fay" else 0.0
         factors = (1.0 + (1.0 - rho) * cluster_signs).T
@@ -158,7 +151,7 @@ def _count_population(
     """Return the number of first-stage clusters of each stratum in the population."""
     assert plan.population is not None  # noqa: S101  # checked by its caller
     out = np.ones(int(stratum.max()) + 1)
-    # `population[0]` (n,): clusters of the stratum of each row
+    # `population[0]` (n,): number of clusters in each row's stratum
     out[stratum] = plan.population[0][first_rows]
     return out
 
@@ -166,10 +159,10 @@ def _count_population(
 def _bootstrap_factors(
     stratum: np.ndarray, n_drawn: np.ndarray, R: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return factors (clusters, R): n - 1 draws with replacement from the n clusters of each
-    stratum, times n/(n-1).
+    """Return factors (clusters, R) for n - 1 draws with replacement from the n clusters of each
+    stratum.
     """
-    factors = np.zeros((len(stratum), R))  # n / (n - 1) makes their mean 1
+    factors = np.zeros((len(stratum), R))  # the factor n / (n - 1) makes their mean 1
     for h, n in enumerate(n_drawn):
         draws = rng.multinomial(n - 1, np.full(n, 1.0 / n), size=R)
         factors[stratum == h] = draws.T * (n / (n - 1.0))
@@ -177,8 +170,8 @@ def _bootstrap_factors(
 
 
 def _hadamard(n_strata: int) -> np.ndarray:
-    """Return a matrix (R, R) of 1 and -1 with orthogonal columns, R the next power of 2 above the
-    number of strata.
+    """Return a matrix (R, R) of 1 and -1 with orthogonal columns, where R is the smallest power of
+    2 above the number of strata.
     """
     from scipy.linalg import hadamard
 

@@ -1,10 +1,4 @@
-"""`SurveySample`: the sampling design of all rows of a table, and which of these rows a fit has.
-
-A `SamplingPlan` has arrays (N,): the `weights`, the `strata`, and for each stage of sampling the
-`clusters` and, unless rows were drawn with replacement, the sizes of the `population`. `Replicates`
-have `weights` (N, R), and the factors of the squared deviations of their estimates: `scale`,
-`rscales` (R,), and `mse`, whether deviations are from the estimate of all rows.
-"""
+"""`SurveySample`: the sampling design of all N rows of a table, and the rows that a fit uses."""
 
 from __future__ import annotations
 
@@ -22,23 +16,23 @@ __all__ = ["SurveySample", "check_single_rows", "have_same_design"]
 
 @dataclass(frozen=True)
 class SurveySample:
-    """The sampling design of N rows, and the positions of the n rows of a domain among them.
+    """The sampling design of N rows, and the positions of a domain of n rows.
 
-    Rows outside of the domain have scores of zero, but their clusters and strata count in the
+    Rows outside the domain have scores of zero, but their clusters and strata count in the
     variance.
 
     Attributes
     ----------
     plan : SamplingPlan
-        How all N rows were drawn.
+        Sampling plan of all N rows.
     replicates : Replicates or None
         Replicate weights of all N rows; None if covariances are linearised.
     rows : ndarray of intp, shape (n,)
-        Positions of the rows of the domain.
+        Positions of the rows in the domain.
     fitted_rows : ndarray of intp or None
-        Positions of all rows of the fit where `rows` are those of one response group; None where
-        they are all rows of the fit. With ``lonely="average"`` the strata of the fit are averaged
-        over: a stratum whose lonely cluster lacks a group contributes to it nonetheless.
+        Positions of all fitted rows if `rows` are the rows of one response group; otherwise None.
+        With ``lonely="average"``, the average is over the strata of the fit, so that a stratum
+        counts even if its lonely cluster does not contain the group.
     """
 
     plan: SamplingPlan
@@ -52,24 +46,22 @@ class SurveySample:
         return replace(self, rows=self.rows[selected], fitted_rows=fitted_rows)
 
     def deviations(self, totals: np.ndarray) -> np.ndarray:
-        """Return a matrix E (., p) with ``E'E`` the design covariance of the sum of totals of units
-        (n_units, p); see `SamplingPlan.deviations`.
+        """Return a matrix E (., p) such that ``E'E`` is the design covariance of the sum of unit
+        totals (n_units, p); see `SamplingPlan.deviations`.
         """
         rows = self.rows if self.fitted_rows is None else self.fitted_rows
         return self.plan.deviations(totals, rows)
 
     def only(self, selected: np.ndarray) -> SurveySample:
-        """Return a smaller domain: the rows of this one that are `selected`, by a mask (n,) or
-        positions.
-        """
+        """Return a smaller domain: the rows `selected` by a mask (n,) or positions."""
         return replace(self, rows=self.rows[selected])
 
     def of_rows(self, rows: np.ndarray, weights: np.ndarray) -> SurveySample:
         """Return the design of the fitted rows at positions `rows` (n,), scaled to their encoded
         `weights` (n,).
 
-        Sampling weights become those of the rows. Replicate weights are divided by one number: over
-        the replicates, their sums of the rows' weights then have the mean ``weights.sum()``.
+        Sampling weights are replaced by `weights`. Replicate weights are divided by a common
+        factor, such that their sums over the rows have the mean ``weights.sum()``.
         """
         unit = self.plan.weights[rows[0]] / weights[0]
         plan = replace(self.plan, weights=self.plan.weights / unit)
@@ -82,25 +74,25 @@ class SurveySample:
 
     @cached_property
     def df(self) -> int:
-        """Degrees of freedom of the design: of a domain, clusters less strata, or the rank of its
-        replicates less 1.
+        """Degrees of freedom of the domain: number of clusters minus strata, or rank of the
+        replicate weights minus 1.
         """
-        # replicates have the rank, the plan has clusters less strata
+        # rank for replicates, clusters minus strata for the plan
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
 
     @property
     def clusters(self) -> np.ndarray:
-        """The first-stage cluster (n,) of each row of the domain."""
+        """The first-stage cluster (n,) of each row in the domain."""
         return self.plan.clusters[0][self.rows]
 
     @property
     def strata(self) -> np.ndarray:
-        """The stratum (n,) of each row of the domain."""
+        """The stratum (n,) of each row in the domain."""
         return self.plan.strata[self.rows]
 
     @property
     def text(self) -> str:
-        """The design in words, for summaries."""
+        """Description of the design for summaries."""
         n_strata = len(np.unique(self.strata))
         n_clusters = len(np.unique(self.clusters))
         words = [f"{n_strata:,} strata"] if n_strata > 1 else []
@@ -114,18 +106,18 @@ class SurveySample:
 
 
 def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bool:
-    """Return whether two fits have the same sampling design, and the same rows of it."""
+    """Return whether two fits have the same sampling design and use the same rows."""
     if one is None or other is None:
         return one is other
-    # `lonely`: the rule for strata with a unit that was drawn alone
+    # `lonely`: the rule for strata with a single drawn unit
     return one.plan.lonely == other.plan.lonely and all(
         map(np.array_equal, _list_arrays(one), _list_arrays(other))
     )
 
 
 def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
-    """Return the rows, weights, strata, populations, replicates and clusters of a design; absent
-    ones are empty.
+    """Return rows, weights, strata, populations, replicates and clusters of a design; absent ones
+    are empty.
     """
     plan = survey.plan
     replicates = survey.replicates
@@ -146,8 +138,8 @@ def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
 
 
 def check_single_rows(survey: SurveySample | None, what: str) -> None:
-    """Raise a DataError if there is a sampling design; `what`, the start of the message, names what
-    ignores it.
+    """Raise a DataError if there is a sampling design; `what` starts the message and names the
+    method that ignores it.
     """
     if survey is not None:
         raise DataError(

@@ -383,7 +383,9 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     # bytes for the codes, their copies and working memory
     needed_bytes = 4.0 * sample.codes.nbytes + 2e8
     check_memory(
-        needed_bytes, f"A sparse regression on {sample.n} rows of {m} predictors", "Use fewer."
+        needed_bytes,
+        f"A sparse regression on {sample.n} rows of {m} predictors",
+        "Use fewer of them.",
     )
 
 
@@ -406,7 +408,7 @@ def _warn_no_terms_or_separation(
                 "lambda_ selects no terms: with one penalty for all orders, the first term enters "
                 f"below {largest:.6g} on the sum of losses ({largest / problem.total:.6g} with "
                 "scale='mean').",
-                hint="Give a smaller one, or 'ebic' or 'cv'.",
+                hint="Give a smaller lambda_, or 'ebic' or 'cv'.",
             ),
             stacklevel=4,
         )

@@ -187,7 +187,7 @@ class Prototype:
                 DataWarning(
                     f"The criterion chose {chosen[0]} x {chosen[1]} groups, the largest number "
                     "tried.",
-                    hint=f"Raise max_groups={self.max_groups}, or give groups=.",
+                    hint=f"Raise max_groups above {self.max_groups}, or give groups=.",
                 ),
                 stacklevel=5,
             )

@@ -187,7 +187,7 @@ def merge_rows(cells: Cells) -> np.ndarray:
     # distances, sums and weights, and the condensed half twice; centres with their masks
     check_memory(
         32.0 * n**2 + 16.0 * n * m,
-        f"A hierarchical start from the distances of {n} lines",
+        f"A hierarchical start with distances between {n} rows or columns",
         "Choose start='kmeans'.",
     )
     distances = _Distances(cells)

@@ -253,7 +253,7 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
     are_names = all(isinstance(column, str) and column in names for column in columns)
     if len(columns) < 2 or not are_names or len(set(columns)) < len(columns):
         raise OptionError(
-            f"pairs contains {term!r}.",
+            f"pairs contains {term!r}, which is not a valid term.",
             argument="pairs",
             hint=(
                 f"Give two or more different names or positions of the {len(names)} columns of X."

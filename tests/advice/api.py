@@ -82,7 +82,7 @@ BICLUSTERS = {
         ),
     ),
     "the most groups": case(
-        r"Raise max_groups=2, or give groups=\.",
+        r"Raise max_groups above 2, or give groups=\.",
         lambda: blocks(data=CHECKED, max_groups=2),
         lambda: blocks(data=CHECKED, max_groups=4),
         lambda: blocks(data=CHECKED, groups=(3, 3)),
@@ -329,6 +329,11 @@ CALLS = {
         "Write '~' and the interactions",
         lambda: bbl.step(fit("y ~ a + b + c", method="ml"), scope=("~ 1", "a ~ b*c"), **QUIET),
         lambda: bbl.step(fit("y ~ a + b + c", method="ml"), scope=("~ 1", "~ a*b + c"), **QUIET),
+    ),
+    "steps from a small scope": case(
+        r"Give a larger model\.",
+        lambda: bbl.step(fit("y ~ a*b + c", method="ml"), scope=("~ 1", "~ a + b + c"), **QUIET),
+        lambda: bbl.step(fit("y ~ a*b + c", method="ml"), scope=("~ 1", "~ a*b + c"), **QUIET),
     ),
     "steps to large tables": case(
         "Give a smaller scope",

@@ -123,7 +123,7 @@ TABLE = {
         ),
     ),
     "no term is left": Advice(
-        "Give a smaller one, or 'ebic' or 'cv'",
+        "Give a smaller lambda_, or 'ebic' or 'cv'",
         lambda: shot(lambda_=1e6),
         (lambda: shot(lambda_=1.0), lambda: shot(lambda_="ebic"), lambda: shot(lambda_="cv")),
     ),

@@ -207,7 +207,7 @@ def test_groups_are_chosen_by_the_criterion():
 
 
 def test_a_choice_at_the_edge_is_warned_of():
-    with pytest.warns(DataWarning, match="max_groups=2"):
+    with pytest.warns(DataWarning, match="max_groups above 2"):
         bbl.bicluster(None, noisy(), max_groups=2)
 
 
@@ -320,12 +320,12 @@ BAD = {
     "fewer rows than groups": (
         lambda: bbl.bicluster(None, noisy(), (13, 2)),
         OptionError,
-        "than there are rows: 13 of 12",
+        "more groups (13) than there are rows (12)",
     ),
     "fewer columns than groups": (
         lambda: bbl.bicluster(None, noisy(), (2, 20)),
         OptionError,
-        "columns: 20 of 12",
+        "groups (20) than there are columns (12)",
     ),
     "infinite": (
         lambda: bbl.bicluster(None, np.where(np.isnan(noisy()), np.inf, 1.0), (2, 2)),

@@ -167,10 +167,18 @@ def test_fits_without_a_maximum_are_refused(survey, arguments, error, match):
         (
             {"scope": ("~ 1", "~ Class*Sex")},
             bbl.errors.OptionError,
-            "the fit has the term .*Give a larger one",
+            "the fit has the term .*Hint: Give a larger model",
         ),
-        ({"scope": ("~ .^3", "~ .^2")}, bbl.errors.OptionError, "Add it there"),
-        ({"scope": ("~ .^3", "~ .^3")}, bbl.errors.OptionError, "Fit a formula with it"),
+        (
+            {"scope": ("~ .^3", "~ .^2")},
+            bbl.errors.OptionError,
+            "Hint: Add it to the largest model",
+        ),
+        (
+            {"scope": ("~ .^3", "~ .^3")},
+            bbl.errors.OptionError,
+            "Hint: Fit a formula with this term",
+        ),
         ({"scope": ("~ 1", "Sex ~ .^3")}, bbl.errors.OptionError, "a predictor of the fit"),
         ({"scope": ("~ 1", "~ Klass*Sex")}, bbl.errors.FormulaError, "Klass"),
     ],

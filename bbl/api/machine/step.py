@@ -228,34 +228,33 @@ def _check_scope(
             value=scope,
         )
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
-    # {0} and {1} are the formulas in messages, {2} is the term that the larger model lacks
-    for smaller_terms, larger_terms, message in (
+    # {0} and {1} are the formulas in messages, {2} is the term missing from the larger model
+    for smaller_terms, larger_terms, message, hint in (
         (
             lower,
             upper,
-            (
-                "the smallest model, {0}, has the term {2}, which the largest, {1}, does not. Add "
-                "it there"
-            ),
+            "the smallest model, {0}, has the term {2}, which the largest, {1}, does not have",
+            "Add it to the largest model.",
         ),
         (
             lower,
             start,
-            (
-                "the smallest model, {0}, has the term {2}, which the fit does not. Fit a formula "
-                "with it"
-            ),
+            "the smallest model, {0}, has the term {2}, which the fit does not have",
+            "Fit a formula with this term.",
         ),
         (
             start,
             upper,
-            "the fit has the term {2}, which the largest model, {1}, does not. Give a larger one",
+            "the fit has the term {2}, which the largest model, {1}, does not have",
+            "Give a larger model.",
         ),
     ):
         if extra := sorted(smaller_terms - larger_terms, key=len):
             term = _term_text(fit.labels, extra[0])
             raise OptionError(
-                f"scope: {message.format(*map(repr, formulas), term)}.", argument="scope"
+                f"scope: {message.format(*map(repr, formulas), term)}.",
+                argument="scope",
+                hint=hint,
             )
     return lower, upper
 

@@ -1,12 +1,12 @@
-"""Search grids of settings by their losses."""
+"""Search grids of settings by their losses: one rule says when to stop (`has_risen`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["NEIGHBOUR_RATIO", "descend", "has_risen_far", "walk_variants"]
+__all__ = ["NEIGHBOUR_RATIO", "descend", "has_risen", "walk", "walk_variants"]
 
 # settings with a loss up to this multiple of the minimum are near the best
 NEIGHBOUR_RATIO = 1.03
@@ -17,9 +17,45 @@ FAR = 0.005  # added to both limits, because ratios of losses near 0 are meaning
 CLEAR = 0.005  # difference in loss for a clearly better variant
 
 
-def has_risen_far(loss: float, least: float) -> bool:
-    """Return whether a loss is too far above the `least` loss for further settings to matter."""
-    return loss > FAR_RATIO * least + FAR
+def has_risen(losses: Sequence[float] | np.ndarray, patience: int, ratio: float = 1.0) -> bool:
+    """Return whether the losses of successive settings have risen, so that the rest cannot matter.
+
+    They have if the last `patience` of them all exceed `ratio` times the minimum, or if the last
+    one is far above it.
+
+    Examples
+    --------
+    >>> has_risen([0.5, 0.4, 0.41], patience=2), has_risen([0.5, 0.4, 0.41, 0.42], patience=2)
+    (False, True)
+    """
+    least = float(np.nanmin(losses))
+    recent = np.asarray(losses[-patience:])
+    return bool((recent > ratio * least).all() or recent[-1] > FAR_RATIO * least + FAR)
+
+
+def walk(
+    positions: Sequence[int],
+    losses_of: Callable[[Sequence[int]], Sequence[float]],
+    *,
+    patience: int,
+    ratio: float = 1.0,
+    first: int = 1,
+    at_once: int = 1,
+) -> list[float]:
+    """Return the losses of settings along `positions` until they have risen (see `has_risen`).
+
+    ``losses_of(positions)`` fits the `first` settings in one call, and then `at_once` in each.
+
+    Examples
+    --------
+    >>> loss = [0.6, 0.5, 0.4, 0.41, 0.42, 0.3]
+    >>> walk(range(6), lambda some: [loss[k] for k in some], patience=2)
+    [0.6, 0.5, 0.4, 0.41, 0.42]
+    """
+    losses = list(losses_of(positions[:first]))
+    while len(losses) < len(positions) and not has_risen(losses, patience, ratio):
+        losses += losses_of(positions[len(losses) : len(losses) + at_once])
+    return losses
 
 
 def descend(
@@ -71,7 +107,7 @@ def walk_variants(
     least_by_setting = np.full(last + 1, np.inf)
     least_by_variant = np.full(n_variants, np.inf)
     for v in range(n_variants):
-        n_risen = 0
+        losses: list[float] = []
         n_behind = 0
         least_loss = np.inf
         is_left_out = (
@@ -84,12 +120,12 @@ def walk_variants(
         best = int(least_by_setting.argmin()) if v else -1
         for k in () if is_left_out else range(last, -1, -1):
             loss = fit(v, k)
-            n_risen = n_risen + 1 if loss > least_loss else 0
+            losses.append(loss)
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
             least_loss = min(least_loss, loss)
             least_by_setting[k] = min(least_by_setting[k], loss)
-            has_risen = n_risen >= (1 if k <= best else 2) or has_risen_far(loss, least_loss)
-            if not exhaustive and (has_risen or n_behind == 2):
+            is_past = has_risen(losses, patience=1 if k <= best else 2)
+            if not exhaustive and (is_past or n_behind == 2):
                 break
         least_by_variant[v] = least_loss
         if report is not None:

@@ -14,7 +14,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, descend, has_risen_far, walk_variants
+from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, descend, walk, walk_variants
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
@@ -208,17 +208,19 @@ def tune_many(
         progress(0.5 * NFOLD)  # half the steps of a tuning on NFOLD folds
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, data.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
-    # continue as long as the setting before k was the best so far
-    while 0 <= k < len(grid) and (
-        not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())
-    ):
+
+    def try_one(positions: Sequence[int]) -> list[float]:
+        """Fit one setting to all rows, record its loss and scores, and return the loss."""
+        (k,) = positions
         loss, scored = losses_of(folds, warm_starts, grid[[k]])
         tried[k] = float(loss[0]), scored
-        k += sign
+        return [tried[k][0]]
+
+    walk(range(k, len(grid) if sign > 0 else -1, sign), try_one, patience=1)
     if progress is not None:
         progress(0.5 * NFOLD)
+    weakest = list(tried)[-1]
     tried_ks = sorted(tried)
-    weakest = k - sign
     losses = np.array([tried[k][0] for k in tried_ks])
 
     def tuning_at(k: int) -> Tuning:
@@ -267,15 +269,15 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
         return descend(
             (len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0]
         )[0]
-    # continue while the last loss is the smallest
-    simplest_first = np.arange(len(grid))[::sign]
-    losses = np.empty(0)
-    while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
-        losses = np.append(
-            losses,
-            losses_of(grid[simplest_first[len(losses) : len(losses) + SETTINGS_PER_CALL]])[0],
-        )
-    return int(simplest_first[losses.argmin()])
+    simplest_first = range(len(grid))[::sign]
+    losses = walk(
+        simplest_first,
+        lambda positions: losses_of(grid[list(positions)])[0].tolist(),
+        patience=1,
+        first=SETTINGS_PER_CALL,
+        at_once=SETTINGS_PER_CALL,
+    )
+    return simplest_first[int(np.argmin(losses))]
 
 
 def _near(settings: Sequence[float], value: float) -> Sequence[float]:
@@ -462,34 +464,25 @@ def _search(
     # maximum number of calls of `fit`: first, coarse, neighbours, refits
     max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS
 
-    def fit(positions: list[int]) -> np.ndarray:
-        """Fit the settings at `positions`; return the losses of all settings tried so far, in
-        order.
-        """
-        validated = compare(grid[positions], progress=scaled_progress(progress, 1.0 / max_calls))
+    def fit(positions: Sequence[int]) -> list[float]:
+        """Fit the settings at `positions`, record scores and losses, and return the losses."""
+        validated = compare(
+            grid[list(positions)], progress=scaled_progress(progress, 1.0 / max_calls)
+        )
         scored.append(validated)
         for k, scores in zip(positions, validated.scores, strict=True):
             scores_of[k] = scores
             loss_of[k] = validated.log_loss(calibrated(validated, scores, calibrate))
-        return np.array([loss_of[k] for k in scores_of])
+        return [loss_of[k] for k in positions]
 
-    losses = fit(coarse[:COARSE_FITS])
-    for k in coarse[COARSE_FITS:]:
-        least = float(np.nanmin(losses))
-        if has_risen_far(losses[-1], least) or (losses[-2:] > NEIGHBOUR_RATIO * least).all():
-            break
-        losses = fit([k])
-    near_best = [
-        k
-        for k, loss in zip(scores_of, losses, strict=True)
-        if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)
-    ]
+    losses = walk(coarse, fit, patience=2, ratio=NEIGHBOUR_RATIO, first=COARSE_FITS)
+    near_best = [k for k, loss in loss_of.items() if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]
     neighbours = {k + side for k in near_best for side in (-1, 1)}
     if rule == "cv-1se":
         neighbours |= set(range(min(near_best), len(grid)))  # simpler settings: larger penalties
     untried = sorted(neighbours.intersection(range(len(grid))) - set(scores_of), reverse=True)
     if untried:
-        losses = fit(untried)
+        fit(untried)
     refitted: list[int] = []
     largest_change = REFIT_MARGIN
     while len(refitted) < MAX_REFITS:

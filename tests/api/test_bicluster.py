@@ -320,12 +320,12 @@ BAD = {
     "fewer rows than groups": (
         lambda: bbl.bicluster(None, noisy(), (13, 2)),
         OptionError,
-        "more groups (13) than there are rows (12)",
+        "more groups (13.* than there are rows (12",
     ),
     "fewer columns than groups": (
         lambda: bbl.bicluster(None, noisy(), (2, 20)),
         OptionError,
-        "groups (20) than there are columns (12)",
+        "more groups (20.* than there are columns (12",
     ),
     "infinite": (
         lambda: bbl.bicluster(None, np.where(np.isnan(noisy()), np.inf, 1.0), (2, 2)),

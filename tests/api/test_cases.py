@@ -143,7 +143,7 @@ def test_levels_that_read_alike_stay_apart_everywhere(pair, role, tmp_path):
 def test_levels_that_labels_cannot_tell_apart_are_refused(pair):
     data = pd.DataFrame({"u": pd.Series(pair * 10, dtype=object), "v": [0, 1] * 10})
     for formula in ("u ~ v", "v ~ u"):
-        with pytest.raises(LevelError, match="column 'u'.*as labels") as caught:
+        with pytest.raises(LevelError, match="column 'u'.*the same label") as caught:
             bbl.bbl(formula, data)
         assert caught.value.column == "u" and caught.value.argument == "data"
     with pytest.raises(LevelError, match=r"xlevels\['v'\]") as caught:

@@ -70,7 +70,7 @@ def effective_weights(
     Raises
     ------
     OptionError, DataError
-        If `identity` is outside [0, 1], or there are no data.
+        If `identity` is outside [0, 1], or the data are empty.
 
     References
     ----------

@@ -20,7 +20,7 @@ def normal_deviance(squares: float, total: float, resolution: float) -> float:
     """Return minus twice the maximised log-likelihood of normal cells with a common variance.
 
     `squares` is the sum of squared differences from the block means over `total` observations. The
-    variance is at least that of rounding to `resolution`, the smallest gap between distinct values:
+    variance is at least the rounding variance for `resolution`, the smallest gap between values:
     ``resolution**2 / 12``. Without this bound, the likelihood of a table without noise would be
     infinite.
     """

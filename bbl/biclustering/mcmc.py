@@ -61,7 +61,7 @@ def _chain(
     equal ones.
 
     `alpha` is the concentration of the prior of the weights (0 fixes them); `sigma` is the prior
-    standard deviation of the logit of lambda, `step` that of its proposals.
+    standard deviation of the logit of lambda, `step` the proposal standard deviation.
     """
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
     stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator

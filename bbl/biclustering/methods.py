@@ -187,7 +187,7 @@ class Mcmc:
     loss : {"vi", "binder"}, default "vi"
         Loss of the reported partition. "binder" minimises its posterior expectation, "vi" a lower
         bound on the expected variation of information (Wade & Ghahramani 2018), whose minimum may
-        differ from that of the expectation. The best draw is improved by moves of single items.
+        lie elsewhere. The best draw is improved by moves of single items.
 
     Raises
     ------

@@ -364,7 +364,7 @@ def alternate(
             if empty == "drop":
                 moved, k[axis] = _drop_empty(moved, k[axis])
             labels[axis] = moved
-            # the sums of lines stay, those of groups change
+            # the sums of lines stay the same, the sums of groups change
             sums = Sums(*sums[:2], *(add_rows(moved, sum_table, k[axis]) for sum_table in sums[:2]))
             values.append(table.objective(axis, sums, moved, other_labels))
         history += values if table.metric != "pearson" else [sum(values)]

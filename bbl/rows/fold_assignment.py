@@ -345,7 +345,7 @@ class TableSink(Sink):
         return sample, Folds(sample.weights - validation_weights, validation_weights)
 
     def close(self) -> None:
-        """Do nothing: there is no file."""
+        """Do nothing, because a table needs no cleaning up."""
 
 
 def make_sink(

@@ -275,7 +275,7 @@ class FileSample(StoredSample):
 
     @property
     def cluster_threads(self) -> int:
-        """Number of tasks that a cluster can run simultaneously: 0, as there is no cluster."""
+        """Number of simultaneous tasks of a cluster: 0 for a file."""
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
@@ -354,7 +354,7 @@ class FileSample(StoredSample):
         return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory unchanged: there is no cluster."""
+        """Return rows in memory unchanged."""
         return sample
 
     def _bucket_sums(

@@ -267,7 +267,7 @@ class Sample(Rows):
 
     @property
     def whole(self) -> bool:
-        """Whether all weights are whole numbers."""
+        """Whether all weights are integers."""
         return bool((self.weights == np.floor(self.weights)).all())
 
     def check_whole(self, what: str) -> None:

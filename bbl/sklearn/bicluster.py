@@ -161,7 +161,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.result_ = bicluster(
             formula=None,
             data=X,
-            groups=groups,  # there is no formula because X is a matrix
+            groups=groups,  # a matrix needs no formula
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             n_init=self.n_init,
             n_jobs=1 if self.n_jobs is None else self.n_jobs,

@@ -229,7 +229,7 @@ def _fit_path(
 
 
 def _best_index(points: Sequence[Point]) -> int:
-    """Return the position of the point with the smallest criterion; 0 if there is no criterion."""
+    """Return the position of the point with the smallest criterion; 0 without criteria."""
     return int(np.argmin([point.criterion for point in points]))
 
 
@@ -331,7 +331,7 @@ def _losses_of_fold(
 ) -> tuple[tuple[float, float], Refit | None]:
     """Return the summed held-out losses of raw and refitted weights in one fold, and the refit.
 
-    Terms are selected anew from the training rows. `train` and `held_out` (n,) are the row weights
+    Terms are selected again from the training rows. `train` and `held_out` (n,) are the row weights
     in the two parts. Gradients of irrelevant terms grow with the square root of the number of rows,
     so the penalty is scaled by the square root of the proportion of training rows: about as many
     irrelevant terms are selected as from all rows. If the refit is hopeless (see HOPELESS) at this

@@ -129,7 +129,7 @@ def check_zeros_call(
 
 
 def support_of(zeros: object, encoded: FitData) -> Support | None:
-    """Return the support left by the structural `zeros` of a call; None if there are no zeros.
+    """Return the support left by the structural `zeros` of a call; None without zeros.
 
     Raises
     ------

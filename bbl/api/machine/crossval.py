@@ -158,8 +158,8 @@ def crossVal(
         As in `bbl`; the message also names the fold.
     DataWarning
         If predictors differ between consecutive folds more than expected by chance (a test at level
-        1 %). Also if, at the best setting, the validation log-loss is above that of naive Bayes or
-        of predicting the class proportions. This may result from errors in ln Z between the groups,
+        1 %). Also if, at the best setting, naive Bayes or the class proportions have a smaller
+        validation log-loss. This may result from errors in ln Z between the groups,
         which AUC does not detect.
 
     Examples

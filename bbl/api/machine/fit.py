@@ -169,11 +169,11 @@ def bbl(
         the groups, at this significance level divided by the number of tests (see
         `bbl.stats.relevance`). ``"cv"`` chooses among the levels .05, .5 and all predictors by
         out-of-fold log-loss; ``"cv-1se"`` takes the fewest predictors within one standard error of
-        the best. ``fit.relevant()`` lists the predictors used for prediction. There are no standard
-        errors and tests, because they would ignore the selection.
+        the best. ``fit.relevant()`` lists the predictors used for prediction. Standard errors and
+        tests are not available, because they would ignore the selection.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class proportions for predictions, used instead of those of the training rows: for groups
-        that were sampled separately, or will have other frequencies in new data. Parameters and
+        Class proportions for predictions instead of the training proportions: for groups that were
+        sampled separately, or will have other frequencies in new data. Parameters and
         likelihood do not depend on them. An array is in the order of the groups, which must then be
         of declared order, numbers or booleans.
     structural_zeros : table or name of a column, optional
@@ -219,8 +219,8 @@ def bbl(
         If the fit of a predictor did not converge or has no finite optimum. The message names the
         group and the predictor.
     DataWarning
-        If the log-loss in cross-validation or on the training rows is above that of predicting the
-        class proportions, or the log-loss on the training rows is above that of naive Bayes
+        If the probabilities have a larger log-loss than the class proportions, in cross-validation
+        or on the training rows, or a larger log-loss on the training rows than naive Bayes
         (``fit.log_loss`` contains the figures). Also if a predictor has over 100 levels, most of
         them rare; if the response has over 25 integer groups; or if the rows look like a table of
         counts without weights.

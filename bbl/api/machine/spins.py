@@ -123,7 +123,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     Parameters
     ----------
     b : array_like, shape (m,)
-        Fields of the spins, such as those of the R package BoltzMM.
+        Fields of the spins, for example from the R package BoltzMM.
     M : array_like, shape (m, m)
         Symmetric couplings; the diagonal only adds a constant and is ignored.
 

@@ -161,7 +161,7 @@ def lp(
         Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
         given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
-        Class proportions for predictions, used instead of those of the training rows. An array is
+        Class proportions for predictions instead of the training proportions. An array is
         in the order of the classes, which must then be of declared order, numbers or booleans.
     seed : int, numpy.random.Generator or None, default 0
         Seed of the rows drawn for the trees.

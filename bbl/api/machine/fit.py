@@ -102,14 +102,15 @@ def bbl(
     Bayes' rule.
 
     Without a response (``"~ ."``), one Boltzmann machine is fitted to all rows and estimates their
-    density.
+    distribution.
 
     Parameters
     ----------
     formula : str
-        ``"y ~ .^2"`` or ``"y ~ .^3"``; ``- d`` or ``- a:b`` removes a predictor or a term. Names in
-        backticks may contain any character. ``"~ .^2"`` fits all rows without a response. Formulas
-        are never evaluated as code.
+        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"`` or
+        ``"y ~ .^3"``; ``- d`` or ``- a:b`` removes a predictor or a term. Names in backticks may
+        contain any character. ``"~ .^2"`` fits all rows without a response. Formulas are never
+        evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf"
         and "naive" also accept data read in batches: a Parquet path, list, glob or folder, a

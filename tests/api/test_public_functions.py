@@ -204,7 +204,8 @@ def test_memory_of_a_table_for_each_pair_is_asked_for_before_a_fit(monkeypatch):
     ):
         bbl.mlestimate(xi, method="mf")
     with pytest.raises(
-        MemoryLimitError, match="Tables of 1000 non-reference levels needs? .* Use fewer predictors"
+        MemoryLimitError,
+        match="Tables of 1000 non-reference levels would need .* Use fewer predictors",
     ):
         bbl.randompar([range(2)] * 1000)
     assert not bbl.mlestimate(xi, method="naive").J

@@ -20,8 +20,7 @@ def log_scores(
     prior: bool = False,
     unseen: str = "raise",
 ) -> pd.DataFrame:
-    """Return the energy of each row in each group, optionally normalised by ln Z and weighted by
-    the group's prior.
+    """Return the energy of each row in each group, optionally minus ln Z and plus the log prior.
 
     Parameters
     ----------

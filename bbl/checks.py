@@ -85,9 +85,8 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
     The error suggests the closest argument name and lists all argument names.
     """
     argument_names = arguments(function)
-    var_positional = (
-        p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL
-    )
+    signature = inspect.signature(function)
+    var_positional = (p for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL)
     shown_arguments = ", ".join([*(f"*{p.name}" for p in var_positional), *argument_names])
 
     @functools.wraps(function)
@@ -103,9 +102,29 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
                         f"{shown_arguments or 'none'}."
                     ),
                 )
-        return function(*args, **keywords)
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            problem = _binding_problem(signature, args, keywords)
+            if problem is None:  # the error is not about the arguments of this call
+                raise
+        raise BBLTypeError(
+            f"{function.__name__}() cannot be called in this way: {problem}.",
+            hint=f"Its arguments are {shown_arguments or 'none'}.",
+        )
 
     return call_checked
+
+
+def _binding_problem(
+    signature: inspect.Signature, args: tuple[object, ...], keywords: dict[str, object]
+) -> str | None:
+    """Return why arguments do not fit a signature; None if they do."""
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def choice(argument: str, value: object, allowed: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ def test_a_verb_keeps_its_name_signature_and_errors():
         and halve.__doc__ == "Divide."
         and list(inspect.signature(halve).parameters)
     )
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+    with pytest.raises(TypeError, match="missing a required argument"):
         halve()
     with pytest.raises(ZeroDivisionError):
         halve(1.0, by=0.0)

@@ -189,17 +189,26 @@ def titanic_session(path: Path) -> None:
     """Run the example of section 3.2 of Woo & Wang (2022), and save its figure to `path`."""
     titanic = bbl.datasets.load_titanic()
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    show_titled('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)
+    show_titled(
+        "titanic = bbl.datasets.load_titanic()\n"
+        'fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")',
+        fit,
+    )
     show_titled("fit.summary()", fit.summary())
     persons = titanic[["Class", "Sex", "Age"]].drop_duplicates().reset_index(drop=True)
     predicted = pd.concat([persons, fit.predict(persons, type="prob")], axis=1)
-    show_titled('fit.predict(persons, type="prob")', predicted.to_string(index=False))
+    show_titled(
+        'persons = titanic[["Class", "Sex", "Age"]].drop_duplicates()\n'
+        'fit.predict(persons, type="prob")',
+        predicted.to_string(index=False),
+    )
     grid = 10 ** np.arange(-5, -1.9, 0.5)
     cv = bbl.crossVal(
         "Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1
     )
     show_titled(
-        'crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, '
+        "grid = 10 ** np.arange(-5, -1.9, 0.5)\n"
+        'bbl.crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, '
         "shuffle=True, seed=1)",
         cv,
     )

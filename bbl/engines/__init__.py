@@ -83,6 +83,21 @@ def engine_class(method: str | Engine) -> type[Engine]:
     )
 
 
+_DESIGN = "Specify the sampling design: design=bbl.survey(weights=..., strata=..., cluster=...)."
+# arguments that other packages have, and how to do the same here
+ELSEWHERE = {
+    "strata": _DESIGN,
+    "cluster": _DESIGN,
+    "fpc": _DESIGN,
+    "replicates": _DESIGN,
+    "family": "Leave it out: the response is categorical. method='conditional' with ridge=0 is "
+    "logistic regression.",
+    "subset": "Select the rows of the table first.",
+    "na_action": "Use missing='drop', 'level' or 'marginal'.",
+    "ref": "List the levels in order, the reference level first: xlevels={'a': ['u', 'v']}.",
+}
+
+
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
@@ -97,7 +112,8 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
                 f"{name!r} is not an option of method={kind.name!r}.",
                 argument=name,
                 hint=(
-                    f"{near_match(name, [*option_names, *beside])}Its options are "
+                    ELSEWHERE.get(name)
+                    or f"{near_match(name, [*option_names, *beside])}Its options are "
                     f"{', '.join(option_names)}."
                 ),
             )

@@ -100,7 +100,11 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     # is None
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
     # raises a DataError under a sampling design
-    check_single_rows(getattr(fit, "survey", None), "The bootstrap")
+    check_single_rows(
+        getattr(fit, "survey", None),
+        "The bootstrap",
+        "Leave se out; for replicate weights give type='bootstrap' to bbl.survey().",
+    )
     # raises a DataError for weights that are not counts
     rows.check_whole("The bootstrap requires")
     members = fit._bootstrap_members  # pairs (fit, weight)

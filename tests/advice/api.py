@@ -215,6 +215,21 @@ CALLS = {
         lambda: fit("x ~ a", AMOUNTS),
         lambda: fit("x ~ a", bbl.bin(AMOUNTS, "x")),
     ),
+    "strata as an argument": case(
+        r"Specify the sampling design: design=bbl\.survey",
+        lambda: fit("y ~ a", DATA.assign(w=1.0, h=0), weights="w", strata="h"),
+        lambda: fit("y ~ a", DATA.assign(w=1.0, h=0), design=bbl.survey("w", strata="h")),
+    ),
+    "a family": case(
+        "method='conditional' with ridge=0 is logistic regression",
+        lambda: fit("y ~ a", family="binomial"),
+        lambda: fit("y ~ a", method="conditional", ridge=0),
+    ),
+    "a wrong call": case(
+        "Its arguments are weights, strata",
+        lambda: bbl.survey(DATA, weights="w"),
+        lambda: bbl.survey(weights="w"),
+    ),
     "counts as a predictor": case(
         "If column 'n' contains counts, give weights='n'",
         lambda: fit("y ~ a + b", CROSSED),

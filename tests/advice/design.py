@@ -707,6 +707,11 @@ STREAMS = {
         ),
         in_folder(lambda f: fit("y ~ a", written(DATA, f / "d.parquet"))),
     ),
+    "a file of text": case(
+        r"Read it first: data=pandas\.read_csv\(path\)",
+        in_folder(lambda f: [DATA.to_csv(f / "d.csv"), fit("y ~ a", str(f / "d.csv"))]),
+        in_folder(lambda f: [DATA.to_csv(f / "d.csv"), fit("y ~ a", pd.read_csv(f / "d.csv"))]),
+    ),
     "a file without a column": case(
         "Leave the file out, or rewrite it",
         in_folder(

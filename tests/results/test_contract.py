@@ -8,6 +8,7 @@ import pytest
 import bbl
 from bbl.api.load import KINDS
 from bbl.results.deprecated import Deprecated
+from bbl.results.model import OTHER_NAMES
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +53,13 @@ def test_every_former_name_of_every_kind_leads_somewhere():
             first = member.path.split(".")[0]
             fields = getattr(cls, "__dataclass_fields__", {})
             assert first in fields or hasattr(cls, first), f"{cls.__name__}.{name}"
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_names_of_other_packages_lead_to_ours(fit, name):
+    with pytest.raises(AttributeError, match=f"no attribute {name!r}. Hint: Use ") as caught:
+        getattr(fit, name)
+    advised = OTHER_NAMES[name].split("(")[0]
+    assert f"Hint: Use {advised}" in str(caught.value)
+    owner = bbl if advised.startswith("bbl.") else fit
+    assert hasattr(owner, advised.removeprefix("bbl."))

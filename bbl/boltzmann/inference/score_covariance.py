@@ -305,7 +305,10 @@ def _covariance_under_design(
             np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0)))
         )
     E = np.hstack(deviations)
-    note = f"{engine.errors} They account for the sampling design ({survey.text}): t distribution."
+    note = (
+        f"{survey.method} standard errors, which account for the sampling design ({survey.text}): "
+        "t distribution."
+    )
     return ScoreCovariance([E.T @ E], [np.hstack(flat)], note, frozenset(unbounded), survey.df)
 
 

@@ -90,7 +90,11 @@ def parquet_source(paths: list[str], argument: str) -> Source:
         raise DataError(
             f"{argument}: {files[0]!r} cannot be read as Parquet ({error}).",
             argument=argument,
-            hint="Check the file.",
+            hint=(
+                "Read it first: data=pandas.read_csv(path)."
+                if files[0].endswith((".csv", ".tsv", ".txt", ".csv.gz"))
+                else "Check the file."
+            ),
         ) from error
     if len(files) == 1:
         return dataset_source(data, repr(files[0]))

@@ -53,7 +53,7 @@ ODDS_NOTE = (
     "smallest p."
 )
 CORRECTED = "Rao-Scott"  # a table's test under a sampling design
-REST_NOTE = "All tests: fit.inference().tests()."
+REST_NOTE = "All tests: fit.inference().tests({})."
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +166,9 @@ def _fact_text(value: object) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
-def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
+def test_sections(
+    tests: pd.DataFrame, d: str, note: str, classes: bool = True, of: str = ""
+) -> list[Section]:
     """Return the joint tests of the fields and of the couplings, one section each.
 
     Of each section, the `SHOWN` rows with the smallest p are shown at most. Terms without a test
@@ -186,6 +188,8 @@ def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     classes : bool, default True
         Whether the model has a response. The groups are then in the row names or, if there is
         only one, in the heading.
+    of : str, default ""
+        The argument of ``Inference.tests`` that returns these tests, as written in a call.
     """
     is_coupling = tests["predictor2"].notna()
     has_one_group = classes and tests["group"].nunique() == 1
@@ -211,7 +215,12 @@ def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     if sections:
         has_odds_ratios = any("odds ratio" in section.table for section in sections)
         is_cut = any("smallest p" in section.heading for section in sections)
-        notes = [sections[-1].note, note, ODDS_NOTE * has_odds_ratios, REST_NOTE * is_cut]
+        notes = [
+            sections[-1].note,
+            note,
+            ODDS_NOTE * has_odds_ratios,
+            REST_NOTE.format(of) * is_cut,
+        ]
         sections[-1] = replace(sections[-1], note=" ".join(text.strip() for text in notes if text))
     return sections
 

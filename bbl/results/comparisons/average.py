@@ -53,7 +53,7 @@ NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NO_COVARIANCE = (
     "Members of an average are fitted to the same rows, and the covariance between them is unknown"
 )
-NOT_A_SUM = "An average has no scores that are sums over terms"
+NOT_A_SUM = "The scores of an average are not sums over terms"
 CLASS_PROPORTIONS = "class proportions"  # name of a member without predictors
 ONLY_SHARES = (
     "the class proportions, because no predictor is relevant and all together predict no better"
@@ -204,7 +204,7 @@ class AverageResults(ClassifierResults):
                 hint=f"Use one of its members, such as fit.members[0].{name}; for the average "
                 "use avg_comparisons(), importance() and evaluate().",
             )
-        return object.__getattribute__(self, name)  # raises the AttributeError
+        return super().__getattr__(name)  # type: ignore[misc]  # hidden from type checkers
 
     @property
     def names(self) -> list[str]:
@@ -439,7 +439,10 @@ class AverageResults(ClassifierResults):
 
     def _attribution(self) -> NoReturn:
         """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""
-        raise OptionError(f"{NOT_A_SUM}, so it has no explanation.")
+        raise OptionError(
+            f"{NOT_A_SUM}, so it has no explanation.",
+            hint="Explain a member, fit.members[0].explain(...), or fit with method='pseudo'.",
+        )
 
     def _model_parts(self) -> list[Part]:
         """Return no sections for the HTML report: an average has no figure of parameters."""

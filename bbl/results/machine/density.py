@@ -84,7 +84,7 @@ class DensityResults(FittedMachine):
                     "rows use score_samples(), and for missing values reconstruct()."
                 ),
             )
-        return object.__getattribute__(self, name)  # raises the AttributeError
+        return super().__getattr__(name)  # type: ignore[misc]  # hidden from type checkers
 
     @property
     def _population_shares(self) -> np.ndarray:

@@ -57,9 +57,9 @@ JOINT_NOTE = (
     "Wald tests."
 )
 SURVEY_NOTE = (
-    " They account for the sampling design ({}): t and F distributions, joint tests with the "
-    "Rao-Scott correction. Tests do not depend on the penalty; terms with too few rows or "
-    "clusters are not tested."
+    "{} standard errors, which account for the sampling design ({}): t and F distributions, joint "
+    "tests with the Rao-Scott correction. Tests do not depend on the penalty; terms with too few "
+    "rows or clusters are not tested."
 )
 PENALTY_NOTE = (
     " Estimates and standard errors come from the penalised fit and are biased towards zero, so "
@@ -122,13 +122,13 @@ class Inference(Estimates):
         self._engine = engine
         self._sample = sample
         self._survey = survey
-        note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else NOTE
-        # replaces `NOTE`, which mentions exact tests; `JOINT_NOTE` remains true
-        if survey is not None:
-            note = SURVEY_NOTE.format(survey.text) + (note if engine.joint else "")
-        # `engine.errors` is a sentence on the source of the standard errors; a note times False is
-        # empty
-        self.note = engine.errors + note + PENALTY_NOTE * engine.penalised
+        joint_note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else ""
+        if survey is None:
+            # `engine.errors` is a sentence on the source of the standard errors
+            note = engine.errors + (joint_note or NOTE)
+        else:
+            note = SURVEY_NOTE.format(survey.method, survey.text) + joint_note
+        self.note = note + PENALTY_NOTE * engine.penalised
 
     @property
     def _parameters(self) -> Parameters:

@@ -527,7 +527,9 @@ class MachineResults(ModelResults):
         # symbols h and J, or dh and dJ for differences
         prefix = "" if of == "group" else "d"
         tests = inference.summary_tests(of)
-        sections = test_sections(tests, prefix, inference.note, self.design.classes)
+        # the argument as written in a call
+        of_text = "" if of == "group" else f"of={of!r}"
+        sections = test_sections(tests, prefix, inference.note, self.design.classes, of_text)
         if self.engine.joint and self.survey is not None:
             return [coefficient_section(inference._coefficients()), *sections]
         return sections

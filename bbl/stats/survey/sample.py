@@ -90,6 +90,14 @@ class SurveySample:
         """The stratum (n,) of each row in the domain."""
         return self.plan.strata[self.rows]
 
+    def __repr__(self) -> str:
+        return f"<Sampling design of {len(self.rows):,} rows: {self.text}>"
+
+    @property
+    def method(self) -> str:
+        """How standard errors are computed, as the first word of a sentence."""
+        return "Linearised" if self.replicates is None else "Replicate"
+
     @property
     def text(self) -> str:
         """Description of the design for summaries."""
@@ -137,12 +145,16 @@ def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
     ]
 
 
-def check_single_rows(survey: SurveySample | None, what: str) -> None:
+def check_single_rows(
+    survey: SurveySample | None,
+    what: str,
+    hint: str = "Use inference(), whose tests account for the design.",
+) -> None:
     """Raise a DataError if there is a sampling design; `what` starts the message and names the
-    method that ignores it.
+    method that ignores it, and `hint` says what to use instead.
     """
     if survey is not None:
         raise DataError(
             f"{what} assumes independently sampled rows, but this fit has a sampling design.",
-            hint="Use inference().",
+            hint=hint,
         )

@@ -215,7 +215,7 @@ def reals(argument: str, value: object, check: Callable[[str, object], float]) -
     checked_numbers = [check(argument, v) for v in value]
     if not checked_numbers:
         raise OptionError(
-            f"{argument} is empty.", argument=argument, hint="Give at least one value."
+            f"{argument} is empty.", argument=argument, hint="Pass at least one value."
         )
     return np.array(checked_numbers)
 

@@ -118,7 +118,7 @@ def check_trained(n: float) -> None:
             "A fold has no training rows.",
             argument="nfold",
             hint=(
-                "Give more rows, use fewer folds (nfold) in crossVal, or fit with numeric options "
+                "Pass more rows, use fewer folds (nfold) in crossVal, or fit with numeric options "
                 "and without calibrate, which needs no folds."
             ),
         )

@@ -186,7 +186,7 @@ def _check_path(path: str | os.PathLike) -> str:
     if stat.S_ISDIR(mode) or not os.path.basename(file_name):
         raise IsADirectoryError(errno.EISDIR, "this is a directory; add a file name", file_name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
-        raise OSError(errno.EINVAL, "this is not a regular file; give another path", file_name)
+        raise OSError(errno.EINVAL, "this is not a regular file; pass another path", file_name)
     return file_name
 
 
@@ -292,7 +292,7 @@ def _check_plain(value: object, place: str, depth: int) -> None:
         raise OptionError(
             f"{place} is {value}, which a model file cannot contain.",
             argument="meta",
-            hint="Give None.",
+            hint="Pass None.",
         )
     elif value is not None and type(value) not in (str, int, float, bool):
         description = f"{place} is a {type(value).__name__}"

@@ -88,7 +88,7 @@ def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch
 
 def test_firths_penalty_is_advised_for_separated_groups_and_is_finite():
     rows = pd.DataFrame({"y": list("uuvv") * 5, "a": list("ppqq") * 5})
-    with pytest.warns(ConvergenceWarning, match="Give ridge='firth'.*or ridge='cv'"):
+    with pytest.warns(ConvergenceWarning, match="Use ridge='firth'.*or ridge='cv'"):
         bbl.bbl("y ~ a", rows, method="conditional", ridge=0, verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

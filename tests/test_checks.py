@@ -83,7 +83,7 @@ def test_an_engine_with_a_wrong_option_beside_it():
     data = {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5}
     with pytest.raises(BBLTypeError, match="Did you mean 'verbose'"):
         bbl.bbl("y ~ x", data, method=bbl.NaiveBayes(), progress_bar=1)
-    with pytest.raises(BBLTypeError, match=r"Give prior_count to NaiveBayes\(\.\.\.\) itself"):
+    with pytest.raises(BBLTypeError, match=r"Pass prior_count to NaiveBayes\(\.\.\.\) itself"):
         bbl.bbl("y ~ x", data, method=bbl.NaiveBayes(), prior_count=1)
 
 
@@ -114,7 +114,7 @@ def test_a_verb_keeps_its_name_signature_and_errors():
 @pytest.mark.parametrize("cv", [3, np.int64(3)])
 def test_a_number_of_folds_is_called_nfold(cv):
     data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
-    with pytest.raises(OptionError, match="3 folds give nfold=3") as caught:
+    with pytest.raises(OptionError, match="3 folds use nfold=3") as caught:
         bbl.crossVal("y ~ x", data, cv=cv)
     assert caught.value.argument == "cv"
 

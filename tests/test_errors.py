@@ -14,7 +14,7 @@ from bbl import errors
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 FIELDS = {
     "message": "n_jobs=0 is not allowed.",
-    "hint": "Give -1 for all cores.",
+    "hint": "Pass -1 for all cores.",
     "argument": "n_jobs",
     "column": "a",
     "value": 0,
@@ -31,7 +31,7 @@ def fields(error):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_the_text_is_the_message_and_the_hint(kind):
-    assert str(made(kind)) == "n_jobs=0 is not allowed. Hint: Give -1 for all cores."
+    assert str(made(kind)) == "n_jobs=0 is not allowed. Hint: Pass -1 for all cores."
     assert str(kind("No.")) == "No."
     assert fields(kind("No.")) == dict.fromkeys(FIELDS) | {"message": "No."}
 
@@ -107,7 +107,7 @@ def test_a_loaded_fit_advises_newdata_only_where_it_is_an_argument(tmp_path):
             ask()
         assert "newdata" not in str(caught.value)
     for ask in (loaded.predict, loaded.evaluate):
-        with pytest.raises(errors.DataError, match="Hint: Give newdata="):
+        with pytest.raises(errors.DataError, match="Hint: Use newdata="):
             ask()
     fit.save(tmp_path / "fit.bbl", store_data=True)
     assert bbl.load(tmp_path / "fit.bbl").inference()

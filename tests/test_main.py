@@ -680,7 +680,7 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     assert status == 0 and err.startswith(
         "warning: column 'age' contains '-', which is not a level of the model."
     )
-    assert "give --na NA --na -" in err
+    assert "pass --na NA --na -" in err
     _, _, err = run(MOVING[0], survey, *MOVING[1:])
     assert (
         "column 'age' contains '-' among numbers, so it is read as text. Hint: If they are "
@@ -858,7 +858,7 @@ def test_a_file_of_another_separator(table, run, character, option):
     data = table(("y,a\n" + "u,p\nv,q\nv,p\n" * 5).replace(",", character), "other.csv")
     status, _, err = run("y ~ a", data)
     assert status == 1
-    assert f"Give the separator of its cells: --sep {option}." in err
+    assert f"Specify the separator of its cells: --sep {option}." in err
     assert "Did you mean" not in err
     status, _, err = run("y ~ a", data, "--sep", option.strip("'"), "--method", "mf")
     assert status == 0, err

@@ -266,7 +266,7 @@ class Failing(NaiveBayes):
 
     def path(self, sample, layout, values=None, workers=1):
         if sample.total < 2000:
-            raise DataError("this group is too small. Give more rows.")
+            raise DataError("this group is too small. Pass more rows.")
         return super().path(sample, layout, values, workers)
 
 

@@ -220,7 +220,7 @@ def du_process(
             raise OptionError(
                 f"start has the shape {given.shape}.",
                 argument="start",
-                hint="Give the number of items, or the group of each item.",
+                hint="Pass the number of items, or the group of each item.",
             )
         labels = pd.factorize(given, use_na_sentinel=False)[0]
     return du_draws(labels, n_draws, steps, rng)

@@ -98,7 +98,7 @@ def enrichment(
         raise DataError(
             f"known_pairs contains {tuple(invalid)!r}, which is not a pair of different names.",
             argument="known_pairs",
-            hint="Give two different names for each pair.",
+            hint="Pass two different names for each pair.",
         )
     known_set = {pair for pair in all_known_pairs if pair <= position_of.keys()}
     ranked_pairs = list(

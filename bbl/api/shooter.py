@@ -219,7 +219,7 @@ def shooter(
         raise OptionError(
             "standardise=True is for numeric predictors, and there are none.",
             argument="standardise",
-            hint="Give numeric=True, or the names of the numeric predictors.",
+            hint="Use numeric=True, or the names of the numeric predictors.",
         )
     refuse_batches(data, "shooter()", "data")
     # order=None accepts interactions of any order, so that `_check_feasible` can name them
@@ -319,7 +319,7 @@ def _check_penalties(
         raise OptionError(
             f"lambda_ has {len(values)} penalties, but order={order}.",
             argument="lambda_",
-            hint="Give one number, or one for each order.",
+            hint="Pass one number, or one for each order.",
         )
     return "given", values
 
@@ -335,7 +335,7 @@ def _check_numeric(numeric: bool | Sequence[Hashable]) -> bool | tuple[Hashable,
     raise BBLTypeError(
         f"numeric must be True, False or a list of names; got {type(numeric).__name__}.",
         argument="numeric",
-        hint="Give numeric=True if all predictors are numbers.",
+        hint="Use numeric=True if all predictors are numbers.",
     )
 
 
@@ -378,7 +378,7 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
         raise OptionError(
             f"screen='all' supports up to {MAX_ALL_PAIRS} predictors, but the data has {m}.",
             argument="screen",
-            hint="Give screen='heredity'.",
+            hint="Use screen='heredity'.",
         )
     # bytes for the codes, their copies and working memory
     needed_bytes = 4.0 * sample.codes.nbytes + 2e8
@@ -408,7 +408,7 @@ def _warn_no_terms_or_separation(
                 "lambda_ selects no terms: with one penalty for all orders, the first term enters "
                 f"below {largest:.6g} on the sum of losses ({largest / problem.total:.6g} with "
                 "scale='mean').",
-                hint="Give a smaller lambda_, or 'ebic' or 'cv'.",
+                hint="Use a smaller lambda_, or 'ebic' or 'cv'.",
             ),
             stacklevel=4,
         )
@@ -418,7 +418,7 @@ def _warn_no_terms_or_separation(
                 f"The refitted weights of {list_terms(design.labels, selection.unbounded)} would "
                 f"grow without bound, because these terms separate the groups; a ridge of 1e-7 "
                 f"per observation keeps them finite.",
-                hint="Give refit=False, or a larger lambda_.",
+                hint="Use refit=False, or a larger lambda_.",
             ),
             stacklevel=4,
         )

@@ -120,7 +120,7 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
                 DataWarning(
                     "Every combination of levels occurs in equally many rows, so all "
                     "coefficients are 0.",
-                    hint=f"If column {counts!r} contains counts, give weights={counts!r}.",
+                    hint=f"If column {counts!r} contains counts, use weights={counts!r}.",
                 ),
                 stacklevel=stacklevel + 1,
             )
@@ -170,7 +170,7 @@ def _has_each_combination_equally(encoded: FitData) -> bool:
 
 
 # advice when memory runs out
-FEWER_ROWS = "Use fewer rows or columns, or give a file, which is read in batches."
+FEWER_ROWS = "Use fewer rows or columns, or pass a file, which is read in batches."
 FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer interactions."
 
 
@@ -183,7 +183,7 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
         raise OptionError(
             f"{purpose} needs all rows in memory, but {source.text} is read in batches.",
             argument=argument,
-            hint="Give a table, or a random sample of the rows if there are too many.",
+            hint="Pass a table, or a random sample of the rows if there are too many.",
         )
 
 
@@ -284,7 +284,7 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: FitData) -> Folds:
     """
     if isinstance(cv, int | np.integer):
         raise OptionError(
-            f"cv={cv} is not a splitter.", argument="cv", hint=f"For {cv} folds give nfold={cv}."
+            f"cv={cv} is not a splitter.", argument="cv", hint=f"For {cv} folds use nfold={cv}."
         )
     frame = cast(Frame, encoded.frame)
     row_positions = encoded.row_positions

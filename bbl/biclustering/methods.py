@@ -118,7 +118,7 @@ class Genetic:
             raise DataError(
                 f"method='genetic' is for integer ratings in {low}..{high}, but the data has "
                 f"{cells.value[off_scale][0]:g}.",
-                hint="Give scale=(lowest, highest), or choose method='prototype'.",
+                hint="Use scale=(lowest, highest), or choose method='prototype'.",
             )
         factor = PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty
         return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")

@@ -405,7 +405,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
                     "metric='pearson': the averages of repeated pairs are all equal, so "
                     "correlations are undefined.",
                     argument="metric",
-                    hint="Give metric='squared', or 'levels' if the response has few values.",
+                    hint="Use metric='squared', or 'levels' if the response has few values.",
                 )
             unit = 2.0 ** np.floor(np.log2(np.abs(means.value - center).max()))
         scaled = Cells(

@@ -110,7 +110,7 @@ class Prototype:
             raise OptionError(
                 "metric='pearson' has no likelihood for choosing the numbers of groups.",
                 argument="groups",
-                hint="Give groups=(rows, columns).",
+                hint="Use groups=(rows, columns).",
             )
         largest = [min(n, self.max_groups) for n in shape]
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
@@ -187,7 +187,7 @@ class Prototype:
                 DataWarning(
                     f"The criterion chose {chosen[0]} x {chosen[1]} groups, the largest number "
                     "tried.",
-                    hint=f"Raise max_groups above {self.max_groups}, or give groups=.",
+                    hint=f"Raise max_groups above {self.max_groups}, or pass groups=.",
                 ),
                 stacklevel=5,
             )

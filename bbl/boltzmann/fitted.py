@@ -503,7 +503,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
                     "",
                     "no finite estimate without a penalty",
                     level_text,
-                    hint=f"Give {fit.remedy}, or leave one of the predictors out.",
+                    hint=f"Set {fit.remedy}, or leave one of the predictors out.",
                 )
             )
     return problems

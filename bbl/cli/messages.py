@@ -57,9 +57,9 @@ def describe(
 
     Examples
     --------
-    >>> error = BBLError("lambda_ is empty.", argument="lambda_", hint="Give lambda_='cv'.")
+    >>> error = BBLError("lambda_ is empty.", argument="lambda_", hint="Use lambda_='cv'.")
     >>> describe(error, {"lambda_": "--lambda"}, {})
-    '--lambda is empty. Hint: Give --lambda cv.'
+    '--lambda is empty. Hint: Use --lambda cv.'
     >>> describe(BBLError("data has no rows."), {"lambda_": "--lambda"}, {"data": "people.csv"})
     'people.csv has no rows.'
     """

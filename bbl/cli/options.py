@@ -87,7 +87,7 @@ def numbers(text: str) -> float | list[float] | str:
         values = [float(number_text) for number_text in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number; give one, or {' or '.join(RULES)}"
+            f"{text!r} is not a number; pass one, or {' or '.join(RULES)}"
         ) from None
     return values if len(values) > 1 else values[0]
 
@@ -103,7 +103,7 @@ def column_type(text: str) -> tuple[str | None, str]:
     if kind not in TYPES:
         type_names = " or ".join(TYPES)
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a type; give {type_names}, or for one column {column or text}=text"
+            f"{text!r} is not a type; pass {type_names}, or for one column {column or text}=text"
         )
     return (column if sign else None), kind
 
@@ -113,7 +113,7 @@ def separator(text: str) -> str:
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a single character; give one, such as ';', or tab"
+            f"{text!r} is not a single character; pass one, such as ';', or tab"
         )
     return character
 
@@ -123,7 +123,7 @@ def bin_rule(text: str) -> tuple[str, int]:
     method, _, number = text.partition(":")
     if method not in CUTS or not (number or str(DEFAULT_BINS)).isdigit():
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a binning method; give {', '.join(CUTS)}, with the number of "
+            f"{text!r} is not a binning method; pass {', '.join(CUTS)}, with the number of "
             f"intervals as in quantile:4"
         )
     return method, int(number or DEFAULT_BINS)
@@ -568,7 +568,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = _make_fit_parser()
     args = parser.parse_args(argv)
     if args.formula is not None and args.data is None:
-        parser.error("give a table, such as a CSV file, after the formula")
+        parser.error("pass a table, such as a CSV file, after the formula")
     if args.learner is None and args.smooth is not None:
         parser.error("--smooth needs --learner")
     # with --learner, options of Boltzmann machines must have their defaults
@@ -593,7 +593,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         option = option_names()[name]
         if args.cv and value in RULES:
             parser.error(
-                f"{option} {value} is chosen within a single fit; with --cv give a grid, such as "
+                f"{option} {value} is chosen within a single fit; with --cv pass a grid, such as "
                 f"{option} 0.01,0.1,1"
             )
         if not args.cv and isinstance(value, list):

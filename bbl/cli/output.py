@@ -65,7 +65,7 @@ def check_writable(argument: str, path: Path | None) -> None:
     remedy = ""
     if path.is_dir():
         problem = f"{str(path)!r} is a directory."
-        remedy = "Give the name of a file in it."
+        remedy = "Pass the name of a file in it."
     elif not folder.is_dir():
         problem = f"the directory {str(folder)!r} does not exist."
         remedy = "Create it first, or choose another directory."
@@ -88,7 +88,7 @@ def check_figure(path: Path) -> None:
             f"plot: no figure can be written to {path.name!r}.",
             argument="plot",
             hint=(
-                "Give a name that ends in "
+                "Pass a name that ends in "
                 f"{', '.join(f'.{suffix}' for suffix in file_types[:-1])} or "
                 f".{file_types[-1]}."
             ),

@@ -144,7 +144,7 @@ def _check_separator(path: Path, names: list[str]) -> None:
                 f"{path} has a single column, {names[0][:60]!r}.",
                 column=names[0],
                 argument="sep",
-                hint=f"Give the separator of its cells: {option}.",
+                hint=f"Specify the separator of its cells: {option}.",
             )
 
 

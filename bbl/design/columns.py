@@ -269,7 +269,7 @@ def column_factor(
                 f"column {name!r} {problem}.",
                 column=name,
                 hint=Hint(
-                    f"{remedy}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
+                    f"{remedy}, or pass its levels in order: xlevels={{{name!r}: [...]}}.",
                     command_line=f"{remedy}.",
                 ),
             )

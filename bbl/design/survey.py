@@ -223,7 +223,7 @@ class SurveyDesign:
                 column=self.fpc[k],
                 argument="fpc",
                 hint=(
-                    "Give the number of units (clusters, or rows) that the stratum or "
+                    "Pass the number of units (clusters, or rows) that the stratum or "
                     "cluster has in the population, not proportions or weights."
                 ),
             )

@@ -349,7 +349,7 @@ def _read_cells(
         raise DataError(
             f"{argument} is empty.",
             argument=argument,
-            hint="Give at least two rows and two columns.",
+            hint="Pass at least two rows and two columns.",
         )
     columns = [frame.column(name).reset_index(drop=True) for name in frame.columns]
     share_categories = len({column.dtype for column in columns}) == 1 and isinstance(
@@ -442,7 +442,7 @@ def _check_table(
     if min(shape) < 2:
         raise DataError(
             f"the table is {shape[0]} x {shape[1]}.",
-            hint="Give at least two rows and two columns.",
+            hint="Pass at least two rows and two columns.",
         )
     is_observed = ~np.isnan(entries.value)
     entries = Entries(*(array[is_observed] for array in entries))

@@ -86,8 +86,8 @@ def named_weights(
             argument="weights",
             column=weights,
             hint=Hint(
-                f"{near}Give the name of a column, or an array.",
-                command_line=f"{near}Give the name of a column.",
+                f"{near}Pass the name of a column, or an array.",
+                command_line=f"{near}Pass the name of a column.",
             ),
             value=weights,
         )
@@ -149,7 +149,7 @@ def check_weights(
         raise error(
             f"{argument} {problem}.",
             argument=argument,
-            hint=f"Give one {wanted} for each of the {n} rows.",
+            hint=f"Pass one {wanted} for each of the {n} rows.",
         )
 
     if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):

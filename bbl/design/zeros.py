@@ -65,7 +65,7 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
             argument=ARGUMENT,
             column=zeros,
             hint=(
-                "Give the name of a column that marks rows, or a table of the combinations that "
+                "Pass the name of a column that marks rows, or a table of the combinations that "
                 "cannot occur."
             ),
             value=zeros,

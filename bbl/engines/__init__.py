@@ -122,7 +122,7 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
             raise BBLTypeError(
                 f"Options cannot be given along with an engine: {', '.join(options)}.",
                 argument=next(iter(options)),
-                hint=f"Give {', '.join(options)} to {kind.__name__}(...) itself.",
+                hint=f"Pass {', '.join(options)} to {kind.__name__}(...) itself.",
             )
         return method
     return kind(**options)

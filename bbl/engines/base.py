@@ -91,7 +91,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
             raise OptionError(
                 "lambda_ is empty.",
                 argument="lambda_",
-                hint="Give a number, or one for each order.",
+                hint="Pass a number, or one for each order.",
             )
         return tuple(real("lambda_", value, 0.0) for value in lambda_)
     return real("lambda_", lambda_, 0.0)
@@ -110,7 +110,7 @@ def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
             f"has terms of up to {n_orders + 1} predictors.",
             argument="lambda_",
             hint=(
-                f"Give {f'{n_orders} numbers' if n_orders > 1 else 'one number'}, or use crossVal "
+                f"Pass {f'{n_orders} numbers' if n_orders > 1 else 'one number'}, or use crossVal "
                 "to compare a grid of values."
             ),
         )
@@ -553,7 +553,7 @@ class Engine:
         raise OptionError(
             f"{self.refusals()['no_response']}, so it fits all groups at once.",
             argument="method",
-            hint="Give a formula with a response, or choose method='pseudo'.",
+            hint="Pass a formula with a response, or choose method='pseudo'.",
         )
 
     def compare(
@@ -624,7 +624,7 @@ def check_two_levels(layout: Layout) -> None:
             f"penalty='l1' is for predictors with two levels; some have "
             f"{int(layout.n_levels.max())}, and the couplings it sets to zero would depend on the "
             f"reference level.",
-            hint="Give penalty='group', which sets whole tables to zero.",
+            hint="Use penalty='group', which sets whole tables to zero.",
             argument="penalty",
             value="l1",
         )

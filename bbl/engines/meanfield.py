@@ -115,7 +115,7 @@ class MeanField(Engine):
         effective_fields = np.concatenate(
             [log_ratio(predictor_shares) for predictor_shares in shares]
         )
-        notes = absent_levels(shares, hint="Give prior_count > 0.")
+        notes = absent_levels(shares, hint="Set prior_count > 0.")
         log_reference_shares = float(
             sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares)
         )
@@ -152,7 +152,7 @@ class MeanField(Engine):
                         predictor=-1,  # the covariance involves all predictors
                         level=-1,
                         what="the covariance is singular",
-                        hint="Give a smaller eps or a larger prior_count.",
+                        hint="Use a smaller eps or a larger prior_count.",
                     ),
                 ) * singular  # an empty tuple unless singular
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note, counts)

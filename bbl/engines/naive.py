@@ -93,5 +93,5 @@ class NaiveBayes(Engine):
         )
         notes: tuple[Note, ...] = ()
         if prior_count == 0:
-            notes = absent_levels(counts, hint="Give prior_count > 0.")
+            notes = absent_levels(counts, hint="Set prior_count > 0.")
         return EngineFit(theta, lkh, converged=np.ones(len(counts), dtype=bool), notes=notes)

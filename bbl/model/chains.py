@@ -457,7 +457,7 @@ def gibbs(
         raise OptionError(
             f"thin={thin} exceeds n_sweeps={n_sweeps}.",
             argument="thin",
-            hint="Give at most n_sweeps.",
+            hint="Use at most n_sweeps.",
         )
     chains = Chains(h, J, n_levels, n_chains, rng, n_jobs, more)
     draws = energy = None

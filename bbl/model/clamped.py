@@ -204,7 +204,7 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
                 f"method='exact' would sum over more than {MAX_CELLS:.0e} table cells for "
                 f"{layout.m} unknown predictors in one row.",
                 argument="method",
-                hint="Give method='gibbs' or 'mf'.",
+                hint="Use method='gibbs' or 'mf'.",
             )
     if method == "mf":
         return np.array([mean_field_margins(layout, parameters) for parameters in theta])
@@ -256,7 +256,7 @@ def joint_mode(
             f"type='joint' would search more than {MAX_CELLS:.0e} table cells for {layout.m} "
             "unknown predictors in one row.",
             argument="type",
-            hint="Give type='class', which fills each cell by itself, or rows with fewer gaps.",
+            hint="Use type='class', which fills each cell by itself, or rows with fewer gaps.",
         )
     block_rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
     states = np.zeros((len(theta), layout.m), dtype=np.intp)

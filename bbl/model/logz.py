@@ -60,7 +60,7 @@ def exact_elimination(layout: Layout) -> tuple[list[int], float]:
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these "
             f"{layout.m} predictors and {layout.n_terms} interactions.",
             argument="log_z",
-            hint="Give log_z='auto' or 'ais', or fewer interactions.",
+            hint="Use log_z='auto' or 'ais', or fewer interactions.",
         )
     return elimination
 

@@ -266,7 +266,7 @@ def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndar
             f"{layout.m} missing predictors of a row, some of them with structural zeros, "
             f"need a sum over more than {CELLS:,} table cells.",
             argument="newdata",
-            hint="Give rows with fewer missing values.",
+            hint="Pass rows with fewer missing values.",
         )
     return np.array(
         [

@@ -188,7 +188,7 @@ class ScoreGradient:
                 f"Standard errors would need sums over {n_states.sum():.0e} states of missing "
                 f"cells, more than {MAX_STATES:.0e}.",
                 argument="se",
-                hint="Give se='bootstrap' or se=False, or rows with fewer missing cells.",
+                hint="Use se='bootstrap' or se=False, or rows with fewer missing cells.",
             )
         # `pattern_of_row` has shape (n, 1) in numpy 2.0
         patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)

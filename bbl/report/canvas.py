@@ -400,13 +400,13 @@ def check_axes(axes: Any, n: int) -> list[Axes]:
             f"axes must be matplotlib axes; got {axes!r}.",
             argument="axes",
             value=axes,
-            hint="Draw a network with plot_network(); give other kinds of figures as kind=.",
+            hint="Draw a network with plot_network(); for other figures pass kind=.",
         )
     if len(axes_list) != n:
         raise OptionError(
             f"axes contains {len(axes_list)} axes, but {n} are needed.",
             argument="axes",
-            hint=f"Give {n} axes.",
+            hint=f"Pass {n} axes.",
         )
     return axes_list
 

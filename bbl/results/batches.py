@@ -142,7 +142,7 @@ def _make_writer(target: Path, unfinished_path: Path) -> _CSVWriter | _ParquetWr
         f"to={str(target)!r} is neither a CSV nor a Parquet file.",
         argument="to",
         value=str(target),
-        hint="Give a name that ends in .csv or .parquet.",
+        hint="Pass a name that ends in .csv or .parquet.",
     )
 
 
@@ -220,5 +220,5 @@ def _convert_write_errors(target: Path) -> Iterator[None]:
         raise DataError(
             f"predictions cannot be written to {str(target)!r} ({error.strerror or error}).",
             argument="to",
-            hint="Free some space, or give another directory.",
+            hint="Free some space, or pass another directory.",
         ) from error

@@ -66,7 +66,7 @@ class ClassifierBase(ModelResults):
         """
         # a model that cannot be bootstrapped has a reason under "effects_bootstrap"
         advice = "se=False" if "effects_bootstrap" in self._refusals else "se='bootstrap'"
-        raise OptionError(f"{self._refusals['effects']}.", argument="se", hint=f"Give {advice}.")
+        raise OptionError(f"{self._refusals['effects']}.", argument="se", hint=f"Use {advice}.")
 
     @property
     @abstractmethod
@@ -85,7 +85,7 @@ class ClassifierBase(ModelResults):
         raise OptionError(
             f"{type(self).__name__} cannot be refitted to cross-validate its predictions.",
             argument="newdata",
-            hint="Give newdata=.",
+            hint="Pass newdata=.",
         )
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:

@@ -146,7 +146,7 @@ def make_effect_rows(
         raise OptionError(
             "newdata and grid cannot be combined: a grid generates its own rows.",
             argument="grid",
-            hint="Give newdata or grid.",
+            hint="Pass newdata or grid.",
         )
     if newdata is None:
         if weights is not None:
@@ -186,8 +186,8 @@ def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
             "This model has no training rows to average over: it was saved without them, or "
             "fitted to data read in batches.",
             hint=Hint(
-                "Give newdata= or grid=; or save it with store_data=True.",
-                command_line="Give a table after the model, or --grid; or save the model with "
+                "Pass newdata= or grid=; or save it with store_data=True.",
+                command_line="Pass a table after the model, or --grid; or save the model with "
                 "--store-data.",
             ),
         )
@@ -211,7 +211,7 @@ def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _Enc
         raise DataError(
             "newdata has no rows that can be predicted.",
             argument="newdata",
-            hint="Give rows without missing values.",
+            hint="Pass rows without missing values.",
         )
     missing = None if missing is None else missing[is_kept]
     return _EncodedRows(
@@ -255,7 +255,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
         raise OptionError(
             f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}.",
             argument="grid",
-            hint="Give grid='mode', or a dict of levels of some predictors.",
+            hint="Use grid='mode', or a dict of levels of some predictors.",
         )
     codes = (
         # without predictors: shape (1, 0), one row without cells
@@ -285,7 +285,7 @@ def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
     raise OptionError(
         "Every row of the grid is a structural zero.",
         argument="grid",
-        hint="Give other levels.",
+        hint="Use other levels.",
     )
 
 

@@ -103,14 +103,14 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     check_single_rows(
         getattr(fit, "survey", None),
         "The bootstrap",
-        "Leave se out; for replicate weights give type='bootstrap' to bbl.survey().",
+        "Leave se out; for replicate weights pass type='bootstrap' to bbl.survey().",
     )
     # raises a DataError for weights that are not counts
     rows.check_whole("The bootstrap requires")
     members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
         reason = fit._refusals.get("effects_bootstrap", "A member of this average is not refitted")
-        raise OptionError(f"{reason}.", argument="se", hint="Give se=False.")
+        raise OptionError(f"{reason}.", argument="se", hint="Use se=False.")
     # whether the model draws its tables itself; this first draw is discarded
     is_redrawn = (
         len(members) == 1 and members[0][0]._redraw(rows, generator(errors.seed)) is not None

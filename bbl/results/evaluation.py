@@ -387,7 +387,7 @@ def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sa
     if not judged.n:
         raise DataError(
             "newdata has no rows with both a prediction and a group.",
-            hint="Give rows that have both.",
+            hint="Pass rows that have both.",
         )
     return judged
 
@@ -414,7 +414,7 @@ def evaluate_rows(
     if not is_judged.any():
         raise DataError(
             f"None of the {what} has both a prediction and a group.",
-            hint="Give rows that have both.",
+            hint="Pass rows that have both.",
         )
     left_out = float(weights[~is_judged].sum())
     if sampled or not are_whole(weights[is_judged]):

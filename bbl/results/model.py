@@ -246,7 +246,7 @@ class ModelResults(ABC):
                 "This model has no training rows: it was saved without them, or fitted to data "
                 "read in batches.",
                 hint=Hint(
-                    f"{'Give newdata=; or s' if takes_newdata else 'S'}ave it with "
+                    f"{'Pass newdata=; or s' if takes_newdata else 'S'}ave it with "
                     "store_data=True, or fit a table in memory, such as a random sample of the "
                     "rows.",
                     command_line="Save it with --store-data, or fit a table in memory, such as a "

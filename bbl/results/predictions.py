@@ -192,7 +192,7 @@ class PredictionsMixin(ClassifierBase):
             raise DataError(
                 "newdata is missing.",
                 argument="newdata",
-                hint="Give newdata; predict() without it predicts the training rows.",
+                hint="Pass newdata; predict() without it predicts the training rows.",
             )
         # source: None for a table in memory
         source = lazy_source(newdata, "newdata")

@@ -357,8 +357,8 @@ def splitter_folds(
             f"cv does not give folds of these {len(all_rows)} rows ({error}).",
             argument="cv",
             hint=(
-                "Give a scikit-learn splitter, or pairs of row positions (train, "
-                "validation); for a group splitter give list(splitter.split(X, y, groups)), for a "
+                "Pass a scikit-learn splitter, or pairs of row positions (train, "
+                "validation); for a group splitter pass list(splitter.split(X, y, groups)), for a "
                 "number of folds nfold=."
             ),
         ) from error

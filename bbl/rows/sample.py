@@ -282,7 +282,7 @@ class Sample(Rows):
                 argument="weights",
                 hint=(
                     "If they are sampling weights, fit with design=bbl.survey(weights=...); "
-                    "otherwise give counts as weights, or fit without weights."
+                    "otherwise pass counts as weights, or fit without weights."
                 ),
             )
 

@@ -155,7 +155,7 @@ class TableEstimator(ResultState, BaseEstimator):
         table = self._read_features(X, reset=True)
         if not table.n:
             raise DataError(
-                "X has no rows.", argument="X", hint="Give rows of at least two classes."
+                "X has no rows.", argument="X", hint="Pass rows of at least two classes."
             )
         check_consistent_length(y, pd.RangeIndex(table.n))  # the index stands in for the rows of X
         weights = None if sample_weight is None else column_or_1d(sample_weight)
@@ -165,7 +165,7 @@ class TableEstimator(ResultState, BaseEstimator):
         if len(classes) < 2:
             raise DataError(
                 f"y has one class, {classes.tolist()[0]!r}.",
-                hint="Give rows of at least two classes.",
+                hint="Pass rows of at least two classes.",
             )
         response = response_name(y_name, table.columns)
         # `amounts_as_categories` made categories from all rows of an array; drop those that occur

@@ -40,7 +40,7 @@ class BBLClassifier(TableClassifier):
     method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
         "auto" averages several methods, tuned and weighted by cross-validation inside `fit`; it is
         the most accurate. Pseudo-likelihood, mean field, naive Bayes, posterior draws and
-        conditional likelihood are faster, and give a single table of coefficients. Pass an Engine
+        conditional likelihood are faster, and use a single table of coefficients. Pass an Engine
         for a method with options.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact: all pairs; none; the right-hand side of a formula, such as ``".^2
@@ -256,7 +256,7 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
             f"pairs contains {term!r}, which is not a valid term.",
             argument="pairs",
             hint=(
-                f"Give two or more different names or positions of the {len(names)} columns of X."
+                f"Pass two or more different names or positions of the {len(names)} columns of X."
             ),
         )
     return ":".join(map(quoted, columns))

@@ -321,7 +321,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             raise DataError(
                 "y has one row of each class, but out-of-fold scores need a class with two rows.",
                 argument="y",
-                hint="Give cv=None.",
+                hint="Use cv=None.",
             )
         return n_rows
 
@@ -358,13 +358,13 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             raise OptionError(
                 "hidden_pairs=True couples the units of one layer with 2 to "
                 f"{MAX_COUPLED} units, but hidden is {hidden or 0}.",
-                hint="Give 'hidden': 10, or leave hidden_pairs out.",
+                hint="Pass 'hidden': 10, or leave hidden_pairs out.",
                 argument="options",
             )
         if options:
             raise BBLTypeError(
                 f"{next(iter(options))!r} is not an option of method='conjugate'.",
-                hint="Give c, hidden, hidden_pairs or sweeps.",
+                hint="Pass c, hidden, hidden_pairs or sweeps.",
                 argument="options",
             )
         pairs = choice("pairs", self.pairs, ("all", "none")) == "all"
@@ -372,7 +372,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         if len(classes) < 2:
             raise DataError(
                 f"y has one class, {classes.tolist()[0]!r}.",
-                hint="Give rows of two or more classes.",
+                hint="Pass rows of two or more classes.",
             )
         # the same units whatever else draws from random_state
         seed = self.random_state if isinstance(self.random_state, int | np.integer) else 0
@@ -433,7 +433,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         if label not in classes:
             raise OptionError(
                 f"label={label!r} is not a class.",
-                hint=f"Give one of {', '.join(map(repr, classes[:5]))}.",
+                hint=f"Pass one of {', '.join(map(repr, classes[:5]))}.",
                 argument="label",
             )
         machine: GreyMachine = self.model_[1][classes.index(label)]

@@ -174,7 +174,7 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     check_memory(
         16.0 * (D + 1) * (n + D),
         f"A refit with {D} weights",
-        "Select fewer terms, or give refit=False.",
+        "Select fewer terms, or use refit=False.",
     )
     Z = products.features()
     scale = np.ones((D + 1, 1))

@@ -64,7 +64,7 @@ class LossRecord:
 
     Examples
     --------
-    >>> record = LossRecord(0.674, 0.565, HELD_OUT, "Give calibrate='temperature'.")
+    >>> record = LossRecord(0.674, 0.565, HELD_OUT, "Use calibrate='temperature'.")
     >>> record.is_worse
     True
     >>> print(record)

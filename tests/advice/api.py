@@ -63,7 +63,7 @@ BICLUSTERS = {
         lambda: blocks(groups=(2, 2), method="prototype"),
     ),
     "ratings off the scale": case(
-        r"Give scale=\(lowest, highest\), or choose method='prototype'",
+        r"Use scale=\(lowest, highest\), or choose method='prototype'",
         lambda: blocks(method="genetic", generations=2),
         lambda: blocks(method="genetic", generations=2, scale=(0, 2)),
         lambda: blocks(groups=(2, 2), method="prototype"),
@@ -74,7 +74,7 @@ BICLUSTERS = {
         lambda: blocks(groups=(2, 2), metric="squared"),
     ),
     "averages that are equal": case(
-        "Give metric='squared', or 'levels' if the response has few values",
+        "Use metric='squared', or 'levels' if the response has few values",
         lambda: blocks(data=REPEATED, metric="pearson", groups=(2, 2)),
         lambda: blocks(data=REPEATED, metric="squared", groups=(2, 2)),
         lambda: blocks(
@@ -82,7 +82,7 @@ BICLUSTERS = {
         ),
     ),
     "the most groups": case(
-        r"Raise max_groups above 2, or give groups=\.",
+        r"Raise max_groups above 2, or pass groups=\.",
         lambda: blocks(data=CHECKED, max_groups=2),
         lambda: blocks(data=CHECKED, max_groups=4),
         lambda: blocks(data=CHECKED, groups=(3, 3)),
@@ -106,12 +106,12 @@ CALLS = {
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")], predictors=["a", "b", "c"]),
     ),
     "a pair of one name": case(
-        "Give two different names for each pair",
+        "Pass two different names for each pair",
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "a")]),
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")]),
     ),
     "a file of another kind": case(
-        r"Leave kind out, or give kind=bbl\.BBL",
+        r"Leave kind out, or use kind=bbl\.BBL",
         in_folder(lambda f: bbl.load(saved(f), kind=bbl.ShooterResults)),
         in_folder(lambda f: bbl.load(saved(f))),
         in_folder(lambda f: bbl.load(saved(f), kind=bbl.BBLResults)),
@@ -132,19 +132,19 @@ CALLS = {
         lambda: bbl.average([FITTED, fit(FITTED.formula)], weights="equal"),
     ),
     "priors that differ": case(
-        r"Average fit\.with_priors\(None\) of each, and give the priors .* with with_priors\(\)",
+        r"Average fit\.with_priors\(None\) of each, and pass the priors .* with with_priors\(\)",
         lambda: bbl.average([FITTED, FITTED.with_priors("equal")]),
         lambda: bbl.average(
             [FITTED.with_priors(None), FITTED.with_priors("equal").with_priors(None)]
         ).with_priors("equal"),
     ),
     "an average of what is not refitted": case(
-        "Give weights='equal'",
+        "Use weights='equal'",
         lambda: bbl.average([FITTED, shot()], weights="cv"),
         lambda: bbl.average([FITTED, shot()], weights="equal"),
     ),
     "an average of other rows": case(
-        "Give weights='equal'",
+        "Use weights='equal'",
         lambda: bbl.average([FITTED, fit(data=DATA.head(40))], weights="cv"),
         lambda: bbl.average([FITTED, fit(data=DATA.head(40))], weights="equal"),
     ),
@@ -155,13 +155,13 @@ CALLS = {
         lambda: fit(data=DATA.assign(w=2), weights="w", method="auto"),
     ),
     "weights that are not counts": case(
-        r"If they were meant as counts, round them; .* give design=bbl\.survey\(weights=",
+        r"If they were meant as counts, round them; .* use design=bbl\.survey\(weights=",
         lambda: fit(data=DATA.assign(w=1.0 + DATA["a"] / 2), weights="w"),
         lambda: fit(data=DATA.assign(w=1), weights="w"),
         lambda: sampled("pseudo"),
     ),
     "relevance without classes": case(
-        "Leave relevance out, or give a formula with a response",
+        "Leave relevance out, or pass a formula with a response",
         lambda: fit("~ .", relevance=0.05),
         lambda: fit("~ ."),
         lambda: fit("y ~ .", relevance=0.5),
@@ -186,7 +186,7 @@ CALLS = {
         lambda: fit("y ~ a + b", relevance=0.5),
     ),
     "batches of a method": case(
-        "Choose one of .*'pseudo'.*, or give a table with a random sample",
+        "Choose one of .*'pseudo'.*, or pass a table with a random sample",
         lambda: fit(data=lambda: iter([DATA]), method="conditional"),
         lambda: fit(data=lambda: iter([DATA]), method="pseudo"),
         lambda: fit(data=DATA.sample(40, random_state=0), method="conditional"),
@@ -199,13 +199,13 @@ CALLS = {
         lambda: fit("y ~ a + b", lambda: iter([GAPS]), missing="drop"),
     ),
     "a rule that is unknown": case(
-        "Give a number, or one of 'cv'",
+        "Pass a number, or one of 'cv'",
         lambda: fit(lambda_="cvv"),
         lambda: fit(lambda_=0.1),
         lambda: fit(lambda_="cv"),
     ),
     "a rule as relevance": case(
-        "Call crossVal for each level, or give the rule to bbl",
+        "Call crossVal for each level, or pass the rule to bbl",
         lambda: bbl.crossVal("y ~ .", DATA, relevance="cv", **QUIET),
         lambda: bbl.crossVal("y ~ .", DATA, relevance=0.5, **QUIET),
         lambda: fit("y ~ .", relevance="cv"),
@@ -231,7 +231,7 @@ CALLS = {
         lambda: bbl.survey(weights="w"),
     ),
     "counts as a predictor": case(
-        "If column 'n' contains counts, give weights='n'",
+        "If column 'n' contains counts, use weights='n'",
         lambda: fit("y ~ a + b", CROSSED),
         lambda: fit("y ~ a + b", CROSSED, weights="n"),
     ),
@@ -252,7 +252,7 @@ CALLS = {
         lambda: labelled(np.array([[0, 1], [1, 0]])),
     ),
     "no predictors to draw": case(
-        "Give at least one list of levels",
+        "Pass at least one list of levels",
         lambda: bbl.randompar([]),
         lambda: bbl.randompar([[0, 1]]),
     ),
@@ -272,7 +272,7 @@ CALLS = {
         lambda: bbl.to_spins(fit("~ .^2", DATA[["a", "b", "c"]])),
     ),
     "spins of a table": case(
-        r"Give the result of bbl\(\), crossVal\(\), mlestimate\(\) or randompar\(\)",
+        r"Pass the result of bbl\(\), crossVal\(\), mlestimate\(\) or randompar\(\)",
         lambda: bbl.to_spins(DATA),
         lambda: bbl.to_spins(SPINS),
         lambda: bbl.to_spins(bbl.crossVal("~ .^2", DATA[["a", "b"]], **QUIET)),
@@ -280,12 +280,12 @@ CALLS = {
         lambda: bbl.to_spins(PARAMETERS),
     ),
     "spins of text": case(
-        r"Give arrays of shapes \(m,\) and \(m, m\)",
+        r"Pass arrays of shapes \(m,\) and \(m, m\)",
         lambda: bbl.from_spins(["x"], [["y"]]),
         lambda: bbl.from_spins(*PAIR),
     ),
     "spins of another shape": case(
-        "Give a vector of m fields, and a matrix of m rows and m columns",
+        "Pass a vector of m fields, and a matrix of m rows and m columns",
         lambda: bbl.from_spins([1.0], np.zeros((2, 2))),
         lambda: bbl.from_spins(*PAIR),
     ),
@@ -295,7 +295,7 @@ CALLS = {
         lambda: bbl.from_spins([0.0, 0.0], np.zeros((2, 2))),
     ),
     "spins of half a matrix": case(
-        r"Give \(M \+ M\.T\) / 2 if both halves count",
+        r"Pass \(M \+ M\.T\) / 2 if both halves count",
         lambda: bbl.from_spins([0.0, 0.0], HALF),
         lambda: bbl.from_spins([0.0, 0.0], (HALF + HALF.T) / 2),
     ),
@@ -311,7 +311,7 @@ CALLS = {
         lambda: bbl.to_spins(PARAMETERS),
     ),
     "spins of several groups": case(
-        "Give one of 's', 't'",
+        "Pass one of 's', 't'",
         lambda: bbl.to_spins(FITTED),
         lambda: bbl.to_spins(FITTED, "s"),
         lambda: bbl.to_spins(FITTED, "t"),
@@ -346,12 +346,12 @@ CALLS = {
         lambda: bbl.step(fit("y ~ a + b + c", method="ml"), scope=("~ 1", "~ a*b + c"), **QUIET),
     ),
     "steps from a small scope": case(
-        r"Give a larger model\.",
+        r"Use a larger model\.",
         lambda: bbl.step(fit("y ~ a*b + c", method="ml"), scope=("~ 1", "~ a + b + c"), **QUIET),
         lambda: bbl.step(fit("y ~ a*b + c", method="ml"), scope=("~ 1", "~ a*b + c"), **QUIET),
     ),
     "steps to large tables": case(
-        "Give a smaller scope",
+        "Use a smaller scope",
         patched("bbl.engines.likelihood.engine.MAX_STATES", 4, lambda: wide_steps()),
         lambda: bbl.step(fit("~ a + b + c", method="ml"), scope=("~ 1", "~ a*b + c"), **QUIET),
     ),
@@ -367,7 +367,7 @@ CALLS = {
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH, method="ml"),
     ),
     "zeros of batches": case(
-        "Give a table: the distinct rows with their counts as weights",
+        "Pass a table: the distinct rows with their counts as weights",
         lambda: fit("~ a*b", lambda: iter([POSSIBLE]), structural_zeros=BOTH, method="ml"),
         lambda: fit(
             "~ a*b",
@@ -378,18 +378,18 @@ CALLS = {
         ),
     ),
     "all pairs of many": case(
-        r"Give screen='heredity'\.",
+        r"Use screen='heredity'\.",
         patched("bbl.api.shooter.MAX_ALL_PAIRS", 2, lambda: shot(screen="all")),
         patched("bbl.api.shooter.MAX_ALL_PAIRS", 2, lambda: shot(screen="heredity")),
     ),
     "groups that are separated": case(
-        "Give refit=False, or a larger lambda_",
+        "Use refit=False, or a larger lambda_",
         lambda: shot("y ~ .", APART, lambda_=1.0),
         lambda: shot("y ~ .", APART, lambda_=1.0, refit=False),
         lambda: shot("y ~ .", APART, lambda_=20.0),
     ),
     "batches where rows are needed": case(
-        "Give a table, or a random sample of the rows",
+        "Pass a table, or a random sample of the rows",
         lambda: shot("y ~ .", lambda: iter([DATA])),
         lambda: shot("y ~ .", DATA),
         lambda: shot("y ~ .", DATA.sample(50, random_state=0)),
@@ -442,18 +442,18 @@ NB = networks.nb("y", DATA)
 
 NETWORKS = {
     "a class of no column": case(
-        "Give the class's name, or a formula such as 'class ~ .'",
+        "Pass the class's name, or a formula such as 'class ~ .'",
         lambda: networks.nb("yy", DATA),
         lambda: networks.nb("y", DATA),
         lambda: networks.nb("y ~ .", DATA),
     ),
     "folds that are numbers": case(
-        "Give the rows that each fold validates",
+        "Pass the rows that each fold validates",
         lambda: networks.cv(network(), DATA, folds=["x", "z"]),
         lambda: networks.cv(network(), DATA, folds=[range(30), range(30, 60)]),
     ),
     "folds of rare classes": case(
-        r"Give fewer folds \(k\), or merge rare classes",
+        r"Use fewer folds \(k\), or merge rare classes",
         lambda: networks.cv(networks.bnc("nb", "y", RARELY, 1), RARELY, k=5),
         lambda: networks.cv(networks.bnc("nb", "y", RARELY, 1), RARELY, k=2),
         lambda: networks.cv(networks.bnc("nb", "y", DATA, 1), DATA, k=5),
@@ -489,17 +489,17 @@ NETWORKS = {
         lambda: network("aode"),
     ),
     "averages without a prior": case(
-        r"Give smooth=1\.",
+        r"Use smooth=1\.",
         lambda: networks.lp(NB, DATA, smooth=0, manb_prior=0.5),
         lambda: networks.lp(NB, DATA, smooth=1, manb_prior=0.5),
     ),
     "a weight of no feature": case(
-        "Give weights for features only",
+        "Use weights for features only",
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}),
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0, "c": 1.0}),
     ),
     "a feature without a weight": case(
-        "Give a weight for each feature",
+        "Pass a weight for each feature",
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0}),
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0, "c": 1.0}),
     ),
@@ -513,12 +513,12 @@ NETWORKS = {
         ),
     ),
     "an area of three classes": case(
-        "Give score='accuracy'",
+        "Use score='accuracy'",
         lambda: networks.cv(networks.bnc("nb", "y", THREE, 1), THREE, k=2, score="auc"),
         lambda: networks.cv(networks.bnc("nb", "y", THREE, 1), THREE, k=2, score="accuracy"),
     ),
     "a fold without rows": case(
-        r"Give fewer folds \(k\)",
+        r"Use fewer folds \(k\)",
         lambda: networks.cv(half_known(), HALF_KNOWN, folds=[range(30), range(30, 60)]),
         lambda: networks.cv(half_known(), HALF_KNOWN, k=2),
     ),
@@ -532,7 +532,7 @@ NETWORKS = {
         ),
     ),
     "folds of some rows": case(
-        "Give a splitter such as KFold, or lists of row positions",
+        "Pass a splitter such as KFold, or lists of row positions",
         lambda: networks.tan_hc("y", DATA, folds=PARTIAL, **QUIET),
         lambda: networks.tan_hc("y", DATA, folds=KFold(2), **QUIET),
         lambda: networks.tan_hc("y", DATA, folds=[range(30), range(30, 60)], **QUIET),

@@ -90,17 +90,17 @@ def flat_response(**options: Any) -> Any:
 
 TABLE = {
     "a level that naive Bayes never sees": case(
-        "Give prior_count > 0",
+        "Set prior_count > 0",
         lambda: fit("y ~ a", LEVELS, method="naive", prior_count=0),
         settled("y ~ a", LEVELS, method="naive", prior_count=1),
     ),
     "a level that mean field never sees": case(
-        "Give prior_count > 0",
+        "Set prior_count > 0",
         lambda: fit("y ~ a*b", LEVELS, method="mf", prior_count=0, eps=0.1),
         settled("y ~ a*b", LEVELS, method="mf", prior_count=1, eps=0.1),
     ),
     "a level that contrastive divergence never sees": case(
-        "Give lambdah > 0",
+        "Set lambdah > 0",
         lambda: fit("y ~ a*b", LEVELS, method="pcd", n_iter=30, seed=0),
         lambda: fit("y ~ a*b", LEVELS, method="pcd", n_iter=30, seed=0, lambdah=0.1),
     ),
@@ -110,7 +110,7 @@ TABLE = {
         settled("y ~ b*c", method="pcd", n_iter=3000, seed=0),
     ),
     "a level that probability flow never sees": case(
-        "Give lambdah > 0",
+        "Set lambdah > 0",
         lambda: fit("y ~ a*b", LEVELS, method="mpf"),
         settled("y ~ a*b", LEVELS, method="mpf", lambdah=0.1, lambda_=0.1),
     ),
@@ -121,49 +121,49 @@ TABLE = {
         settled("~ b*c", method="mpf", lambda_=0.1),
     ),
     "a level that pseudo-likelihood never sees": case(
-        "Give lambdah > 0",
+        "Set lambdah > 0",
         lambda: fit("y ~ a + b", LEVELS, lambdah=0),
         settled("y ~ a + b", LEVELS, lambdah=0.1),
     ),
     "a level that a sparse fit never sees": case(
-        "Give penalty='l2' and lambdah > 0",
+        "Use penalty='l2' and lambdah > 0",
         lambda: fit("y ~ b*c", NO_C, penalty="group", lambda_=0.01, xlevels={"c": [0, 1, 2]}),
         settled("y ~ b*c", NO_C, lambda_=0.01, lambdah=0.1, xlevels={"c": [0, 1, 2]}),
     ),
     "a level that batches never see": case(
-        "Give lambdah > 0",
+        "Set lambdah > 0",
         lambda: in_batches(lambdah=0),
         lambda: in_batches(lambdah=0.1),
     ),
     "a level that the likelihood never sees": case(
-        "Give lambdah > 0 or prior_count > 0",
+        "Set lambdah > 0 or prior_count > 0",
         lambda: fit("y ~ a*b", LEVELS, method="ml"),
         settled("y ~ a + b", LEVELS, method="ml", lambdah=0.1, lambda_=0.1),
         settled("y ~ a*b", LEVELS, method="ml", prior_count=0.5),
     ),
     "a likelihood of one step": case(
-        r"Increase itmax, or give lambda_ > 0 or prior_count > 0",
+        r"Increase itmax, or set lambda_ > 0 or prior_count > 0",
         lambda: fit("~ .^2", HOLES, method="ml", missing="marginal", itmax=1),
         settled("~ .^2", HOLES, method="ml", missing="marginal", itmax=500),
     ),
     "a level that a regression never sees": case(
-        "Give ridge > 0",
+        "Set ridge > 0",
         lambda: fit("y ~ a + b", xlevels={"a": [0, 1, 2]}, **EXACT),
         settled("y ~ a + b", xlevels={"a": [0, 1, 2]}, method="conditional", ridge=0.1),
     ),
     "groups that predictors separate": case(
-        "Give ridge='firth' .*or ridge='cv'",
+        "Use ridge='firth' .*or ridge='cv'",
         lambda: fit("y ~ a", SPLIT, **EXACT),
         settled("y ~ a", SPLIT, method="conditional", ridge="firth"),
         settled("y ~ a", SPLIT, method="conditional", ridge="cv"),
     ),
     "fewer rows than coefficients": case(
-        "Give ridge='cv'",
+        "Use ridge='cv'",
         lambda: fit("y ~ a*b", FEW, **EXACT),
         settled("y ~ a*b", pd.concat([FEW] * 5), method="conditional", ridge="cv"),
     ),
     "a copy of a predictor": case(
-        "Leave one of the terms out, or give ridge='cv'",
+        "Leave one of the terms out, or use ridge='cv'",
         lambda: fit("y ~ a + b + d", COPY, **EXACT),
         settled("y ~ a + b", COPY, **EXACT),
         settled("y ~ a + b + d", COPY, method="conditional", ridge="cv"),
@@ -172,12 +172,12 @@ TABLE = {
         "Increase ridge", lambda: many_rows_fit(2), lambda: many_rows_fit(200, 0.1)
     ),
     "a refit of few iterations": case(
-        "Increase ridge, or give refit='pseudo'",
+        "Increase ridge, or use refit='pseudo'",
         lambda: fit("~ .", ALIKE, method="shbm", order=2, refit="pcd", n_iter=10, seed=3),
         settled("~ .", ALIKE, method="shbm", order=2, refit="pseudo"),
     ),
     "no linear response": case(
-        "Give prior='gaussian'",
+        "Use prior='gaussian'",
         flat_response,
         settled(
             "~ .^2", ALIKE[["a", "b", "c"]], method="pvi", sd="lrvb", prior="gaussian", n_iter=3000

@@ -180,7 +180,7 @@ SURVEYS = {
         lambda: stratified(SAMPLE, strata="h", fpc="N"),
     ),
     "a sampling fraction": case(
-        "Give the number of units",
+        "Pass the number of units",
         lambda: stratified(SAMPLE.assign(N=0.1), fpc="N"),
         lambda: stratified(SAMPLE, fpc="N"),
     ),
@@ -273,7 +273,7 @@ MARKED = DATA.assign(z=(DATA["a"] == 1) & (DATA["b"] == 1))
 
 ZEROS = {
     "marks of no column": case(
-        "Give the name of a column that marks rows, or a table",
+        "Pass the name of a column that marks rows, or a table",
         lambda: zeros("q"),
         lambda: zeros("z", data=MARKED[~MARKED["z"]]),
         lambda: zeros(BOTH),
@@ -346,12 +346,12 @@ TABLES = {
         lambda: two_way(cell(np.nan).to_numpy()),
     ),
     "an empty matrix": case(
-        "Give at least two rows and two columns",
+        "Pass at least two rows and two columns",
         lambda: two_way(pd.DataFrame()),
         lambda: two_way(),
     ),
     "a matrix of one row": case(
-        "Give at least two rows and two columns",
+        "Pass at least two rows and two columns",
         lambda: bbl.bicluster(None, MATRIX.head(1), **QUIET),
         lambda: bbl.bicluster(None, MATRIX.head(2), **QUIET),
     ),
@@ -753,7 +753,7 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
     "weights of no column of batches": case(
-        "Give the name of a column",
+        "Pass the name of a column",
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="W"),
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),

@@ -64,7 +64,7 @@ ENGINES = {
         lambda: fit(lambda_=0.5),
     ),
     "options beside an engine": case(
-        r"Give lambda_ to PseudoLikelihood\(\.\.\.\) itself",
+        r"Pass lambda_ to PseudoLikelihood\(\.\.\.\) itself",
         lambda: fit(method=PseudoLikelihood(), lambda_=0.1),
         lambda: fit(method=PseudoLikelihood(lambda_=0.1)),
     ),
@@ -87,13 +87,13 @@ ENGINES = {
         lambda: fit("y ~ a*b", method="bayes", **QUICK).interactions(),
     ),
     "no response": case(
-        "Give a formula with a response, or choose method='pseudo'",
+        "Pass a formula with a response, or choose method='pseudo'",
         lambda: conditional("~ a + b"),
         lambda: conditional("y ~ a + b"),
         lambda: fit("~ a + b", method="pseudo"),
     ),
     "rows of an exchange": case(
-        "Give sampler='pseudo'",
+        "Use sampler='pseudo'",
         patched(
             "bbl.engines.bayes.engine.MAX_STATES",
             2,
@@ -102,55 +102,55 @@ ENGINES = {
         lambda: exchanged("pseudo"),
     ),
     "a prior of too few rows": case(
-        r"Leave c out, or give at least c=n/10",
+        r"Leave c out, or pass at least c=n/10",
         lambda: fit(method="bayes", prior="conjugate", c=0.5, **QUICK),
         lambda: fit(method="bayes", prior="conjugate", **QUICK),
         lambda: fit(method="bayes", prior="conjugate", c=6.0, **QUICK),
     ),
     "a scale that is text": case(
-        r"Give a number or 'cv'\.",
+        r"Pass a number or 'cv'\.",
         lambda: conditional(scale="x"),
         lambda: conditional(scale=0.5),
         lambda: conditional("y ~ a*b", scale="cv"),
     ),
     "an order without a penalty": case(
-        "Give ridge='cv' or ridge > 0, or ordered='nominal'",
+        "Use ridge='cv' or ridge > 0, or ordered='nominal'",
         lambda: conditional(data=ORDERED, ridge=0, ordered="linear"),
         lambda: conditional(data=ORDERED, ridge="cv", ordered="linear"),
         lambda: conditional(data=ORDERED, ridge=0.1, ordered="linear"),
         lambda: conditional(data=ORDERED, ridge=0, ordered="nominal"),
     ),
     "a start without a penalty": case(
-        "Give start=None, or ridge > 0",
+        "Use start=None, or ridge > 0",
         lambda: conditional(ridge=0, start="pseudo", ordered="nominal"),
         lambda: conditional(ridge=0, start=None, ordered="nominal"),
         lambda: conditional(ridge=0.1, start="pseudo"),
     ),
     "a start with Firth's penalty": case(
-        "Give start=None, or ridge > 0",
+        "Use start=None, or ridge > 0",
         lambda: conditional(ridge="firth", start="pseudo", ordered="nominal"),
         lambda: conditional(ridge="firth", start=None, ordered="nominal"),
         lambda: conditional(ridge=0.1, start="pseudo"),
     ),
     "an order of two levels": case(
-        r"Declare them as an ordered pd\.Categorical, or give ordered='nominal'",
+        r"Declare them as an ordered pd\.Categorical, or use ordered='nominal'",
         lambda: conditional(ordered="linear"),
         lambda: conditional(data=ORDERED, ordered="linear"),
         lambda: conditional(ordered="nominal"),
     ),
     "errors of a refined fit": case(
-        "For effects give se='bootstrap'; otherwise fit with start=None to at most",
+        "For effects use se='bootstrap'; otherwise fit with start=None to at most",
         lambda: conditional(start="pseudo").inference().table(of=("s", "t")),
         lambda: conditional(start="pseudo").avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: conditional(start=None, ridge=0.1).inference().table(of=("s", "t")),
     ),
     "a coding that is chosen": case(
-        "Give crossVal one of the codings",
+        "Pass crossVal one of the codings",
         lambda: crossed(data=ORDERED, method="conditional", ordered="cv", scale=0.5),
         lambda: crossed(data=ORDERED, method="conditional", ordered="linear", scale=0.5),
     ),
     "too many coefficients": case(
-        "Give ridge='cv', or use fewer predictors or fewer interactions",
+        "Use ridge='cv', or use fewer predictors or fewer interactions",
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal()),
         lambda: conditional(ridge="cv"),
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal("y ~ a")),
@@ -168,7 +168,7 @@ ENGINES = {
         lambda: fit("y ~ a + b", HOLES, method="shbm", missing="level"),
     ),
     "sums over missing values": case(
-        "Give missing='level', missing='drop' or method='pseudo'",
+        "Use missing='level', missing='drop' or method='pseudo'",
         patched("bbl.engines.likelihood.engine.MAX_STATES", 2, lambda: summed("marginal")),
         patched("bbl.engines.likelihood.engine.MAX_STATES", 2, lambda: summed("level")),
         patched("bbl.engines.likelihood.engine.MAX_STATES", 2, lambda: summed("drop")),
@@ -181,7 +181,7 @@ ENGINES = {
         lambda: fit("~ v0*v1 + v2", WIDE, method="ml"),
     ),
     "zeros of many states": case(
-        "Give a table with only the columns .* or a formula with fewer predictors or interactions",
+        "Pass a table with only the columns .* or a formula with fewer predictors or interactions",
         patched(
             "bbl.engines.likelihood.zeros.MAX_STATES", 4, lambda: zeros("~ a*b*c", BOTH.assign(c=1))
         ),
@@ -189,25 +189,25 @@ ENGINES = {
         patched("bbl.engines.likelihood.zeros.MAX_STATES", 4, lambda: zeros("~ a*b")),
     ),
     "no penalty": case(
-        "Give a number, or one for each order",
+        "Pass a number, or one for each order",
         lambda: fit("y ~ .^3", lambda_=[]),
         lambda: fit("y ~ .^3", lambda_=0.1),
         lambda: fit("y ~ .^3", lambda_=[0.1, 0.2]),
     ),
     "norms without a penalty": case(
-        r"Give lambda_ > 0, such as 0\.03, or leave penalty out",
+        r"Set lambda_ > 0, such as 0\.03, or leave penalty out",
         lambda: fit(penalty="l1", lambda_=0),
         lambda: fit(penalty="l1", lambda_=0.03),
         lambda: fit(lambda_=0),
     ),
     "norms of fields": case(
-        r"Give lambdah=0, or leave penalty out",
+        r"Use lambdah=0, or leave penalty out",
         lambda: fit(penalty="l1", lambda_=0.03, lambdah=0.1),
         lambda: fit(penalty="l1", lambda_=0.03, lambdah=0),
         lambda: fit(lambda_=0.03, lambdah=0.1),
     ),
     "a gauge of many rows": case(
-        "Leave gauge out, or give a table of some of the rows",
+        "Leave gauge out, or pass a table of some of the rows",
         patched(
             "bbl.engines.pseudo.engine.few_enough",
             lambda *o: False,
@@ -225,7 +225,7 @@ ENGINES = {
         patched("bbl.engines.pseudo.engine.MAX_LEVELS", 2, lambda: fit("y ~ a*b*c", TRIPLE)),
     ),
     "norms of batches": case(
-        "Give a table, or leave penalty out",
+        "Pass a table, or leave penalty out",
         lambda: in_batches(penalty="l1", lambda_=0.03),
         lambda: fit(penalty="l1", lambda_=0.03),
         lambda: in_batches(lambda_=0.03),
@@ -237,7 +237,7 @@ ENGINES = {
         lambda: fit("y ~ .", method="shbm"),
     ),
     "norms of three levels": case(
-        "Give penalty='group'",
+        "Use penalty='group'",
         lambda: fit("y ~ a*b", ORDERED, penalty="l1", lambda_=0.03),
         lambda: fit("y ~ a*b", ORDERED, penalty="group", lambda_=0.03),
     ),
@@ -253,7 +253,7 @@ ENGINES = {
         lambda: fit(symmetrize=True).inference().bse,
     ),
     "linear response of many": case(
-        "Give sd='factorised', or choose method='bayes'",
+        "Use sd='factorised', or choose method='bayes'",
         patched(
             "bbl.engines.variational.engine.MAX_MULTIPLICATIONS", 1.0, lambda: variational("lrvb")
         ),
@@ -432,7 +432,7 @@ MACHINES = {
         lambda: zeros("~ a*b", data=POSSIBLE),
     ),
     "a fold that leaves no rows": case(
-        r"Give more rows, use fewer folds \(nfold\) in crossVal, or fit .* needs no folds",
+        r"Pass more rows, use fewer folds \(nfold\) in crossVal, or fit .* needs no folds",
         lambda: tiny(lambda_="cv"),
         lambda: fit("y ~ a + b", DATA, lambda_="cv"),
         lambda: tiny(lambda_=0.1),
@@ -513,7 +513,7 @@ FUNCTIONS = {
         lambda: bbl.mcSample(fit(lambda_=0.1), nsteps=20, **QUIET),
     ),
     "a step of many sweeps": case(
-        "Give at most n_sweeps",
+        "Use at most n_sweeps",
         lambda: gibbs(*FIELDS, n_sweeps=10, thin=20, rng=1),
         lambda: gibbs(*FIELDS, n_sweeps=10, thin=10, rng=1),
     ),
@@ -528,7 +528,7 @@ FUNCTIONS = {
         lambda: energies(),
     ),
     "couplings of one triangle": case(
-        "Give both triangles with equal values",
+        "Pass both triangles with equal values",
         lambda: energies(J=np.triu(SMALL)),
         lambda: energies(J=SMALL),
     ),
@@ -538,13 +538,13 @@ FUNCTIONS = {
         lambda: energies(J=SMALL),
     ),
     "an exact reconstruction": case(
-        "Give method='gibbs' or 'mf'",
+        "Use method='gibbs' or 'mf'",
         patched("bbl.model.clamped.MAX_CELLS", 1.0, lambda: rebuilt("exact")),
         lambda: rebuilt("gibbs"),
         lambda: rebuilt("mf"),
     ),
     "missing values and zeros": case(
-        "Give rows with fewer missing values",
+        "Pass rows with fewer missing values",
         patched(
             "bbl.model.marginal.CELLS",
             1,
@@ -553,7 +553,7 @@ FUNCTIONS = {
         lambda: impossible().predict(POSSIBLE),
     ),
     "errors of missing cells": case(
-        "Give se='bootstrap' or se=False, or rows with fewer missing cells",
+        "Use se='bootstrap' or se=False, or rows with fewer missing cells",
         patched("bbl.model.score_gradient.MAX_STATES", 1, lambda: gapped()),
         lambda: gapped(se="bootstrap", nboot=3),
         lambda: gapped(se=False),
@@ -565,13 +565,13 @@ FUNCTIONS = {
         patched("bbl.model.states.MAX_STATES", 4, lambda: zeros("~ a*b").sample(5)),
     ),
     "folds that are no folds": case(
-        "Give a scikit-learn splitter, or pairs of row positions",
+        "Pass a scikit-learn splitter, or pairs of row positions",
         lambda: crossed(cv=[1, 2]),
         lambda: crossed(cv=[(range(30), range(30, 60)), (range(30, 60), range(30))]),
         lambda: crossed(nfold=2, shuffle=True, seed=0),
     ),
     "rows that are not counted": case(
-        r"fit with design=bbl\.survey\(weights=\.\.\.\); otherwise give counts",
+        r"fit with design=bbl\.survey\(weights=\.\.\.\); otherwise pass counts",
         lambda: fit("y ~ a + b", REAL, weights="w").inference().bse,
         lambda: fit("y ~ a + b", REAL, design=bbl.survey(weights="w")).inference().bse,
         lambda: fit("y ~ a + b", REAL.assign(w=2), weights="w").inference().bse,

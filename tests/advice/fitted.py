@@ -71,13 +71,13 @@ NUMERIC = {
         lambda: shot("y ~ a", WORDY),
     ),
     "standardised levels": case(
-        "Give numeric=True, or the names of the numeric predictors",
+        "Use numeric=True, or the names of the numeric predictors",
         lambda: shot("y ~ x", GAMMA, standardise=True),
         lambda: shot("y ~ x", GAMMA, standardise=True, numeric=True),
         lambda: shot("y ~ x", GAMMA, standardise=True, numeric=["x"]),
     ),
     "numeric that is a number": case(
-        "Give numeric=True if all predictors are numbers",
+        "Use numeric=True if all predictors are numbers",
         lambda: shot("y ~ x", GAMMA, numeric=3),
         lambda: shot("y ~ x", GAMMA, numeric=True),
     ),
@@ -113,7 +113,7 @@ def batches(*kinds: str) -> Any:
 
 VALUES = {
     "orders that differ": case(
-        r"Declare them alike, or give its levels in order: xlevels=\{'d': \[\.\.\.\]\}",
+        r"Declare them alike, or pass its levels in order: xlevels=\{'d': \[\.\.\.\]\}",
         lambda: fit("y ~ d", batches("unordered", "other")),
         lambda: fit("y ~ d", batches("unordered", "unordered")),
         lambda: fit("y ~ d", batches("unordered", "other"), xlevels={"d": ["p", "q"]}),
@@ -131,7 +131,7 @@ VALUES = {
         lambda: fit("y ~ b + a", PEOPLED).predict(PEOPLED, unseen="ignore"),
     ),
     "a figure on one axes": case(
-        r"Give 3 axes\.",
+        r"Pass 3 axes\.",
         lambda: drawn(1),
         lambda: drawn(3),
     ),
@@ -141,22 +141,22 @@ VALUES = {
         lambda: FITTED.evaluate(DATA).roc("s"),
     ),
     "rows without a prediction": case(
-        "Give rows that have both",
+        "Pass rows that have both",
         lambda: DROPPING.importance(GAPS[GAPS["a"].isna()]),
         lambda: DROPPING.importance(GAPS.dropna()),
     ),
     "importance by refits": case(
-        r"Give newdata=\.",
+        r"Pass newdata=\.",
         lambda: SHOT.importance(),
         lambda: SHOT.importance(DATA),
     ),
     "refits of chosen terms": case(
-        r"Give se=False\.",
+        r"Use se=False\.",
         lambda: SHOT.avg_comparisons("a", se="bootstrap"),
         lambda: SHOT.avg_comparisons("a", se=False),
     ),
     "effects of the mean of draws": case(
-        "Give se='bootstrap'",
+        "Use se='bootstrap'",
         lambda: posterior()._with_point_estimate("mean").avg_comparisons("a"),
         lambda: posterior().avg_comparisons("a", se="bootstrap", nboot=2),
     ),
@@ -176,7 +176,7 @@ VALUES = {
         lambda: FITTED.compare(fit("y ~ .")),
     ),
     "an effect source without errors": case(
-        "Give se='bootstrap'|Give se=False",
+        "Use se='bootstrap'|Use se=False",
         lambda: SHOT.avg_comparisons("a"),
         lambda: SHOT.avg_comparisons("a", se=False),
     ),
@@ -202,12 +202,12 @@ VALUES = {
         lambda: sampled(400),
     ),
     "a joint state of hidden units": case(
-        "Give type='class', which fills in each cell separately",
+        "Use type='class', which fills in each cell separately",
         lambda: ZEROS.reconstruct(GAPPED, type="joint", **QUIET),
         lambda: ZEROS.reconstruct(GAPPED, type="class", **QUIET),
     ),
     "a joint state of many cells": case(
-        "Give type='class', which fills each cell by itself, or rows with fewer gaps",
+        "Use type='class', which fills each cell by itself, or rows with fewer gaps",
         patched(
             "bbl.model.clamped.MAX_CELLS",
             1,
@@ -243,7 +243,7 @@ VALUES = {
         in_folder(lambda f: kept(f, True).fitted()),
     ),
     "one prior without scales": case(
-        "Leave out scale, or give prior='gaussian'",
+        "Leave out scale, or use prior='gaussian'",
         lambda: fit("y ~ a", prior="flat", scale=1.0, **FLAT),
         lambda: fit("y ~ a", prior="flat", **FLAT),
         lambda: fit("y ~ a", prior="gaussian", scale=1.0, **FLAT),
@@ -255,7 +255,7 @@ VALUES = {
         lambda: fit("y ~ a", empirical_bayes=True, **FLAT),
     ),
     "linear response without scales": case(
-        "Give sd='factorised', or leave out centred",
+        "Use sd='factorised', or leave out centred",
         lambda: fit("y ~ a", centred=True, sd="lrvb", **FLAT),
         lambda: fit("y ~ a", centred=True, sd="factorised", **FLAT),
         lambda: fit("y ~ a", sd="lrvb", **FLAT),

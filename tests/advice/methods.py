@@ -95,7 +95,7 @@ TABLE = {
         (lambda: shot("y ~ ."), lambda: shot("y ~ a + b", order=2)),
     ),
     "interactions of a network": Advice(
-        r"Write 'class ~ \.' or 'class ~ a \+ b', and give a structure by hand with "
+        r"Write 'class ~ \.' or 'class ~ a \+ b', and pass a structure by hand with "
         r"networks\.structure\(\)",
         lambda: networks.nb("y ~ a*b*c", DATA),
         (
@@ -110,12 +110,12 @@ TABLE = {
         (lambda: fit("y ~ (a + b + c)^2", method="mf"),),
     ),
     "penalties by order": Advice(
-        r"Give one number, or one for each order\.",
+        r"Pass one number, or one for each order\.",
         lambda: shot(order=2, lambda_=(1.0, 2.0, 3.0)),
         (lambda: shot(order=2, lambda_=2.0), lambda: shot(order=2, lambda_=(1.0, 2.0))),
     ),
     "penalties of shbm": Advice(
-        r"Give 2, for products of 1 to 2 predictors, or one number\.",
+        r"Pass 2, for products of 1 to 2 predictors, or one number\.",
         lambda: fit("y ~ .", method="shbm", lambda_=(1.0,)),
         (
             lambda: fit("y ~ .", method="shbm", lambda_=(5.0, 5.0)),
@@ -123,12 +123,12 @@ TABLE = {
         ),
     ),
     "no term is left": Advice(
-        "Give a smaller lambda_, or 'ebic' or 'cv'",
+        "Use a smaller lambda_, or 'ebic' or 'cv'",
         lambda: shot(lambda_=1e6),
         (lambda: shot(lambda_=1.0), lambda: shot(lambda_="ebic"), lambda: shot(lambda_="cv")),
     ),
     "states of an exact refit": Advice(
-        r"Give refit='pseudo'\.",
+        r"Use refit='pseudo'\.",
         lambda: fit(
             "~ .",
             pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"),
@@ -176,7 +176,7 @@ TABLE = {
         ),
     ),
     "real weights": Advice(
-        r"Give one integer, 0 or more, for each of the 60 rows\.",
+        r"Pass one integer, 0 or more, for each of the 60 rows\.",
         lambda: fit("y ~ a + b", WEIGHTED, weights="n", method="shbm"),
         (lambda: fit("y ~ a + b", WEIGHTED.assign(n=2), weights="n", method="shbm"),),
     ),
@@ -210,7 +210,7 @@ TABLE = {
         (lambda: fit(priors="equal"), lambda: fit(priors={"s": 0.4, "t": 0.6})),
     ),
     "no threads": Advice(
-        r"Give 1 for one thread or -1 for all cores\.",
+        r"Pass 1 for one thread or -1 for all cores\.",
         lambda: fit(n_jobs=0),
         (lambda: fit(n_jobs=1), lambda: fit(n_jobs=-1)),
     ),
@@ -220,7 +220,7 @@ TABLE = {
         (lambda: fit(method="pseudo"),),
     ),
     "options of auto": Advice(
-        r"Choose a single method such as method='pseudo', or give your own fits to average\(\)\.",
+        r"Choose a single method such as method='pseudo', or pass your own fits to average\(\)\.",
         lambda: fit(method="auto", lambda_=0.1),
         (lambda: fit(method="pseudo", lambda_=0.1),),
     ),
@@ -235,7 +235,7 @@ TABLE = {
         (lambda: fit(method="auto"),),
     ),
     "calibration without classes": Advice(
-        r"Leave calibrate out, or give a formula with a response\.",
+        r"Leave calibrate out, or pass a formula with a response\.",
         lambda: fit("~ .", DATA, calibrate="temperature"),
         (lambda: fit("~ .", DATA), lambda: fit(calibrate="temperature")),
     ),
@@ -243,7 +243,7 @@ TABLE = {
         r"Leave priors out\.", lambda: fit("~ .", DATA, priors="equal"), (lambda: fit("~ .", DATA),)
     ),
     "folds of cv": Advice(
-        r"For 3 folds give nfold=3\.",
+        r"For 3 folds use nfold=3\.",
         lambda: bbl.crossVal("y ~ .", DATA, cv=3, **QUIET),
         (lambda: bbl.crossVal("y ~ .", DATA, nfold=3, shuffle=True, seed=0, **QUIET),),
     ),
@@ -253,12 +253,12 @@ TABLE = {
         tuple(lambda s=s: bbl.crossVal("~ .", DATA, score=s, **QUIET) for s in ("logloss", "pnll")),
     ),
     "an estimate with a rule in crossVal": Advice(
-        r"Give crossVal a number\.",
+        r"Pass crossVal a number\.",
         lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale="cv", **QUIET),
         (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
     ),
     "tests of a conditional fit": Advice(
-        r"Give two groups, of=\(a, b\), for intervals, or give ridge=0,",
+        r"Pass two groups, of=\(a, b\), for intervals, or use ridge=0,",
         lambda: fit("y ~ a", method="conditional").inference().tests(),
         (
             lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
@@ -299,17 +299,17 @@ TABLE = {
         ),
     ),
     "an exact posterior of many states": Advice(
-        r"Give sampler='exchange' or 'pseudo', or 'auto' to choose automatically\.",
+        r"Use sampler='exchange' or 'pseudo', or 'auto' to choose automatically\.",
         lambda: many_states(sampler="exact"),
         tuple(lambda s=s: many_states(sampler=s) for s in ("exchange", "pseudo", "auto")),
     ),
     "chains fewer than draws": Advice(
-        r"Give at least chains=20\.",
+        r"Use at least chains=20\.",
         lambda: fit("y ~ .", method="pvi", chains=10, draws=20),
         (lambda: fit("y ~ .", method="pvi", chains=20, draws=20, n_iter=20),),
     ),
     "a start that is unknown": Advice(
-        r"Give None or 'pseudo'\.",
+        r"Pass None or 'pseudo'\.",
         lambda: fit("y ~ .", method="conditional", start="mf"),
         (
             lambda: fit("y ~ .", method="conditional", start=None),
@@ -317,17 +317,17 @@ TABLE = {
         ),
     ),
     "zero-sum of terms of three": Advice(
-        r"Give a formula with pairs only, or leave gauge out\.",
+        r"Pass a formula with pairs only, or leave gauge out\.",
         lambda: fit("y ~ .^3", gauge="zero-sum"),
         (lambda: fit("y ~ .^2", gauge="zero-sum"), lambda: fit("y ~ .^3")),
     ),
     "folds of a network": Advice(
-        "Give fewer folds",
+        "Use fewer folds",
         lambda: networks.cv(networks.bnc("nb", "y", DATA.head(6)), DATA.head(6), k=10),
         (lambda: networks.cv(networks.bnc("nb", "y", DATA.head(6)), DATA.head(6), k=2),),
     ),
     "groups of a criterion": Advice(
-        "Give groups=",
+        "Use groups=",
         lambda: blocks(metric="pearson"),
         (lambda: blocks(metric="pearson", groups=(2, 2)),),
     ),
@@ -361,7 +361,7 @@ TABLE = {
         (lambda: fit(method="pvi", draws=2, chains=20, n_iter=20),),
     ),
     "a gauge of the posterior of all": Advice(
-        "Give of='group', or two groups",
+        "Use of='group', or two groups",
         lambda: approximate().table(of="pooled"),
         (lambda: approximate().table(of="group"), lambda: approximate().table(of=("s", "t"))),
     ),
@@ -376,7 +376,7 @@ TABLE = {
         ),
     ),
     "models side by side": Advice(
-        r"Give all models in one list: etable\(\[fit, other\]\)",
+        r"Pass all models in one list: etable\(\[fit, other\]\)",
         lambda: bbl.etable(FITTED, FITTED),
         (lambda: bbl.etable([FITTED, FITTED]),),
     ),
@@ -398,7 +398,7 @@ TABLE = {
         ),
     ),
     "layers of hidden units": Advice(
-        r"Give one number, or .*bbl\.ScoreFeatures\('conjugate', options=\{'hidden': \(5, 3\)\}\)",
+        r"Pass one number, or .*bbl\.ScoreFeatures\('conjugate', options=\{'hidden': \(5, 3\)\}\)",
         lambda: fit(method="bayes", prior="conjugate", hidden=(5, 3)),
         (
             lambda: fit(method="bayes", prior="conjugate", hidden=5, **FEW),
@@ -408,7 +408,7 @@ TABLE = {
         ),
     ),
     "hidden pairs": Advice(
-        "Give hidden=2 or more",
+        "Use hidden=2 or more",
         lambda: fit(method="bayes", prior="conjugate", hidden_pairs=True),
         (
             lambda: fit(
@@ -423,7 +423,7 @@ TABLE = {
         ),
     ),
     "linear response": Advice(
-        r"Give likelihood='sampled', or sd='factorised'\.",
+        r"Use likelihood='sampled', or sd='factorised'\.",
         lambda: fit(method="pvi", sd="lrvb", likelihood="pseudo"),
         (
             lambda: fit(
@@ -435,7 +435,7 @@ TABLE = {
         ),
     ),
     "penalties of pseudo-likelihood": Advice(
-        "Give one number, or use crossVal",
+        "Pass one number, or use crossVal",
         lambda: fit("y ~ .^2", lambda_=[0.1, 0.2]),
         (
             lambda: fit("y ~ .^2", lambda_=0.1),
@@ -451,7 +451,7 @@ TABLE = {
         ),
     ),
     "two kinds of weights": Advice(
-        r"Give one of them\.",
+        r"Pass one of them\.",
         lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5, wanbia=True),
         (
             lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
@@ -484,7 +484,7 @@ TABLE = {
         "Leave it out", lambda: fit(xlevels={"z": [0]}), (lambda: fit(),)
     ),
     "weights of no column": Advice(
-        "Give the name of a column, or an array",
+        "Pass the name of a column, or an array",
         lambda: fit(weights="m"),
         (lambda: fit("y ~ a", DATA.assign(m=1), weights="m"), lambda: fit(weights=np.ones(60))),
     ),
@@ -504,7 +504,7 @@ TABLE = {
         (lambda: bbl.bin(NUMBERS, columns=["x"], method="mdl", response="y"),),
     ),
     "an exact ln Z of many predictors": Advice(
-        r"Give log_z='auto' or 'ais', or fewer interactions\.",
+        r"Use log_z='auto' or 'ais', or fewer interactions\.",
         lambda: fit("~ .^2", WIDE, lambda_=0.1, log_z="exact"),
         (
             lambda: fit("~ .^2", WIDE, lambda_=0.1, log_z="auto"),
@@ -513,7 +513,7 @@ TABLE = {
         ),
     ),
     "items of random partitions": Advice(
-        "Give the number of items, or the group of each item",
+        "Pass the number of items, or the group of each item",
         lambda: bbl.du_process([[0, 1]]),
         (lambda: bbl.du_process(3, 2), lambda: bbl.du_process([0, 1, 0], 2)),
     ),
@@ -556,12 +556,12 @@ TABLE |= {
         (lambda: bbl.mcSample(FITTED, nsteps=20, seed=np.random.default_rng(), **QUIET),),
     ),
     "a grid without values": Advice(
-        "Give at least one value",
+        "Pass at least one value",
         lambda: bbl.crossVal("y ~ .", DATA, lambda_=[], **QUIET),
         (lambda: bbl.crossVal("y ~ .", DATA, lambda_=[0.1], **QUIET),),
     ),
     "axes of a kind": Advice(
-        r"Draw a network with plot_network\(\); give other kinds of figures as kind=",
+        r"Draw a network with plot_network\(\); for other figures pass kind=",
         lambda: FITTED.plot("network"),
         (lambda: FITTED.plot_network(), lambda: FITTED.plot(kind="confusion", newdata=DATA)),
     ),

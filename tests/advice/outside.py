@@ -69,12 +69,12 @@ COMMANDS = {
         ran("predict", "{}/rare.bbl", "{}/d.csv", text=WORDS.replace("-", "v")),
     ),
     "a report in a folder": case(
-        "Give the name of a file in it",
+        "Pass the name of a file in it",
         tried("y ~ a", "{}/d.csv", *NAIVE, "--report", "{}"),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--report", "{}/page.html"),
     ),
     "a figure of an unknown type": case(
-        r"Give a name that ends in .*\.pdf.* or ",
+        r"Pass a name that ends in .*\.pdf.* or ",
         tried("evaluate", "{}/m.bbl", "{}/d.csv", "--plot", "{}/figure.doc"),
         ran("evaluate", "{}/m.bbl", "{}/d.csv", "--plot", "{}/figure.svg"),
     ),
@@ -99,7 +99,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a\n" + "é,0\nt,1\ns,0\n" * 9),
     ),
     "cells that semicolons separate": case(
-        "Give the separator of its cells: --sep ';'",
+        "Specify the separator of its cells: --sep ';'",
         tried("y ~ a", "{}/d.csv", text=CSV.replace(",", ";")),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--sep", ";", text=CSV.replace(",", ";")),
     ),
@@ -163,12 +163,12 @@ def naive(**options: Any) -> Any:
 
 ESTIMATORS = {
     "an estimator without rows": case(
-        "Give rows of at least two classes",
+        "Pass rows of at least two classes",
         lambda: naive().fit(X.head(0), Y[:0]),
         lambda: naive().fit(X, Y),
     ),
     "an estimator of one class": case(
-        "Give rows of at least two classes",
+        "Pass rows of at least two classes",
         lambda: naive().fit(X, ["s"] * 60),
         lambda: naive().fit(X, Y),
     ),
@@ -195,7 +195,7 @@ ESTIMATORS = {
         lambda: weighted(s=0.0, t=1.0).fit(X, Y),
     ),
     "a pair of no columns": case(
-        "Give two or more different names or positions of the 2 columns of X",
+        "Pass two or more different names or positions of the 2 columns of X",
         lambda: BBLClassifier("mf", pairs=[("a", "z")]).fit(X, Y),
         lambda: BBLClassifier("mf", pairs=[("a", "b")]).fit(X, Y),
         lambda: BBLClassifier("mf", pairs=[(0, 1)]).fit(X, Y),
@@ -206,17 +206,17 @@ ESTIMATORS = {
         lambda: features().fit(GREY, CLASSES),
     ),
     "one row of each class": case(
-        r"Give cv=None\.",
+        r"Use cv=None\.",
         lambda: features().fit_transform(GREY[:2], CLASSES[:2]),
         lambda: features(cv=None).fit_transform(GREY[:2], CLASSES[:2]),
     ),
     "an option of no conjugate model": case(
-        "Give c, hidden, hidden_pairs or sweeps",
+        "Pass c, hidden, hidden_pairs or sweeps",
         lambda: features(options={"eps": 0.1}).fit(GREY, CLASSES),
         lambda: features(options={"c": 9.0, "hidden": 1, "sweeps": 2}).fit(GREY, CLASSES),
     ),
     "pairs of no hidden units": case(
-        "Give 'hidden': 10, or leave hidden_pairs out",
+        "Pass 'hidden': 10, or leave hidden_pairs out",
         lambda: features(options={"hidden_pairs": True}).fit(GREY, CLASSES),
         lambda: features(options={"hidden_pairs": True, "hidden": 10, "sweeps": 2}).fit(
             GREY, CLASSES
@@ -224,7 +224,7 @@ ESTIMATORS = {
         lambda: features().fit(GREY, CLASSES),
     ),
     "features of one class": case(
-        "Give rows of two or more",
+        "Pass rows of two or more",
         lambda: features().fit(GREY, CLASSES * 0),
         lambda: features().fit(GREY, CLASSES),
     ),
@@ -234,7 +234,7 @@ ESTIMATORS = {
         lambda: CATEGORICAL.model_.result_.sample(2, seed=0),
     ),
     "draws of no class": case(
-        "Give one of 0, 1",
+        "Pass one of 0, 1",
         lambda: CONJUGATE.sample(7),
         lambda: CONJUGATE.sample(1),
     ),
@@ -355,7 +355,7 @@ FILES = {
     ),
     "a deep list": case(r"Reduce the nesting\.", written(nested(100)), written(nested(3))),
     "an infinite number of a model file": case(
-        r"Give None\.", written({"x": np.inf}), written({"x": None})
+        r"Pass None\.", written({"x": np.inf}), written({"x": None})
     ),
     "a set in a model file": case(
         "Use str, int, float, bool, None, list or dict",
@@ -384,13 +384,13 @@ FILES = {
         stored(None),
     ),
     "predictions of another type of file": case(
-        r"Give a name that ends in \.csv or \.parquet",
+        r"Pass a name that ends in \.csv or \.parquet",
         in_folder(lambda f: FITTED.predict_batches(X.assign(c=0), to=f / "p.xlsx")),
         in_folder(lambda f: FITTED.predict_batches(X.assign(c=0), to=f / "p.csv")),
         in_folder(lambda f: FITTED.predict_batches(X.assign(c=0), to=f / "p.parquet")),
     ),
     "predictions on a full disk": case(
-        "Free some space, or give another directory",
+        "Free some space, or pass another directory",
         in_folder(
             lambda f: patched(
                 "bbl.results.batches.os.replace",

@@ -53,6 +53,12 @@ def closed(call: Any) -> Any:
 
 
 EFFECTS = {
+    "explanations of an average": case(
+        r"Explain a member, fit\.members\[0\]\.explain\(...\), or fit with method='pseudo'",
+        lambda: bbl.average([fit("y ~ a*b"), fit("y ~ a + b")]).explain(DATA),
+        lambda: bbl.average([fit("y ~ a*b"), fit("y ~ a + b")]).members[0].explain(DATA),
+        lambda: fit("y ~ a*b", method="pseudo").explain(DATA),
+    ),
     "effects of no predictor": case(
         "Choose from the predictors 'a', 'b', 'c'",
         lambda: FITTED.avg_comparisons("z"),
@@ -87,25 +93,25 @@ EFFECTS = {
         ),
     ),
     "a grid and rows": case(
-        "Give newdata or grid",
+        "Pass newdata or grid",
         lambda: FITTED.avg_comparisons("a", newdata=DATA, grid="mode"),
         lambda: FITTED.avg_comparisons("a", newdata=DATA),
         lambda: FITTED.avg_comparisons("a", grid="mode"),
     ),
     "effects without rows": case(
-        r"Give newdata= or grid=; or save it with store_data=True",
+        r"Pass newdata= or grid=; or save it with store_data=True",
         in_folder(lambda f: reloaded(f).avg_comparisons("a")),
         in_folder(lambda f: reloaded(f).avg_comparisons("a", newdata=DATA)),
         in_folder(lambda f: reloaded(f).avg_comparisons("a", grid="mode")),
         in_folder(lambda f: reloaded(f, store_data=True).avg_comparisons("a")),
     ),
     "effects of incomplete rows": case(
-        "Give rows without missing values",
+        "Pass rows without missing values",
         lambda: DROPPING.avg_comparisons("a", newdata=BLANK),
         lambda: DROPPING.avg_comparisons("a", newdata=DATA),
     ),
     "a large grid": case(
-        "Give grid='mode', or a dict of levels of some predictors",
+        "Use grid='mode', or a dict of levels of some predictors",
         patched(
             "bbl.results.effect_values.MAX_GRID",
             1,
@@ -115,7 +121,7 @@ EFFECTS = {
         lambda: FITTED.avg_comparisons("a", grid={"b": [0, 1]}),
     ),
     "a grid of impossible rows": case(
-        "Give other levels",
+        "Use other levels",
         lambda: banned().avg_predictions("c", grid={"a": [1], "b": [1]}),
         lambda: banned().avg_predictions("c", grid={"a": [0], "b": [1]}),
     ),
@@ -131,17 +137,17 @@ EFFECTS = {
         in_folder(lambda f: reloaded(f, store_data=True).avg_comparisons("a", newdata=DATA)),
     ),
     "errors without a covariance": case(
-        "Give se='bootstrap'",
+        "Use se='bootstrap'",
         lambda: fit("y ~ a + b", method="mf").avg_comparisons("a"),
         lambda: fit("y ~ a + b", method="mf").avg_comparisons("a", se="bootstrap", nboot=3),
     ),
     "errors of relevant predictors": case(
-        "Give se='bootstrap', which selects them in each refit",
+        "Use se='bootstrap', which selects them in each refit",
         lambda: RELEVANT.avg_comparisons(),
         lambda: RELEVANT.avg_comparisons(se="bootstrap", nboot=3),
     ),
     "errors of a temperature": case(
-        "Fit with calibrate='none' or 'offset', or give se=False",
+        "Fit with calibrate='none' or 'offset', or use se=False",
         lambda: fit(calibrate="temperature").avg_comparisons("a"),
         lambda: fit(calibrate="none").avg_comparisons("a"),
         lambda: fit(calibrate="offset").avg_comparisons("a"),
@@ -151,7 +157,7 @@ EFFECTS = {
 
 JUDGED = {
     "rows that cannot be judged": case(
-        "Give rows that have both",
+        "Pass rows that have both",
         lambda: DROPPING.evaluate(BLANK),
         lambda: DROPPING.evaluate(DATA),
     ),
@@ -166,7 +172,7 @@ JUDGED = {
         lambda: (composite("level", method="naive").aic, composite("level").claic),
     ),
     "a splitter that is a number": case(
-        r"Give nfold=3\.",
+        r"Use nfold=3\.",
         lambda: FITTED.crossVal(cv=3, **QUIET),
         lambda: FITTED.crossVal(nfold=3, shuffle=True, seed=0, **QUIET),
     ),
@@ -177,7 +183,7 @@ JUDGED = {
         in_folder(lambda f: reloaded(f, store_data=True).crossVal(**QUIET)),
     ),
     "an unknown option of folds": case(
-        "Give one of .*lambda_",
+        "Pass one of .*lambda_",
         lambda: FITTED.crossVal(eps=[0.1], **QUIET),
         lambda: FITTED.crossVal(lambda_=[0.1], **QUIET),
     ),
@@ -192,12 +198,12 @@ JUDGED = {
         lambda: bbl.crossVal("~ .", DATA, **QUIET).cvframe,
     ),
     "rows without weight": case(
-        "Give at least one",
+        "Pass at least one",
         lambda: weightless(),
         lambda: FITTED.pnll(DATA),
     ),
     "a reconstruction with zeros": case(
-        "Give method='exact'",
+        "Use method='exact'",
         lambda: banned().reconstruct(POSSIBLE.assign(c=np.nan), method="gibbs", **QUIET),
         lambda: banned().reconstruct(POSSIBLE.assign(c=np.nan), method="exact", **QUIET),
     ),
@@ -207,7 +213,7 @@ JUDGED = {
         lambda: FITTED.inference().table(of=("s", "t")),
     ),
     "a pooled conditional fit": case(
-        r"Give two groups, of=\(a, b\)",
+        r"Pass two groups, of=\(a, b\)",
         lambda: CONDITIONAL.inference().table(of="pooled"),
         lambda: CONDITIONAL.inference().table(of=("s", "t")),
     ),
@@ -239,7 +245,7 @@ JUDGED = {
         lambda: gapped("level").goodness_of_fit(),
     ),
     "the mean of hidden units": case(
-        "Give draws='all'",
+        "Use draws='all'",
         lambda: hidden().predict(DATA, draws="mean"),
         lambda: hidden().predict(DATA, draws="all"),
     ),
@@ -287,7 +293,7 @@ JUDGED = {
         lambda: fit("~ a*b + c", method="ml").odds_ratios(),
     ),
     "odds ratios of a name": case(
-        r"Give a list of pairs of predictors, \[\(a, b\)\]",
+        r"Pass a list of pairs of predictors, \[\(a, b\)\]",
         lambda: EXACT.odds_ratios(pairs=["a"]),
         lambda: EXACT.odds_ratios(pairs=[("a", "b")]),
     ),
@@ -312,13 +318,13 @@ JUDGED = {
         lambda: fit("y ~ .", method="shbm").crossVal(**QUIET),
     ),
     "a permutation of two groups": case(
-        "Give of='group', or pvalues='auto'",
+        "Use of='group', or pvalues='auto'",
         lambda: FITTED.interactions(of=("s", "t"), pvalues="permutation"),
         lambda: FITTED.interactions(of="group", pvalues="permutation"),
         lambda: FITTED.interactions(of=("s", "t"), pvalues="auto"),
     ),
     "rows of a saved fit": case(
-        "Give newdata=; or save it with store_data=True, or fit a table in memory",
+        "Pass newdata=; or save it with store_data=True, or fit a table in memory",
         in_folder(lambda f: reloaded(f).evaluate()),
         in_folder(lambda f: reloaded(f).evaluate(DATA)),
         in_folder(lambda f: reloaded(f, store_data=True).evaluate()),
@@ -329,7 +335,7 @@ JUDGED = {
         lambda: TREE.values("a"),
     ),
     "batches of nothing": case(
-        r"Give newdata; predict\(\) without it predicts the training rows",
+        r"Pass newdata; predict\(\) without it predicts the training rows",
         lambda: list(FITTED.predict_batches(None)),
         lambda: list(FITTED.predict_batches(DATA)),
         lambda: FITTED.predict(),
@@ -356,12 +362,12 @@ JUDGED = {
         lambda: bbl.average([TREE, networks.bnc("nb", "y ~ .", DATA, 1)]).members[0].params,
     ),
     "shares of a table of numbers": case(
-        "Give 'response', or 'prob' for categorical tables",
+        "Pass 'response', or 'prob' for categorical tables",
         lambda: blocks(groups=(2, 2)).predict(RATINGS, type="prob"),
         lambda: blocks(groups=(2, 2)).predict(RATINGS, type="response"),
     ),
     "a new row without cells": case(
-        "Give some of its cells, with the column 'rating'",
+        "Pass some of its cells, with the column 'rating'",
         lambda: blocks(groups=(2, 2)).predict(pd.DataFrame({"user": [99], "movie": [0]})),
         lambda: blocks(groups=(2, 2)).predict(
             pd.DataFrame({"user": [99], "movie": [0], "rating": [1.0]})
@@ -413,7 +419,7 @@ FIGURES = {
         closed(lambda: FITTED.plot_network(groups=["s"])),
     ),
     "a comparison of a table": case(
-        r"Give results of mlestimate\(\) or randompar\(\), or pairs \(h, J\)",
+        r"Pass results of mlestimate\(\) or randompar\(\), or pairs \(h, J\)",
         closed(lambda: bbl.plot_comparison(DATA, tables(FITTED))),
         closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit()))),
     ),
@@ -428,7 +434,7 @@ FIGURES = {
         closed(lambda: bbl.plot_comparison(([[0.0]], []), ([[0.5]], []))),
     ),
     "pixels of another shape": case(
-        "Give positions too",
+        "Pass positions too",
         closed(lambda: plot_configurations(LONELY, shape=(2, 2))),
         closed(lambda: plot_configurations(LONELY, shape=(2, 2), positions=[0, 1, 2])),
     ),

@@ -25,7 +25,7 @@ def table(n, m, L=3, K=2, seed=0):
 
 
 def check(fit, data):
-    """A fit has to be finite, converged, and give probabilities."""
+    """A fit has to be finite, converged, and pass probabilities."""
     assert (
         np.isfinite(fit.estimate.parameters.theta).all()
         and np.isfinite(fit.log_z).all()

@@ -229,7 +229,7 @@ def test_what_happens_in_many_places_is_one_line():
     assert (
         steps.startswith("120 places: did not converge: ")
         and "gradient norm" in steps
-        and steps.endswith(". Hint: Give lambdah > 0. Increase itmax, tolerance or lambda_.")
+        and steps.endswith(". Hint: Set lambdah > 0. Increase itmax, tolerance or lambda_.")
     )
     with pytest.warns(
         bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x"
@@ -238,7 +238,7 @@ def test_what_happens_in_many_places_is_one_line():
     assert len(str(caught[0].message).splitlines()) == 1
     with pytest.warns(
         bbl.ConvergenceWarning,
-        match="In 2 places: .*: predictor 0, level 2; predictor 1, level 2. Hint: Give lambdah",
+        match="In 2 places: .*: predictor 0, level 2; predictor 1, level 2. Hint: Pass lambdah",
     ):
         bbl.mlestimate([[0, 1], [1, 0], [1, 1], [0, 0]], L=3)
 

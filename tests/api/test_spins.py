@@ -93,7 +93,7 @@ def test_what_has_no_spins_is_refused():
         bbl.to_spins(fit, "Yes")
     assert caught.value.column == "Class"
     two = bbl.bbl("Survived ~ Sex * Age", titanic, weights="Freq")
-    with pytest.raises(OptionError, match="group is missing.*Hint: Give one of 'No', 'Yes'"):
+    with pytest.raises(OptionError, match="group is missing.*Hint: Pass one of 'No', 'Yes'"):
         bbl.to_spins(two)
     with pytest.raises(OptionError, match="group='yes' is not a group"):
         bbl.to_spins(two, "yes")

@@ -69,7 +69,7 @@ def test_too_many_gaps_are_refused_and_the_advice_works():
     wide.columns = [f"v{i}" for i in range(30)]
     fit = bbl.bbl("~ .^2", wide, lambda_=0.1, log_z="half", verbose=0)
     gaps = wide.head(1).astype(object).mask(np.ones((1, 30), dtype=bool))
-    with pytest.raises(OptionError, match="Hint: Give type='class'"):
+    with pytest.raises(OptionError, match="Hint: Use type='class'"):
         fit.reconstruct(gaps, type="joint", verbose=0)
     assert fit.reconstruct(gaps, type="class", verbose=0).shape == (1, 30)
 
@@ -82,6 +82,6 @@ def test_structural_zeros_are_refused_and_the_advice_works():
         "~ x0 * x1", data, method="ml", structural_zeros=zeros, prior_count=0.5, verbose=0
     )
     gaps = pd.DataFrame({"x0": [None], "x1": [None]})
-    with pytest.raises(OptionError, match="structural zeros. Hint: Give type='class'"):
+    with pytest.raises(OptionError, match="structural zeros. Hint: Use type='class'"):
         fit.reconstruct(gaps, type="joint", verbose=0)
     assert fit.reconstruct(gaps, type="class", verbose=0).notna().all(axis=None)

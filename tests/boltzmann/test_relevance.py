@@ -231,7 +231,7 @@ def test_interactions_and_report_say_why_there_are_no_tests(table, tmp_path):
 
 def test_effects_say_why_they_have_no_errors(table):
     effects = fitted(table, "pseudo").avg_comparisons(variables="a")
-    assert "selected on the same rows. Hint: Give se='bootstrap'" in effects.note
+    assert "selected on the same rows. Hint: Use se='bootstrap'" in effects.note
     assert "std_error" not in effects.frame or effects.frame["std_error"].isna().all()
 
 

@@ -288,7 +288,7 @@ def test_the_average_takes_the_declared_order():
     ("options", "words"),
     [
         ({"ordered": "cubic"}, "ordered='cubic' is unknown"),
-        ({"ordered": "linear", "ridge": 0}, "Give ridge='cv' or ridge > 0, or ordered='nominal'"),
+        ({"ordered": "linear", "ridge": 0}, "Use ridge='cv' or ridge > 0, or ordered='nominal'"),
         ({"ordered": "cv", "ridge": 0}, "ordered='nominal'"),
     ],
 )
@@ -300,7 +300,7 @@ def test_options_that_do_not_go_together_are_refused(options, words):
 
 def test_an_order_that_nobody_declared_is_refused():
     data = table(60, ordered=False)
-    with pytest.raises(OptionError, match=r"an ordered pd\.Categorical, or give ordered='nominal'"):
+    with pytest.raises(OptionError, match=r"an ordered pd\.Categorical, or use ordered='nominal'"):
         bbl.bbl("y ~ .", data, method="conditional", ordered="linear")
     assert bbl.bbl("y ~ .", data, method="conditional", ordered="cv").engine.ordered == "nominal"
     with pytest.raises(OptionError, match="crossVal one of the codings"):

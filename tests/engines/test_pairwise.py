@@ -190,7 +190,7 @@ def test_verbs_take_both_methods(method, tmp_path):
     )
     with pytest.raises(OptionError, match=f"not for method='{method}'"):
         fit.inference()
-    with pytest.raises(OptionError, match="Hint: Give penalty='group'"):
+    with pytest.raises(OptionError, match="Hint: Use penalty='group'"):
         bbl.bbl("d ~ .^2", table, penalty="l1", **options)
     alone = bbl.mlestimate(codes[:, :1], method=method)
     assert_allclose(alone.h[0], np.log((1 / (1 - codes[:, 0].mean())) - 1), atol=0.05)

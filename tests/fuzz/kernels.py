@@ -19,7 +19,7 @@ WIDE = 600  # non-reference levels; larger ones only cost time
 
 
 def kernels(source) -> None:
-    """Give one drawn problem to one drawn kernel; closed forms check what comes back."""
+    """Pass one drawn problem to one drawn kernel; closed forms check what comes back."""
     kernel = source.pick((energy, moments, newton, pseudo))
     n, m = source.pick((*range(10), 70)), source.integer(1, 9)
     L = None if source.maybe(2) else [source.integer(0, 5) for _ in range(m)]

@@ -104,7 +104,7 @@ def test_given_folds_are_positions_of_the_rows_of_the_fit(rows):
     of_pairs = quiet(fit.crossVal, cv=list(splitter.split(rows)))
     equal(of_splitter, of_pairs)
     equal(of_splitter, quiet(bbl.crossVal, "Survived ~ .", rows, cv=splitter))
-    with pytest.raises(OptionError, match="cv=3 is not a splitter. Hint: Give nfold=3"):
+    with pytest.raises(OptionError, match="cv=3 is not a splitter. Hint: Use nfold=3"):
         fit.crossVal(cv=3)
 
 

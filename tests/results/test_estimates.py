@@ -139,7 +139,7 @@ def test_memory_of_a_covariance_is_asked_for_before_it_is_made(fit, monkeypatch)
         raise MemoryLimitError(f"{what}: {needed:g}. {remedy}")
 
     monkeypatch.setattr("bbl.results.machine.estimates.check_memory", refuse)
-    with pytest.raises(MemoryLimitError, match="covariance of 6 parameters: 288. Give one group"):
+    with pytest.raises(MemoryLimitError, match="covariance of 6 parameters: 288. Pass one group"):
         fit.cov_params()
     with pytest.raises(MemoryLimitError, match="covariance of 3 parameters: 72"):
         fit.cov_params(1)

@@ -136,7 +136,7 @@ def test_the_bootstrap_has_the_level_of_the_test_and_its_seed():
 
 def test_the_frame_says_when_the_bootstrap_is_needed():
     sparse = bbl.bbl("~ (Class + Sex + Age + Survived)^2", TITANIC, "Freq", **QUIET)
-    assert "give bootstrap=999" in sparse.goodness_of_fit()["test"].iloc[0]
+    assert "use bootstrap=999" in sparse.goodness_of_fit()["test"].iloc[0]
     assert "see p_bootstrap" in sparse.goodness_of_fit(bootstrap=3)["test"].iloc[0]
     saturated = bbl.bbl("~ Class*Sex", TITANIC, "Freq", **QUIET).goodness_of_fit()
     assert (

@@ -379,7 +379,7 @@ def fit(s: Scenario, table: Table, data: Any, **changes: Any) -> Any:
 
 @contextlib.contextmanager
 def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
-    """Give the rows of a frame as data of a kind, in memory or read in batches."""
+    """Pass the rows of a frame as data of a kind, in memory or read in batches."""
     if kind in MEMORY:
         yield in_memory(kind, frame)
         return

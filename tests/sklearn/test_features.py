@@ -257,13 +257,13 @@ def test_grey_values_have_hidden_units_and_are_drawn():
         np.testing.assert_array_equal(again.fit_transform(X, y), scores)
         light = features.sample("light", 200)
         assert np.abs(light).max() <= 1.0 and light.mean() > features.sample("dark", 200).mean()
-    with pytest.raises(TypeError, match="'units' is not an option.*Hint: Give c, hidden"):
+    with pytest.raises(TypeError, match="'units' is not an option.*Hint: Pass c, hidden"):
         ScoreFeatures("conjugate", options={"units": 3}).fit(X, y)
     for hidden in (0, 1, (3, 2), 17):
-        with pytest.raises(ValueError, match="hidden_pairs.*Hint: Give 'hidden': 10"):
+        with pytest.raises(ValueError, match="hidden_pairs.*Hint: Pass 'hidden': 10"):
             options = {"hidden": hidden, "hidden_pairs": True}
             ScoreFeatures("conjugate", options=options).fit(X, y)
-    with pytest.raises(ValueError, match="not a class.*Hint: Give one of 'dark'"):
+    with pytest.raises(ValueError, match="not a class.*Hint: Pass one of 'dark'"):
         features.sample("grey")
     with pytest.raises(ValueError, match="sample.. is for method='conjugate'"):
         ScoreFeatures("naive").fit((X > 0).astype(int), y).sample("dark")

@@ -66,7 +66,7 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
             argument="design",
             hint=(
                 "Choose method='pseudo' or 'naive', or 'ml' if there are few predictors; or "
-                "give counts as weights instead of a design."
+                "pass counts as weights instead of a design."
             ),
         )
     if options:
@@ -75,7 +75,7 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
             f"{SETTLED}, so {name} is not one of its options.",
             argument=name,
             hint=(
-                "Choose a single method such as method='pseudo', or give your own fits to "
+                "Choose a single method such as method='pseudo', or pass your own fits to "
                 "average()."
             ),
         )
@@ -155,7 +155,7 @@ def _check_members(members: tuple[Any, ...]) -> None:
                 "The fits have different priors.",
                 argument="fits",
                 hint=(
-                    "Average fit.with_priors(None) of each, and give the priors of the "
+                    "Average fit.with_priors(None) of each, and pass the priors of the "
                     "average with with_priors()."
                 ),
             )
@@ -260,13 +260,13 @@ def average(
                 "weights='cv' refits every model on the training rows of each fold, which "
                 f"{type(member).__name__} does not support.",
                 argument="weights",
-                hint="Give weights='equal'.",
+                hint="Use weights='equal'.",
             )
         if not _have_same_rows(member._rows(), rows):
             raise DataError(
                 "The fits were fitted to different rows.",
                 argument="weights",
-                hint="Give weights='equal'.",
+                hint="Use weights='equal'.",
             )
     rng = generator(seed)
     workers = n_workers(n_jobs)

@@ -124,7 +124,7 @@ def check_zeros_call(
         raise OptionError(
             f"{WITH_ZEROS['data read in batches']}, but {source.text} is read in batches.",
             argument="structural_zeros",
-            hint="Give a table: the distinct rows with their counts as weights.",
+            hint="Pass a table: the distinct rows with their counts as weights.",
         )
 
 
@@ -296,7 +296,7 @@ def prepare(
                 NO_COUNTS,
                 argument="weights",
                 hint=Hint(
-                    "If they were meant as counts, round them; if they are sampling weights, give "
+                    "If they were meant as counts, round them; if they are sampling weights, pass "
                     "design=bbl.survey(weights=...) instead, for standard errors.",
                     command_line="If they were meant as counts, round them; if they are sampling "
                     "weights, name clusters and strata (--cluster, --strata) for standard errors.",
@@ -328,7 +328,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
             f"calibrate={calibrate!r} calibrates class probabilities, but {formula!r} has no "
             "response.",
             argument="calibrate",
-            hint="Leave calibrate out, or give a formula with a response.",
+            hint="Leave calibrate out, or pass a formula with a response.",
             value=calibrate,
         )
     if relevance is not None:
@@ -336,7 +336,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
             "relevance selects the predictors whose distributions differ between groups, but "
             f"{formula!r} has no response.",
             argument="relevance",
-            hint="Leave relevance out, or give a formula with a response.",
+            hint="Leave relevance out, or pass a formula with a response.",
         )
 
 
@@ -362,7 +362,7 @@ def check_survey(
             hint=(
                 "Choose method='pseudo' or 'naive', 'ml' if there are few predictors, or "
                 "method='conditional' with ridge=0 and ordered='nominal' if the formula has a "
-                "response; or give weights= instead of design for estimates without standard "
+                "response; or pass weights= instead of design for estimates without standard "
                 "errors."
             ),
         )
@@ -412,7 +412,7 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
             f"{engine.refusals()['batches']}, but {source.text} is read in batches.",
             argument="method",
             hint=(
-                f"Choose one of {streaming_methods}, or give a table with a random sample of "
+                f"Choose one of {streaming_methods}, or pass a table with a random sample of "
                 "the rows."
             ),
         )
@@ -442,7 +442,7 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
         raise OptionError(
             f"{option}={options[option]!r} is unknown.",
             argument=option,
-            hint=f"Give a number, or one of {rule_names}.",
+            hint=f"Pass a number, or one of {rule_names}.",
         )
     return options.pop(option)
 

@@ -297,6 +297,6 @@ def _refuse_rule(relevance: object) -> None:
         raise OptionError(
             f"relevance={relevance!r} is not a significance level; crossVal needs one.",
             argument="relevance",
-            hint="Call crossVal for each level, or give the rule to bbl.",
+            hint="Call crossVal for each level, or pass the rule to bbl.",
             value=relevance,
         )

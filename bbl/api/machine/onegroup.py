@@ -115,7 +115,7 @@ def mlestimate(
     check_memory(
         needed_bytes,
         f"A fit with {layout.D} non-reference levels",
-        "Use fewer levels, or give pairs in qJ.",
+        "Use fewer levels, or pass pairs in qJ.",
     )
     log_z_method = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, log_z_method, "xi", range(m))

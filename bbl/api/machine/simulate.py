@@ -125,7 +125,7 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
         raise OptionError(
             "predictors is empty.",
             argument="predictors",
-            hint="Give at least one list of levels.",
+            hint="Pass at least one list of levels.",
         )
     for name, predictor_levels in zip(names, levels, strict=True):
         if len(predictor_levels) < 2 or len(set(predictor_levels)) < len(predictor_levels):

@@ -103,7 +103,7 @@ def to_spins(
         raise BBLTypeError(
             f"model must be a fitted Boltzmann machine or its parameters; got "
             f"{type(model).__name__}.",
-            hint="Give the result of bbl(), crossVal(), mlestimate() or randompar().",
+            hint="Pass the result of bbl(), crossVal(), mlestimate() or randompar().",
             argument="model",
         )
     index = label_index(names)
@@ -152,21 +152,21 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     except (TypeError, ValueError):
         raise DataError(
             "b and M must contain numbers.",
-            hint="Give arrays of shapes (m,) and (m, m).",
+            hint="Pass arrays of shapes (m,) and (m, m).",
             argument="b",
         ) from None
     m = len(fields) if fields.ndim == 1 else 0
     if not m or couplings.shape != (m, m):
         raise DataError(
             f"b has shape {fields.shape} and M has shape {couplings.shape}.",
-            hint="Give a vector of m fields, and a matrix of m rows and m columns.",
+            hint="Pass a vector of m fields, and a matrix of m rows and m columns.",
             argument="M",
         )
     if not (np.isfinite(fields).all() and np.isfinite(couplings).all()):
         raise DataError("b or M contains non-finite values.", hint="Replace them.", argument="M")
     if not np.allclose(couplings, couplings.T, rtol=1e-10, atol=1e-12):
         raise DataError(
-            "M is not symmetric.", hint="Give (M + M.T) / 2 if both halves count.", argument="M"
+            "M is not symmetric.", hint="Pass (M + M.T) / 2 if both halves count.", argument="M"
         )
     np.fill_diagonal(couplings, 0.0)
     couplings = 0.5 * (couplings + couplings.T)
@@ -215,7 +215,7 @@ def _group_position(fit: MachineResults, group: Hashable) -> int:
         problem = "group is missing" if group is None else f"group={group!r} is not a group"
         raise OptionError(
             f"{problem}: the fit has {len(groups)} groups.",
-            hint=f"Give one of {', '.join(map(repr, groups[:5]))}.",
+            hint=f"Pass one of {', '.join(map(repr, groups[:5]))}.",
             argument="group",
             value=group,
         )

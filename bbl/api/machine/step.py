@@ -131,7 +131,7 @@ def step(
             DataWarning(
                 f"{scorer.n_refused} models were skipped because the exact likelihood would need "
                 f"tables that are too large.",
-                hint="Give a smaller scope.",
+                hint="Use a smaller scope.",
             ),
             stacklevel=3,
         )
@@ -246,7 +246,7 @@ def _check_scope(
             start,
             upper,
             "the fit has the term {2}, which the largest model, {1}, does not have",
-            "Give a larger model.",
+            "Use a larger model.",
         ),
     ):
         if extra := sorted(smaller_terms - larger_terms, key=len):

@@ -96,7 +96,7 @@ def prepare(
                 f"{first_columns}.",
                 column=name,
                 argument="formula",
-                hint=f"{near}Give the class's name, or a formula such as 'class ~ .'.",
+                hint=f"{near}Pass the class's name, or a formula such as 'class ~ .'.",
             )
         has_weight_column = isinstance(weights, str) and weights in frame.columns
         # columns except the class, and except the weights if they are another column
@@ -122,7 +122,7 @@ def prepare(
             f"{NetworkResults._refusals['pairs']}.",
             argument="formula",
             hint=(
-                "Write 'class ~ .' or 'class ~ a + b', and give a structure by hand with "
+                "Write 'class ~ .' or 'class ~ a + b', and pass a structure by hand with "
                 "networks.structure()."
             ),
         )
@@ -145,7 +145,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
         raise OptionError(
             f"folds are not lists of positions among the {n} rows ({error}).",
             argument="folds",
-            hint="Give the rows that each fold validates.",
+            hint="Pass the rows that each fold validates.",
         ) from None
 
 
@@ -184,7 +184,7 @@ def make_folds(
         raise OptionError(
             f"k must be in 2..{total:.0f}, the number of rows with a known class; got {k}.",
             argument="k",
-            hint="Give fewer folds.",
+            hint="Use fewer folds.",
         )
     class_totals = np.bincount(
         sample.response[has_class], sample.weights[has_class], len(labels.groups)
@@ -195,7 +195,7 @@ def make_folds(
             DataWarning(
                 f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} "
                 f"rows, fewer than the k={k} folds, so some folds contain none of them.",
-                hint="Give fewer folds (k), or merge rare classes.",
+                hint="Use fewer folds (k), or merge rare classes.",
             ),
             stacklevel=4,
         )

@@ -125,7 +125,7 @@ def cv(
         raise OptionError(
             f"score='auc' needs two classes, not {len(labels.groups)}.",
             argument="score",
-            hint="Give score='accuracy'.",
+            hint="Use score='accuracy'.",
         )
     all_folds = make_folds(folds, first_data, k, rng)
     n_models = len(encoded_data)
@@ -220,7 +220,7 @@ def _score_fold(
     if not train.n or not validation.n:
         raise DataError(
             "A fold has no training rows, or no rows with a known class to score.",
-            hint="Give fewer folds (k).",
+            hint="Use fewer folds (k).",
         )
     structure = model.structure
     dags: Sequence[Dag] = structure.dags

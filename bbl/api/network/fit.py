@@ -368,7 +368,7 @@ def _make_recipe(
         raise OptionError(
             f"{' and '.join(requested)} cannot be combined.",
             argument=requested[1],
-            hint="Give one of them.",
+            hint="Pass one of them.",
         )
     if requested and isinstance(structure, AveragedStructure):
         raise OptionError(
@@ -393,7 +393,7 @@ def _make_recipe(
             raise OptionError(
                 "manb_prior needs smooth > 0; got 0.",
                 argument="smooth",
-                hint="Give smooth=1.",
+                hint="Use smooth=1.",
             )
         return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
     if uses_awnb:
@@ -417,14 +417,14 @@ def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
             raise OptionError(
                 f"wanbia has a weight for {name!r}, which is not a feature.",
                 argument="wanbia",
-                hint=f"{near}Give weights for features only.",
+                hint=f"{near}Use weights for features only.",
             )
     absent = [name for name in names if name not in wanbia]
     if absent:
         raise OptionError(
             f"wanbia has no weight for {absent[0]!r}.",
             argument="wanbia",
-            hint="Give a weight for each feature.",
+            hint="Pass a weight for each feature.",
         )
     return tuple(real(f"wanbia[{name!r}]", wanbia[name], 0.0, 1.0) for name in names)
 

@@ -65,7 +65,7 @@ def learn_structure(
                 "Each fold must train on all rows that it does not validate, but some folds leave "
                 "rows out.",
                 argument="folds",
-                hint="Give a splitter such as KFold, or lists of row positions.",
+                hint="Pass a splitter such as KFold, or lists of row positions.",
             )
         validation_weights = checked_folds.validation_weights
     with progress_bar(None, name, verbose) as progress:

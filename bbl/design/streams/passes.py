@@ -259,7 +259,7 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
         f"weights={weights!r} is not a column of the data.",
         argument="weights",
         column=weights,
-        hint=f"{near}Give the name of a column.",
+        hint=f"{near}Pass the name of a column.",
         value=weights,
     )
 

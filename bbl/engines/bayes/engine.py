@@ -174,7 +174,7 @@ class Posterior(Engine):
                 f"hidden must be an integer, because there is one layer of units; got "
                 f"{self.hidden!r}.",
                 argument="hidden",
-                hint="Give one number, or fit layers to grey values with bbl.ScoreFeatures("
+                hint="Pass one number, or fit layers to grey values with bbl.ScoreFeatures("
                 f"'conjugate', options={{'hidden': {tuple(self.hidden)}}}).",
                 value=self.hidden,
             )
@@ -193,7 +193,7 @@ class Posterior(Engine):
             raise OptionError(
                 f"hidden_pairs=True needs two hidden units or more, but hidden={self.hidden}.",
                 argument="hidden_pairs",
-                hint="Give hidden=2 or more.",
+                hint="Use hidden=2 or more.",
             )
         tau = real("tau", self.tau, 0.0, open_low=True, finite=self.prior != "horseshoe")
         object.__setattr__(self, "tau", tau)
@@ -308,7 +308,7 @@ class Posterior(Engine):
                 f"sampler='exact' sums over all states, and these {layout.m} predictors have "
                 f"{states:.3g} (at most {MAX_STATES:,}).",
                 argument="sampler",
-                hint="Give sampler='exchange' or 'pseudo', or 'auto' to choose automatically.",
+                hint="Use sampler='exchange' or 'pseudo', or 'auto' to choose automatically.",
             )
         if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
@@ -316,7 +316,7 @@ class Posterior(Engine):
                 f"proposal (at most {MAX_SWEPT_ROWS:,.0f}), because {states:.3g} states are "
                 "too many to enumerate.",
                 argument="sampler",
-                hint="Give sampler='pseudo'.",
+                hint="Use sampler='pseudo'.",
             )
         if sampler == "conjugate" and self.c is not None:
             # number of observations of the largest group
@@ -327,7 +327,7 @@ class Posterior(Engine):
                         f"c={self.c:g} is less than a tenth of a group's {n:,.0f} observations. "
                         "The conjugate posterior then concentrates on a few ordered states, "
                         "regardless of the data; the default is c=n/2.",
-                        hint="Leave c out, or give at least c=n/10.",
+                        hint="Leave c out, or pass at least c=n/10.",
                     ),
                     stacklevel=5,
                 )

@@ -143,14 +143,14 @@ class Conditional(Engine):
                     raise OptionError(
                         f"{name}={value!r} is unknown.",
                         argument=name,
-                        hint="Give a number or 'cv'.",
+                        hint="Pass a number or 'cv'.",
                     )
                 object.__setattr__(self, name, real(name, value, 0.0))
         if self.start not in (None, "pseudo"):
             raise OptionError(
                 f"start={self.start!r} is unknown.",
                 argument="start",
-                hint="Give None or 'pseudo'.",
+                hint="Pass None or 'pseudo'.",
                 value=self.start,
             )
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
@@ -162,7 +162,7 @@ class Conditional(Engine):
                 raise OptionError(
                     f"ordered={self.ordered!r} is for fits with a penalty.",
                     argument="ordered",
-                    hint="Give ridge='cv' or ridge > 0, or ordered='nominal'.",
+                    hint="Use ridge='cv' or ridge > 0, or ordered='nominal'.",
                     value=self.ordered,
                 )
 
@@ -190,7 +190,7 @@ class Conditional(Engine):
                     f"ridge={self.ridge if self.firth else 0!r} maximises the "
                     f"{'penalised ' * self.firth}likelihood, which is the same for any {name}.",
                     argument=name,
-                    hint=f"Give {advice}, or ridge > 0.",
+                    hint=f"Use {advice}, or ridge > 0.",
                 )
 
     @property
@@ -263,7 +263,7 @@ class Conditional(Engine):
             f"ordered={self.ordered!r} is for ordered predictors with three or more levels, but "
             f"there are none.",
             argument="ordered",
-            hint="Declare them as an ordered pd.Categorical, or give ordered='nominal'.",
+            hint="Declare them as an ordered pd.Categorical, or use ordered='nominal'.",
             value=self.ordered,
         )
 
@@ -326,7 +326,7 @@ class Conditional(Engine):
             f"shrinks them.",
             argument="of",
             hint=(
-                "Give two groups, of=(a, b), for intervals, or give ridge=0, "
+                "Pass two groups, of=(a, b), for intervals, or use ridge=0, "
                 "ridge='firth' or method='pseudo' for tests."
             ),
         )
@@ -352,7 +352,7 @@ class Conditional(Engine):
                 f"This conditional fit has no standard errors: {cause}.",
                 argument="method",
                 hint=(
-                    "For effects give se='bootstrap'; otherwise fit with start=None to at most "
+                    "For effects use se='bootstrap'; otherwise fit with start=None to at most "
                     "5,000 distinct rows, with a finite ridge and without early_stopping."
                 ),
             )
@@ -440,13 +440,13 @@ class Conditional(Engine):
             raise OptionError(
                 "scale='cv' is only available in bbl(), not in crossVal.",
                 argument="scale",
-                hint="Give crossVal a number.",
+                hint="Pass crossVal a number.",
             )
         if self.ordered == "cv":
             raise OptionError(
                 "ordered='cv' is only available in bbl(), not in crossVal.",
                 argument="ordered",
-                hint="Give crossVal one of the codings.",
+                hint="Pass crossVal one of the codings.",
             )
         grid = (
             [self.ridge_of(sample.total)] if values is None else [float(value) for value in values]

@@ -154,7 +154,7 @@ class _Table:
                 "ridge=0 and ridge='firth' solve for all coefficients at once, up to "
                 f"{MAX_COEFFICIENTS:,} of them, but this model has {n_free:,}.",
                 argument="ridge",
-                hint="Give ridge='cv', or use fewer predictors or fewer interactions.",
+                hint="Use ridge='cv', or use fewer predictors or fewer interactions.",
             )
 
     def find_separation(self) -> Separation | None:
@@ -373,7 +373,7 @@ def find_maximum(
     check_memory(  # three times the design and the table of cells, and four information matrices
         8.0 * (3.0 * n * (p + k) + 4.0 * min(n_free, MAX_COEFFICIENTS) ** 2),
         f"The information of {n_free:,.0f} coefficients",
-        "Use fewer predictors or fewer interactions, or give ridge='cv'.",
+        "Use fewer predictors or fewer interactions, or use ridge='cv'.",
     )
     start = np.zeros((K, p)) if start is None else start
     table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups])

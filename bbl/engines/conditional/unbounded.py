@@ -37,7 +37,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     has_absent_level = holds_absent_level(layout, counts)
     aliased = maximum.aliased[1:]
     # one for each level without rows
-    notes = absent_levels(counts, hint="Give ridge > 0.")
+    notes = absent_levels(counts, hint="Set ridge > 0.")
     if maximum.is_separated:
         # -1: of no predictor and no level
         notes += (
@@ -45,7 +45,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
                 predictor=-1,
                 level=-1,
                 what=SEPARATED,
-                hint="Give ridge='firth' (finite, with intervals) or ridge='cv'.",
+                hint="Use ridge='firth' (finite, with intervals) or ridge='cv'.",
             ),
         )
     elif maximum.n_rows < len(maximum.aliased):  # fewer distinct rows than columns of the design
@@ -54,7 +54,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
                 predictor=-1,
                 level=-1,
                 what=TOO_FEW_ROWS,
-                hint="Give ridge='cv'.",
+                hint="Use ridge='cv'.",
             ),
         )
     else:
@@ -67,7 +67,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
                 predictor=i,
                 level=-1,
                 what=ALIASED,
-                hint="Leave one of the terms out, or give ridge='cv'.",
+                hint="Leave one of the terms out, or use ridge='cv'.",
             )
             for i, *_ in aliased_parameters
         )

@@ -307,7 +307,7 @@ class HighOrder(Engine):
                     hint=(
                         "Increase ridge."
                         if self.refit in ("pseudo", "exact")
-                        else "Increase ridge, or give refit='pseudo'."
+                        else "Increase ridge, or use refit='pseudo'."
                     ),
                 ),
             )
@@ -472,7 +472,7 @@ def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
             raise OptionError(
                 f"lambda_ has {len(value)} penalties.",
                 argument="lambda_",
-                hint=f"Give {n}, for products of 1 to {n} predictors, or one number.",
+                hint=f"Pass {n}, for products of 1 to {n} predictors, or one number.",
             )
         return tuple(real("lambda_", v, 0.0, open_low=True) for v in value)
     if value is None:

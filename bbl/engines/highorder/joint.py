@@ -141,10 +141,10 @@ class ExactObjective(Objective):
             raise OptionError(
                 f"refit='exact' would enumerate {states:.3g} states (at most {MAX_STATES}).",
                 argument="refit",
-                hint="Give refit='pseudo'.",
+                hint="Use refit='pseudo'.",
             )
         # two arrays (states, D) with 8 bytes per number
-        check_memory(16.0 * states * layout.D, f"A list of {states} states", "Give refit='pseudo'.")
+        check_memory(16.0 * states * layout.D, f"A list of {states} states", "Use refit='pseudo'.")
         self.means = means
         self.ridge = _ridges(layout, ridge)
         self.monomials = Monomials(layout)

@@ -139,7 +139,7 @@ class MaximumLikelihood(Engine):
                     f"limited to {MAX_STATES:,} states, but {component.layout.m} interacting "
                     f"predictors have {n_states(component.layout):.3g}.",
                     argument="missing",
-                    hint="Give missing='level', missing='drop' or method='pseudo'.",
+                    hint="Use missing='level', missing='drop' or method='pseudo'.",
                 )
             if not is_listed and tree_order(component.layout) is None:
                 raise OptionError(
@@ -213,7 +213,7 @@ class MaximumLikelihood(Engine):
         absent = np.zeros(layout.size, dtype=bool)
         if not self.prior_count and not self.lambdah:
             counts = level_counts(sample, layout.n_levels)
-            notes = absent_levels(counts, hint="Give lambdah > 0 or prior_count > 0.")
+            notes = absent_levels(counts, hint="Set lambdah > 0 or prior_count > 0.")
             absent = holds_absent_level(layout, counts)
         is_converged = solution.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
@@ -228,7 +228,7 @@ class MaximumLikelihood(Engine):
                     hint=(
                         "Increase itmax."
                         if is_penalised
-                        else "Increase itmax, or give lambda_ > 0 or prior_count > 0."
+                        else "Increase itmax, or set lambda_ > 0 or prior_count > 0."
                     ),
                 ),
             )

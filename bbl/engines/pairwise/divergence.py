@@ -170,7 +170,7 @@ class ContrastiveDivergence(PairwiseEngine):
             simplex, unsettled = self._ascend(likelihood, sample.total, penalty, report)
         notes: tuple[Note, ...] = ()
         if not self.lambdah:
-            notes = absent_levels(level_counts(sample, layout.n_levels), hint="Give lambdah > 0.")
+            notes = absent_levels(level_counts(sample, layout.n_levels), hint="Set lambdah > 0.")
         # the sum of step sizes, which decrease linearly to zero
         is_settled = unsettled <= SETTLED and self.lr * self.n_iter / 2.0 >= MIN_TRAVEL
         if not is_settled:

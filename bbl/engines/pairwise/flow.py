@@ -142,7 +142,7 @@ class ProbabilityFlow(PairwiseEngine):
         """Return the fit, with notes on absent levels and convergence."""
         notes: tuple[Note, ...] = ()
         if not self.lambdah:
-            notes = absent_levels(level_counts(sample, layout.n_levels), hint="Give lambdah > 0.")
+            notes = absent_levels(level_counts(sample, layout.n_levels), hint="Set lambdah > 0.")
         is_converged = minimum.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
             what = "the flow did not reach its minimum"

@@ -383,7 +383,7 @@ class PseudoLikelihood(Engine):
         if not _positive(self.lambda_):
             raise OptionError(
                 f"penalty={self.penalty!r} needs a positive lambda_; got {self.lambda_!r}.",
-                hint="Give lambda_ > 0, such as 0.03, or leave penalty out.",
+                hint="Set lambda_ > 0, such as 0.03, or leave penalty out.",
                 argument="lambda_",
                 value=self.lambda_,
             )
@@ -392,7 +392,7 @@ class PseudoLikelihood(Engine):
             if value != 0.0:
                 raise OptionError(
                     f"penalty={self.penalty!r} does not penalise fields, but {name} is {value!r}.",
-                    hint=f"Give {name}=0, or leave penalty out.",
+                    hint=f"Use {name}=0, or leave penalty out.",
                     argument=name,
                     value=value,
                 )
@@ -437,7 +437,7 @@ class PseudoLikelihood(Engine):
             raise OptionError(
                 f"gauge={self.gauge!r} is for fits in memory, and {sample.n:,} rows are too many.",
                 argument="gauge",
-                hint="Leave gauge out, or give a table of some of the rows.",
+                hint="Leave gauge out, or pass a table of some of the rows.",
                 value=self.gauge,
             )
         if self.zero_sum and layout.order > 2:
@@ -445,7 +445,7 @@ class PseudoLikelihood(Engine):
                 f"gauge={self.gauge!r} is for terms of up to two predictors, but the model has "
                 f"terms of {layout.order}.",
                 argument="gauge",
-                hint="Give a formula with pairs only, or leave gauge out.",
+                hint="Pass a formula with pairs only, or leave gauge out.",
                 value=self.gauge,
             )
         n_levels = int(regressors(layout).n_levels.max(initial=0))
@@ -464,7 +464,7 @@ class PseudoLikelihood(Engine):
         if not sample.in_memory:
             raise OptionError(
                 f"{what} needs all rows in memory.",
-                hint="Give a table, or leave penalty out.",
+                hint="Pass a table, or leave penalty out.",
                 argument="penalty",
             )
         if layout.order > 2:
@@ -652,7 +652,7 @@ class PseudoLikelihood(Engine):
         if warm_starts is None and self.diverges(min(grid)):
             absent = absent_levels(
                 counts or level_counts(site_rows, layout.n_levels),
-                hint="Give penalty='l2' and lambdah > 0." if self.sparse else "Give lambdah > 0.",
+                hint="Use penalty='l2' and lambdah > 0." if self.sparse else "Set lambdah > 0.",
             )
         share_count = n_shares(site_rows)
         fits = []
@@ -712,7 +712,7 @@ class PseudoLikelihood(Engine):
         )
         counts = level_counts(rows, layout.n_levels)
         absent = (
-            absent_levels(counts, hint="Give lambdah > 0.")
+            absent_levels(counts, hint="Set lambdah > 0.")
             if warm_starts is None and self.diverges(min(grid))
             else ()
         )

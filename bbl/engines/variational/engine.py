@@ -192,7 +192,7 @@ class PersistentVI(Engine):
             raise OptionError(
                 "sd='lrvb' needs the full likelihood, which likelihood='pseudo' replaces.",
                 argument="sd",
-                hint="Give likelihood='sampled', or sd='factorised'.",
+                hint="Use likelihood='sampled', or sd='factorised'.",
             )
         for name in ("centred", "grouped", "empirical_bayes"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
@@ -216,7 +216,7 @@ class PersistentVI(Engine):
                 f"chains={self.chains} is less than draws={self.draws}, and each draw needs a "
                 f"chain.",
                 argument="chains",
-                hint=f"Give at least chains={self.draws}.",
+                hint=f"Use at least chains={self.draws}.",
             )
         if self.seed is not None:
             generator(self.seed)  # raises an error if the seed is invalid
@@ -229,7 +229,7 @@ class PersistentVI(Engine):
                     raise OptionError(
                         f"{name}={getattr(self, name)!r} needs scales, but prior='flat' has none.",
                         argument=name,
-                        hint=f"Leave out {name}, or give prior='gaussian'.",
+                        hint=f"Leave out {name}, or use prior='gaussian'.",
                     )
         if self.centred and self.empirical_bayes:
             raise OptionError(
@@ -243,7 +243,7 @@ class PersistentVI(Engine):
                 raise OptionError(
                     f"sd='lrvb' is not available with {name}=True.",
                     argument="sd",
-                    hint=f"Give sd='factorised', or leave out {name}.",
+                    hint=f"Use sd='factorised', or leave out {name}.",
                 )
 
     def posterior_name(self, layout: Layout | None = None) -> str:
@@ -401,7 +401,7 @@ class PersistentVI(Engine):
                 f"products at a time; the most is {MAX_MULTIPLICATIONS:.1e}, such as 14 "
                 "predictors of two levels with all pairs.",
                 argument="sd",
-                hint="Give sd='factorised', or choose method='bayes'.",
+                hint="Use sd='factorised', or choose method='bayes'.",
             )
 
     def _sd(
@@ -424,7 +424,7 @@ class PersistentVI(Engine):
                 predictor=-1,
                 level=-1,
                 what=message,
-                hint="Give prior='gaussian', which has a linear response.",
+                hint="Use prior='gaussian', which has a linear response.",
             ),
         )
 
@@ -469,7 +469,7 @@ class PersistentVI(Engine):
                 what="the approximation had not converged",
                 detail=detail,
                 hint=(
-                    "Increase n_iter, or give a scale."
+                    "Increase n_iter, or pass a scale."
                     if self._global_scale is None
                     else "Increase n_iter until the changes are small."
                 ),

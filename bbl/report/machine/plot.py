@@ -196,7 +196,7 @@ def _unpack_parameters(parameters: HasParameters | Sequence) -> tuple[Iterable, 
     if not hasattr(parameters, "h") or not hasattr(parameters, "J"):
         raise BBLTypeError(
             f"{type(parameters).__name__} has no fields h and couplings J to compare.",
-            hint="Give results of mlestimate() or randompar(), or pairs (h, J), such as a fit's "
+            hint="Pass results of mlestimate() or randompar(), or pairs (h, J), such as a fit's "
             "(fit.coef().h[group], fit.coef().J[group]).",
         )
     return parameters.h, parameters.J
@@ -270,7 +270,7 @@ def plot_configurations(
         raise OptionError(
             f"shape={shape} has {n_pixels} pixels, but there are {m} predictors.",
             argument="shape",
-            hint="Give positions too.",
+            hint="Pass positions too.",
         )
     if (
         pixels.shape != (m,)

@@ -198,7 +198,7 @@ class BiclusterResults(BlockTables):
             raise BBLTypeError(
                 f"type={type!r} is not available for this table.",
                 argument="type",
-                hint="Give 'response', or 'prob' for categorical tables.",
+                hint="Pass 'response', or 'prob' for categorical tables.",
                 value=type,
             )
         if newdata is None:
@@ -300,7 +300,7 @@ class BiclusterResults(BlockTables):
                 "has no cells from which to estimate its group.",
                 column=self.table.rows.name,
                 argument="newdata",
-                hint=f"Give some of its cells, with the column {self.table.response!r}.",
+                hint=f"Pass some of its cells, with the column {self.table.response!r}.",
             )
         holds, means = self.table.holds, self._means  # (a, b); for levels, proportions (a, b, L)
         # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level |

@@ -49,7 +49,7 @@ def model_table(
         raise BBLTypeError(
             f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}.",
             argument="of",
-            hint="Give all models in one list: etable([fit, other]).",
+            hint="Pass all models in one list: etable([fit, other]).",
         )
     for fit in fits_by_name.values():
         # only checks `of`: raises an OptionError if a fit has no such groups. With pooled=True,

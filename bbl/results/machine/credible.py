@@ -81,7 +81,7 @@ class PosteriorInference(Estimates):
             raise OptionError(
                 f"{self._engine.refusals()['pooled']}, so it has no difference to compare.",
                 argument="of",
-                hint="Give of='group', or two groups.",
+                hint="Use of='group', or two groups.",
             )
         return selection
 

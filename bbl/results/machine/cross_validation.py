@@ -73,7 +73,7 @@ class CrossValArguments:
             return stratified_folds(data, self._nfold, self.rng if self._shuffle else None)
         if isinstance(cv, int | np.integer):
             raise OptionError(
-                f"cv={cv} is not a splitter.", hint=f"Give nfold={cv}.", argument="cv", value=cv
+                f"cv={cv} is not a splitter.", hint=f"Use nfold={cv}.", argument="cv", value=cv
             )
         frame = fit.model_frame
         if data.design.classes:
@@ -121,7 +121,7 @@ def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
         if name not in names:
             raise BBLTypeError(
                 f"{name!r} is not an option of method={engine.name!r}.",
-                hint=f"{near_match(name, names)}Give one of {', '.join(names)}, or an argument of "
+                hint=f"{near_match(name, names)}Pass one of {', '.join(names)}, or an argument of "
                 "crossVal.",
                 argument=name,
             )

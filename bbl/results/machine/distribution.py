@@ -317,7 +317,7 @@ class DistributionMixin(MachineResults):
             raise OptionError(
                 "type='joint' is not available with hidden units or structural zeros.",
                 argument="type",
-                hint="Give type='class', which fills in each cell separately.",
+                hint="Use type='class', which fills in each cell separately.",
             )
         rng = generator(seed)
         workers = n_workers(n_jobs)
@@ -336,7 +336,7 @@ class DistributionMixin(MachineResults):
                 raise OptionError(
                     f"method={method!r}: {reason}.",
                     argument="method",
-                    hint="Give method='exact'.",
+                    hint="Use method='exact'.",
                     value=method,
                 )
             refuse_impossible_rows(

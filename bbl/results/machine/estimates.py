@@ -185,7 +185,7 @@ class Estimates(Notebook, ABC):
         check_memory(
             8.0 * float(len(se)) ** 2,
             f"A covariance of {len(se)} parameters",
-            "Give one group, or see bse.",
+            "Pass one group, or see bse.",
         )
         covariance = self._covariance(group_positions)
         has_no_se = se.isna().to_numpy()
@@ -258,7 +258,7 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
     """
     if of == "pooled":  # `refusals` maps unavailable features to reasons
         raise OptionError(
-            f"{engine.refusals()['pooled']}.", argument="of", hint="Give two groups, of=(a, b)."
+            f"{engine.refusals()['pooled']}.", argument="of", hint="Pass two groups, of=(a, b)."
         )
     return resolve_of(of, groups, pooled=False)
 

@@ -72,7 +72,9 @@ def _settings_text(engine: Engine) -> str:
     defaults.
     """
     options = fields(engine)
-    main = {options[0].name, *([engine.tuned.option] if engine.tuned else [])}
+    main = {option.name for option in options[:1]}
+    if engine.tuned:
+        main.add(engine.tuned.option)
     shown = {
         option.name: getattr(engine, option.name)
         for option in options

@@ -135,18 +135,18 @@ class BBLResults(FittedMachine, ClassifierResults):
                 lacking = self.engine.refusals().get(
                     "effects", "The draws of this fit are stored without an exact ln Z"
                 )
-                raise OptionError(f"{lacking}.", argument="se", hint="Give se='bootstrap'.")
+                raise OptionError(f"{lacking}.", argument="se", hint="Use se='bootstrap'.")
             return ErrorSource(
                 delta=None, draws=tuple(self._scores_by_draw(rng)), unbounded=unbounded
             )
         # why the engine has no standard errors
         if (reason := self.engine.refusals().get("effects")) is not None:
-            raise OptionError(f"{reason}.", argument="se", hint="Give se='bootstrap'.")
+            raise OptionError(f"{reason}.", argument="se", hint="Use se='bootstrap'.")
         if self.estimate.relevance is not None:  # the predictors were selected on the same rows
             raise OptionError(
                 f"{CHOSEN_BY_ROWS}.",
                 argument="se",
-                hint="Give se='bootstrap', which selects them in each refit.",
+                hint="Use se='bootstrap', which selects them in each refit.",
             )
         if self.survey is not None and self.survey.replicates is not None:
             # neither a covariance nor draws: refit to the survey's replicate weights
@@ -222,7 +222,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         if calibration is not None and calibration.temperature != 1.0:
             raise OptionError(
                 TEMPERATURE,
-                hint="Fit with calibrate='none' or 'offset', or give se=False.",
+                hint="Fit with calibrate='none' or 'offset', or use se=False.",
                 argument="se",
             )
 

@@ -47,7 +47,7 @@ CHI_SQUARE = "chi-square"
 SPARSE = "chi-square, unreliable: many expected counts are small"
 PENALISED = "no chi-square: the fit is penalised"
 # appended to `SPARSE` or `PENALISED`, without and with a bootstrap
-BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")
+BOOTSTRAP = ("; use bootstrap=999", "; see p_bootstrap")
 SATURATED = "no test: no degrees of freedom"
 
 

@@ -296,7 +296,7 @@ class MachineResults(ModelResults):
                 "Hidden units have different signs in each chain, so the mean of the draws is not "
                 "a valid model.",
                 argument="draws",
-                hint="Give draws='all'.",
+                hint="Use draws='all'.",
             )
         model = copy.copy(self)
         # the cached function averages over the draws; the copy builds another

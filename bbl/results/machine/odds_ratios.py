@@ -226,7 +226,7 @@ class OddsRatiosMixin(MachineResults):
                 raise OptionError(
                     f"pairs contains {pair!r}.",
                     argument="pairs",
-                    hint="Give a list of pairs of predictors, [(a, b)].",
+                    hint="Pass a list of pairs of predictors, [(a, b)].",
                 )
             for name in pair:
                 if name not in names:

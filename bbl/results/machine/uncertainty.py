@@ -250,7 +250,7 @@ class UncertaintyMixin(MachineResults):
                 raise OptionError(
                     "Permutation tests compare predictors within single groups.",
                     argument="of",
-                    hint="Give of='group', or pvalues='auto'.",
+                    hint="Use of='group', or pvalues='auto'.",
                 )
             # raises a DataError for a sampling design
             check_single_rows(self.survey, "A permutation test")

@@ -149,13 +149,13 @@ CALLS = {
         lambda: bbl.average([FITTED, fit(data=DATA.head(40))], weights="equal"),
     ),
     "auto under a design": case(
-        "Choose method='pseudo' or 'naive', or 'ml' if .*; or give counts as weights",
+        "Choose method='pseudo' or 'naive', or 'ml' if .*; or pass counts as weights",
         lambda: sampled("auto"),
         *(lambda method=method: sampled(method) for method in ("pseudo", "naive", "ml")),
         lambda: fit(data=DATA.assign(w=2), weights="w", method="auto"),
     ),
     "weights that are not counts": case(
-        r"If they were meant as counts, round them; .* use design=bbl\.survey\(weights=",
+        r"If they were meant as counts, round them; .* pass design=bbl\.survey\(weights=",
         lambda: fit(data=DATA.assign(w=1.0 + DATA["a"] / 2), weights="w"),
         lambda: fit(data=DATA.assign(w=1), weights="w"),
         lambda: sampled("pseudo"),

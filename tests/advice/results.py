@@ -198,7 +198,7 @@ JUDGED = {
         lambda: bbl.crossVal("~ .", DATA, **QUIET).cvframe,
     ),
     "rows without weight": case(
-        "Pass at least one",
+        "Give at least one",
         lambda: weightless(),
         lambda: FITTED.pnll(DATA),
     ),

@@ -200,7 +200,7 @@ def test_memory_of_a_table_for_each_pair_is_asked_for_before_a_fit(monkeypatch):
     monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**28)
     xi = np.tile([[0, 1], [1, 0], [1, 1]], (1, 500))
     with pytest.raises(
-        MemoryLimitError, match="1000 non-reference levels would need .* or give pairs in qJ"
+        MemoryLimitError, match="1000 non-reference levels would need .* or pass pairs in qJ"
     ):
         bbl.mlestimate(xi, method="mf")
     with pytest.raises(

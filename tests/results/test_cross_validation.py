@@ -183,7 +183,8 @@ def test_mcsample_is_the_function(rows):
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "pvi"])
 def test_an_estimate_of_codes_has_coefficients_and_a_summary(method):
     codes = np.random.default_rng(0).integers(0, [2, 3, 2], (200, 3))
-    par = bbl.mlestimate(codes, method=method, verbose=0)
+    options = {"n_iter": 3000, "chains": 100} if method == "pvi" else {}
+    par = bbl.mlestimate(codes, method=method, **options, verbose=0)
     coef = par.coef()
     for i in range(3):
         np.testing.assert_array_equal(coef.h["all"][i].to_numpy(), par.h[i])

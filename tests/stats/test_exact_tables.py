@@ -45,7 +45,7 @@ def test_p_is_the_sum_over_all_tables():
     for _ in range(40):
         table = rng.poisson(1.4, rng.integers(2, 5, 2))
         table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
-        if min(table.shape) > 1:
+        if min(table.shape) > 1 and table.sum() <= 20:  # a few thousand tables each
             assert enumerated_p(table, 10**6) == pytest.approx(slow_p(table), rel=1e-9)
 
 

@@ -107,7 +107,7 @@ def test_a_loaded_fit_advises_newdata_only_where_it_is_an_argument(tmp_path):
             ask()
         assert "newdata" not in str(caught.value)
     for ask in (loaded.predict, loaded.evaluate):
-        with pytest.raises(errors.DataError, match="Hint: Use newdata="):
+        with pytest.raises(errors.DataError, match="Hint: Pass newdata="):
             ask()
     fit.save(tmp_path / "fit.bbl", store_data=True)
     assert bbl.load(tmp_path / "fit.bbl").inference()

@@ -245,7 +245,7 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
             column=error.column,
             argument=error.argument,
             value=error.value,
-            hint=f"If {next(iter(column_of_marker))!r} means a missing value, give {options}.",
+            hint=f"If {next(iter(column_of_marker))!r} means a missing value, pass {options}.",
         ) from error
     if column_of_marker:
         marker, name = next(iter(column_of_marker.items()))
@@ -254,7 +254,7 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
                 f"column {name!r} contains {marker!r}, which is not a level of the model.",
                 column=name,
                 value=marker,
-                hint=f"If they are missing values, give {options}.",
+                hint=f"If they are missing values, pass {options}.",
             ),
             stacklevel=2,
         )

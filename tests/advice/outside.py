@@ -64,7 +64,7 @@ RARE = fit("y ~ a", bbl.lump(DATA.assign(a=["p", "q"] + ["u", "v"] * 29)), metho
 WORDS = DATA.assign(a=["-"] + ["u"] * 59).to_csv(index=False)
 COMMANDS = {
     "marks beside rare levels": case(
-        "If they are missing values, give --na NA --na -",
+        "If they are missing values, pass --na NA --na -",
         tried("predict", "{}/rare.bbl", "{}/d.csv", text=WORDS),
         ran("predict", "{}/rare.bbl", "{}/d.csv", text=WORDS.replace("-", "v")),
     ),

@@ -213,7 +213,7 @@ def test_refusals():
     with pytest.raises(OptionError, match="'firht' is unknown.*'firth'"):
         fit("y ~ a", SEPARATED, "n", ridge="firht")
     for options in ({"start": "pseudo"}, {"early_stopping": True}, {"ordered": "linear"}):
-        with pytest.raises(OptionError, match="Hint: Give"):
+        with pytest.raises(OptionError, match="Hint: Use"):
             fit("y ~ a", SEPARATED, "n", **options)
     with pytest.raises(OptionError, match="sampling design.*ridge=0"):
         fit("y ~ a", rows_of().assign(w=1.0), design=bbl.survey(weights="w"))

@@ -672,7 +672,7 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     assert run(MOVING[0], survey, *options, "--bin", "quantile:2")[0] == 0
     status, _, err = run("predict", model, survey, "--sep", ";")
     assert status == 1 and err.endswith(
-        "Hint: If '-' means a missing value, give --na NA --na -.\n"
+        "Hint: If '-' means a missing value, pass --na NA --na -.\n"
     )
     assert run("predict", model, survey, "--sep", ";", "--na", "-")[0] == 0
     assert run(MOVING[0], survey, *options, "--dtype", "age=text", "--lump", "11")[0] == 0

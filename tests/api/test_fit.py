@@ -238,7 +238,7 @@ def test_what_happens_in_many_places_is_one_line():
     assert len(str(caught[0].message).splitlines()) == 1
     with pytest.warns(
         bbl.ConvergenceWarning,
-        match="In 2 places: .*: predictor 0, level 2; predictor 1, level 2. Hint: Pass lambdah",
+        match="In 2 places: .*: predictor 0, level 2; predictor 1, level 2. Hint: Set lambdah",
     ):
         bbl.mlestimate([[0, 1], [1, 0], [1, 1], [0, 0]], L=3)
 

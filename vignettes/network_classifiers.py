@@ -91,7 +91,7 @@ for learner in (
 #
 # All tables are Dirichlet estimates with one prior count,
 # $\theta_{ijk} = (N_{ijk} + \alpha) / (N_{ij} + r_i \alpha)$ (eq. 3.1). With missing cells,
-# $N_{ij}$ counts the rows in which the feature and all its parents are observed.
+# $N_{ij}$ counts the rows where the feature and all its parents are observed.
 
 # %%
 smooth = 1

@@ -1,1 +1,1 @@
-"""Public functions: they check arguments, call the packages that compute, and wrap the results."""
+"""Public functions: check arguments, call the computational subpackages and wrap the results."""

@@ -24,7 +24,7 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
 
     The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n``
     (``"bic"``), where I is the conditional mutual information given the class, ``d = (r_i - 1)(r_j
-    - 1) K`` the number of free parameters, and N the weight of the rows in which both features are
+    - 1) K`` the number of free parameters, and N the weight of the rows where both features are
     known. Dividing by the total weight n puts all pairs on the same scale, which is that of I
     without missing values (N = n). "aic" and "bic" are -inf if ``N = 0``.
     """

@@ -168,7 +168,7 @@ class Families:
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return weighted counts (cells, K); each family uses the rows in which none of its
+        """Return weighted counts (cells, K); each family uses the rows where none of its
         variables is missing.
 
         With a context the shape is (copies * cells, K), as in `zeros`. `weights` (n,) replace the

@@ -92,7 +92,7 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     Returns
     -------
     information : ndarray, shape (m, m)
-        In nats, above the diagonal; from the rows in which both features and the class are known.
+        In nats, above the diagonal; from the rows where both features and the class are known.
     weight : ndarray, shape (m, m)
         Total weight of these rows, above the diagonal.
     """

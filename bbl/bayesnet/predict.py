@@ -93,7 +93,7 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
     """Return the network with Dirichlet estimates of its tables and prior count `smooth` of each
     cell.
 
-    Each family is estimated from the rows in which none of its variables is missing.
+    Each family is estimated from the rows where none of its variables is missing.
     """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
@@ -113,7 +113,7 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in rows in which all classes have probability zero (all
+    """Return `log_joint` (n, K), with zeros in rows where all classes have probability zero (all
     -inf).
 
     All classes are then equally probable in such a row, whereas a softmax of -inf would be nan.

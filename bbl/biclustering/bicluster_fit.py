@@ -41,7 +41,7 @@ class BiclusterFit(NamedTuple):
     draws : Draws or None
         Draws of `Mcmc`; the first axis of all arrays is the chain.
     share : (ndarray, ndarray) or None
-        For `Mcmc`, the proportions of draws in which two rows (I, I), or two columns (J, J), are in
+        For `Mcmc`, the proportions of draws where two rows (I, I), or two columns (J, J), are in
         the same group.
     """
 

@@ -240,7 +240,7 @@ def average_members(
 ) -> np.ndarray:
     """Return the logarithms (n, K) of weighted averages of models' probabilities of encoded rows.
 
-    A model is *silent* in rows in which a predictor that it needs is missing; its weight is then
+    A model is *silent* in rows where a predictor that it needs is missing; its weight is then
     distributed over the others. `needed` has these predictors for each model, or None.
     """
     scores = []

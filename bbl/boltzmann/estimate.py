@@ -181,7 +181,7 @@ def check_known(
             f"In {group}, all values of {name!r} are missing.", column=name, hint=remedy
         )
     if engine.needs == "neighbours" or log_z in OF_ROWS:  # OF_ROWS: ln Z is a mean over rows
-        # usable_weight (m,): weight of the rows in which a predictor and all its neighbours are
+        # usable_weight (m,): weight of the rows where a predictor and all its neighbours are
         # known
         without_rows = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(without_rows):
@@ -190,7 +190,7 @@ def check_known(
                 f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             )
             raise DataError(
-                f"In {group}, {option} needs rows in which {name!r} and all predictors it "
+                f"In {group}, {option} needs rows where {name!r} and all predictors it "
                 f"interacts with are known, but there are none.",
                 column=name,
                 hint=(
@@ -199,7 +199,7 @@ def check_known(
                 ),
             )
     if engine.needs == "pairs" and layout.order > 1:
-        # known_counts()[0] (m, m): weight of the rows in which two predictors are known
+        # known_counts()[0] (m, m): weight of the rows where two predictors are known
         never_together = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(never_together):
             i, j = (names[k] for k in never_together[0])

@@ -32,7 +32,7 @@ SHARES_WEIGHTS = np.linspace(0.0, 1.0, 101)
 def limited_equality(
     equality: np.ndarray, log_p: np.ndarray, row_weights: np.ndarray
 ) -> np.ndarray:
-    """Limit the `equality` (M,) of members that are clearly worse than the best to `CLEARLY_WORSE`.
+    """Cap `equality` (M,) at `CLEARLY_WORSE` for members that are clearly worse than the best.
 
     `log_p` (M, N) are log-probabilities of the observed groups of the validated rows, with weights
     `row_weights` (N,).

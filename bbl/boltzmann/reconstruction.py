@@ -164,7 +164,7 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Do the same as `_fill_unknown`, exactly, for a model with structural zeros.
+    """Fill in unknown cells like `_fill_unknown`, by exact sums, for a model with structural zeros.
 
     `method` and `rng` are not used; both functions have the same signature.
     """

@@ -382,9 +382,9 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         "--levels",
         action="append",
         metavar="[COL=]A,B,...",
-        help="levels of a column in order, reference first; without COL=, of all columns that "
-        "have only these levels, such as the items of a scale; repeat for more. By default text "
-        "is sorted",
+        help="ordered levels of a column, reference level first; without COL=, of every column "
+        "that has only these levels, such as the items of a scale. May be repeated. By default "
+        "text levels are sorted alphabetically",
     )
     group.add_argument(
         "--bin",
@@ -484,8 +484,8 @@ def _make_explain_parser() -> argparse.ArgumentParser:
         "--of",
         nargs=2,
         metavar=("GROUP", "AGAINST"),
-        help="log-odds of a group against another. By default, the second of two groups against "
-        "the first; of three or more, each row's most probable group against the next",
+        help="log-odds of one group against another. By default, the second of two groups "
+        "against the first; with three or more, each row's most probable group against the next",
     )
     group.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a figure of one row to this file"

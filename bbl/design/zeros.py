@@ -170,5 +170,5 @@ def _refuse_missing(column: Column, rows: np.ndarray) -> None:
             f"{int((is_missing & rows).argmax())}.",
             argument=ARGUMENT,
             column=column.name,
-            hint="Fill in every level of a combination that cannot occur.",
+            hint="Specify a level of every column in each combination that cannot occur.",
         )

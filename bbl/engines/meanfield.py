@@ -209,11 +209,11 @@ def covariance(
         C /= sample.total + prior_count
         C -= np.multiply.outer(level_shares, level_shares)
     else:
-        # weight of the rows in which two predictors are observed (m, m), and level counts in these
+        # weight of the rows where two predictors are observed (m, m), and level counts in these
         # rows (D, m)
         known_weight, level_weights = known_counts(sample, layout)
         n_columns = layout.n_levels - 1
-        # (D, m): weight of the rows in which both the level's predictor and another one are
+        # (D, m): weight of the rows where both the level's predictor and another one are
         # observed
         pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
         # (D, D): the frequency of the row's level where the column's predictor is observed too

@@ -39,7 +39,7 @@ def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.nda
     `prior_count`.
 
     ``n_i(x)`` is the weight of the rows with level x of predictor i, and ``W_i`` the weight of the
-    rows in which predictor i is known.
+    rows where predictor i is known.
     """
     return smoothed(level_counts(sample, layout.n_levels), prior_count)
 
@@ -121,13 +121,13 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of the rows in which two predictors are known, in total and by level of
+    """Return the weights of the rows where two predictors are known, in total and by level of
     one of them.
 
     Returns
     -------
     known : ndarray, shape (m, m)
-        Weight of the rows in which both predictors are known.
+        Weight of the rows where both predictors are known.
     counts : ndarray, shape (D, m)
         Weight of the rows with a given non-reference level (row of `counts`) and a given predictor
         (column) known.

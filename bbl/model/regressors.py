@@ -131,7 +131,9 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
             )
     if not np.array_equal(J, J.T):
         raise DataError(
-            "J is not symmetric.", argument="J", hint="Pass both triangles with equal values."
+            "J is not symmetric.",
+            argument="J",
+            hint="Make it symmetric: fill both triangles with the same values.",
         )
     for lo, hi in zip(start[:-1], start[1:], strict=True):
         if J[lo:hi, lo:hi].any():

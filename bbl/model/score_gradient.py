@@ -127,7 +127,7 @@ class ScoreGradient:
             starts,
         )
         unit_bounds = itertools.pairwise(starts)
-        # (U, K K, m): sums of the derivatives over the rows in which each predictor is missing
+        # (U, K K, m): sums of the derivatives over the rows where each predictor is missing
         missing_sums = np.array(
             [
                 score_derivatives[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float)

@@ -104,8 +104,8 @@ def _draw_states(
         return _sample_listed(h, J, levels, nsample, rng, more, support)
     if support is not None:
         raise OptionError(
-            "Rows of a model with structural zeros are drawn from a list of all states, up "
-            f"to {MAX_STATES:,} of them, and {len(levels)} predictors have {n_states:.3g}.",
+            "Sampling from a model with structural zeros requires a list of all states, at most "
+            f"{MAX_STATES:,}, but {len(levels)} predictors have {n_states:.3g}.",
             argument="structural_zeros",
             hint="Fit fewer predictors to draw from.",
         )

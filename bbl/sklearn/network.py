@@ -51,7 +51,7 @@ class BNClassifier(TableClassifier):
     unseen : {"ignore", "raise"}, default "ignore"
         Whether to marginalise over levels that were not in the training data, or raise an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        Treatment of missing values in `X`. "marginal": each count uses the rows in which its
+        Treatment of missing values in `X`. "marginal": each count uses the rows where its
         variables are known, and predictions marginalise over missing features. "raise": an error.
         "drop": rows are dropped in `fit`, and their predictions are nan. "level": a separate level.
     class_weight : {"balanced"} or dict of class to weight, optional

@@ -48,7 +48,7 @@ class Cell:
     """Groups of these sizes, in which levels have these shares.
 
     With `second`, shares of the levels of a second predictor, the two interact by this `coupling`
-    of all levels; the shares are then those of rows in which the other predictor has its reference
+    of all levels; the shares are then those of rows where the other predictor has its reference
     level. `spread` is the standard deviation of the parameters between groups; 0 for groups without
     differences. With `ratio` the first group's odds of each level are so many times those of the
     others, for power.

@@ -306,7 +306,7 @@ CALLS = {
         lambda: bbl.to_spins(fit("~ a*b", TRIPLE)),
     ),
     "couplings of three spins": case(
-        "Leave out terms of three predictors and more",
+        "Leave out terms that involve three or more predictors",
         lambda: bbl.to_spins(TRIPLET),
         lambda: bbl.to_spins(PARAMETERS),
     ),

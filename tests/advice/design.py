@@ -295,7 +295,7 @@ ZEROS = {
         lambda: zeros("z", data=MARKED[~MARKED["z"]].astype({"z": int})),
     ),
     "a zero of an unknown level": case(
-        "Fill in every level of a combination",
+        "Specify a level of every column",
         lambda: zeros(pd.DataFrame({"a": [1], "b": [None]})),
         lambda: zeros(BOTH),
     ),

@@ -528,7 +528,7 @@ FUNCTIONS = {
         lambda: energies(),
     ),
     "couplings of one triangle": case(
-        "Pass both triangles with equal values",
+        "Make it symmetric: fill both triangles",
         lambda: energies(J=np.triu(SMALL)),
         lambda: energies(J=SMALL),
     ),

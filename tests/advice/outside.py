@@ -131,7 +131,7 @@ COMMANDS = {
         ),
     ),
     "marks in new data": case(
-        "If '-' means a missing value, give --na NA --na -",
+        "If '-' means a missing value, pass --na NA --na -",
         tried("predict", "{}/m.bbl", "{}/d.csv", text=GAPPED),
         ran(
             "predict",

@@ -241,7 +241,7 @@ EXCEPTIONS: list[Exempt] = [
         EQUAL,
         equal_terms_of_a_shooter,
         "If two terms are equal or opposite in all rows, the penalised optimum does not determine "
-        "how they share a weight; rows in which they differ are predicted by the first term.",
+        "how they share a weight; rows where they differ are predicted by the first term.",
     ),
     Exempt(
         ("explanations_add_up",),

@@ -416,7 +416,7 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
                 "the rows."
             ),
         )
-    # the engine needs the rows in which a predictor and all its neighbours are known, not counts of
+    # the engine needs the rows where a predictor and all its neighbours are known, not counts of
     # pairs
     if missing == "marginal" and engine.needs == "neighbours":
         raise OptionError(

@@ -229,8 +229,8 @@ def bbl(
     Notes
     -----
     With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor
-    over the rows in which it is known, and of each pair over the rows in which both are known.
-    Pseudo-likelihood fits each predictor to the rows in which it and all predictors that interact
+    over the rows where it is known, and of each pair over the rows where both are known.
+    Pseudo-likelihood fits each predictor to the rows where it and all predictors that interact
     with it are known: only the complete rows if all pairs interact, more rows with fewer
     interactions. All methods assume that values are missing completely at random within a group.
     Without missing values the fit is bitwise identical to ``missing="raise"``.

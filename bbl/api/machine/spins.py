@@ -196,7 +196,7 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
         if len(term) > 2:
             raise OptionError(
                 f"Eq. (8) couples pairs of spins, but J has the term {term}.",
-                hint="Leave out terms of three predictors and more.",
+                hint="Leave out terms that involve three or more predictors.",
                 argument="model",
             )
         J[term] = float(np.asarray(table).item())

@@ -287,7 +287,7 @@ def cmi(
     Returns
     -------
     float
-        ``H(x,z) + H(y,z) - H(x,y,z) - H(z)`` over the rows in which all columns used are known.
+        ``H(x,z) + H(y,z) - H(x,y,z) - H(z)`` over the rows where all columns used are known.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def cmi(
 
 @check_keywords
 def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
-    """Return the proportion of rows in which predicted and true labels are equal; missing labels
+    """Return the proportion of rows where predicted and true labels are equal; missing labels
     never match.
 
     Parameters

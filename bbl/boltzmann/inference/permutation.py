@@ -119,7 +119,7 @@ def _test_pair(
 def _count_tables(
     sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout
 ) -> np.ndarray:
-    """Return counts (strata, L_i, L_j) of i by j in the strata in which both predictors vary."""
+    """Return counts (strata, L_i, L_j) of i by j in the strata where both predictors vary."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
     stratum_of_row = strata(sample.codes, conditioned)
     cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]

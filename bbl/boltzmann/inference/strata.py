@@ -71,7 +71,7 @@ def coupling_family(
 ) -> PowerSeries | None:
     """Return the conditional distribution of the number of rows with level a of i and level b of j.
 
-    It uses the rows in which i is at a or its reference level, and j is at b or its reference
+    It uses the rows where i is at a or its reference level, and j is at b or its reference
     level. In each stratum they form a 2 x 2 table, with the common log odds ratio ``J_ij(a, b)``.
     `stratum_of_row` (n,) comes from `pair_strata`. Returns None if no stratum is informative, or if
     the computation would take too long.

@@ -92,7 +92,7 @@ class Boosting(Engine):
 
     @property
     def stops_early(self) -> bool:
-        """True: fits end before their optimum."""
+        """Whether fits stop before the optimum: always True for this engine."""
         return True
 
     @classmethod

@@ -209,7 +209,7 @@ def make_basis(
     tau : float
         Weight of couplings relative to fields.
     rank : int
-        Maximum number of functions. If levels and pairs of levels are fewer, the basis spans the
+        Maximum number of functions. With fewer levels and pairs of levels, the basis spans the
         kernel exactly.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of ordered predictors.

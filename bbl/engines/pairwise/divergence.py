@@ -136,7 +136,7 @@ class ContrastiveDivergence(PairwiseEngine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, all with the same random numbers.
 
-        With missing values, the moments of a pair are computed from the rows in which both
+        With missing values, the moments of a pair are computed from the rows where both
         predictors are observed. `progress` is called with the fraction of the work done since its
         last call, and a note.
         """

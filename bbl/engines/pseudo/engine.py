@@ -82,7 +82,7 @@ def solve_available(
 ) -> list[Solution]:
     """Fit each site to its usable rows at each penalty of `grid`.
 
-    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows in which a site and its
+    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows where a site and its
     neighbours are observed. Sites with the same usable rows form a group, which is fitted as a
     separate model. `warm_starts` contains earlier solutions by penalty; `start` is as in
     `solve_complete`.
@@ -623,7 +623,7 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`.
 
-        With missing values each predictor is fitted to the rows in which it and its neighbours are
+        With missing values each predictor is fitted to the rows where it and its neighbours are
         observed. The first fit begins at `start` (layout.size,). With `warm_starts`, fits are only
         precise enough to compare penalties; see `compare`.
         """

@@ -324,7 +324,7 @@ class PersistentVI(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each scale in `values`, all with the same random numbers.
 
-        With missing values, the moments of a pair are computed from the rows in which both
+        With missing values, the moments of a pair are computed from the rows where both
         predictors are observed; the pseudo-likelihood uses complete rows only. `progress` is called
         with the fraction of the work done since the last call, and a note.
         """

@@ -64,7 +64,7 @@ class Likelihood(ABC):
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
     """Return the sums (layout.size,) of the features in simplex coding over the rows.
 
-    With missing values, a predictor or pair has the mean feature of the rows in which it is
+    With missing values, a predictor or pair has the mean feature of the rows where it is
     observed, multiplied by the total weight of all rows.
     """
     # counts (D, D)
@@ -75,7 +75,7 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
         # from counts of pairs and, on the diagonal, of levels
         tables.features(counts, total, out)
         return out
-    # weight of the rows in which both predictors of a pair are observed (m, m), and counts of
+    # weight of the rows where both predictors of a pair are observed (m, m), and counts of
     # levels in these rows (D, m)
     known_weight, known_margins = known_counts(sample, layout)
     predictor = np.repeat(np.arange(layout.m), layout.n_levels - 1)

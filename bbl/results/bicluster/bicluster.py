@@ -141,7 +141,7 @@ class BiclusterResults(BlockTables):
             population = population_frame(
                 table, fit.evolved.population, fit.evolved.population_fitness
             )
-        # "mcmc"; share: proportion of draws in which two items are in one group
+        # "mcmc"; share: proportion of draws where two items are in one group
         if fit.draws is not None and fit.share is not None:
             posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
         return cls(

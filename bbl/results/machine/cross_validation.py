@@ -89,7 +89,8 @@ def stored_data(fit: ModelResults, arguments: str, support: Support | None = Non
     """
     if fit.training is None:
         raise DataError(
-            "crossVal() refits the training rows, but this fit does not contain them: it was "
+            "crossVal() refits the model to its training rows, but this fit does not contain them: "
+            "it was "
             "saved without them, or fitted to data read in batches.",
             hint=f"Call bbl.crossVal({arguments}), or save fits with store_data=True.",
         )

@@ -337,7 +337,7 @@ class CVResults(Notebook):
     def evaluate(
         self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None
     ) -> Evaluation:
-        """Compare predictions and observed groups for the validated rows at `regstar`; see
+        """Compare predicted with observed groups on the validated rows at `regstar`; see
         `BBLResults.evaluate`.
 
         The intervals, with confidence `level`, treat the rows as independent and ignore that

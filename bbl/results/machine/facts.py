@@ -1,4 +1,4 @@
-"""Text and facts (titled values) about fitted Boltzmann machines, for prints and summaries."""
+"""Text and labelled values that describe fitted Boltzmann machines, in printed output."""
 
 from __future__ import annotations
 

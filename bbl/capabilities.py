@@ -42,7 +42,7 @@ class Capability:
 
 CAPABILITIES: dict[str, Capability] = {
     "pairs": Capability(DATA, "interactions of pairs in the formula, `y ~ a*b`"),
-    "third_order": Capability(DATA, "terms of three predictors and more, `y ~ a*b*c`"),
+    "third_order": Capability(DATA, "terms of three or more predictors, `y ~ a*b*c`"),
     "no_response": Capability(DATA, "no response, `~ a + b`: the distribution of rows"),
     "batches": Capability(DATA, "data read in batches (Parquet, DuckDB, Dask, ...)"),
     "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are averaged over'),

@@ -232,4 +232,4 @@ fresh = bbl.sample_xi(500, positions, h, J, seed=6)
 print(pd.Series({"penalty": by_penalty.pnll(fresh), "posterior": by_prior.pnll(fresh)}).round(2))
 
 # %% [markdown]
-# The guide to posteriors describes the options and the limitations of the sds.
+# The guide to posteriors describes the options and the limitations of the standard deviations.

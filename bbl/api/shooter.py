@@ -428,8 +428,8 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
     """Return the path as a frame with one row per stage, and the row at which each term entered.
 
     `total` is the sum of the weights of the data. The column ``loss`` is a mean, like the held-out
-    losses; ``objective`` is the minimised sum. A term's entry row is the earliest row of the
-    unbroken run of stages with the term that ends at the chosen row; only the last stage of each
+    losses; ``objective`` is the minimised sum. A term's entry row is the first row from which the
+    term stays selected without interruption up to the chosen row. Only the last stage of each
     penalty counts, or every stage if there is a single penalty.
     """
     rows: list[tuple] = []

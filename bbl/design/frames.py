@@ -40,8 +40,8 @@ ORDER_LOST = (
 class DeclaredOrder(NamedTuple):
     """The columns of an Arrow schema that were declared as categories.
 
-    A pyarrow *dictionary* column stores codes into distinct values; these may be categories that
-    pandas declared.
+    A pyarrow *dictionary* column stores indices into an array of distinct values, which may be
+    the categories of a pandas Categorical.
     """
 
     categories: frozenset[str] = frozenset()  # declared by pandas, and stored as dictionaries

@@ -3,10 +3,10 @@ Hessians.
 
 The *score* is the gradient of the log conditional likelihood and the *Hessian* the second
 derivative of its negative, so Newton's step is the inverse Hessian times the score. The p
-parameters of a site are its rows of the site solution in the columns of the constant and its
-regressors, flattened. A *curvature* of a site is the second derivative with respect to the fields
-of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2
-numbers for L levels.
+parameters of a site are the site's rows of the site solution, in the columns of the constant and of
+the site's regressors, flattened. A *curvature* of a site is the second derivative with respect to
+the fields of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1)
+/ 2 numbers for L levels.
 """
 
 from __future__ import annotations

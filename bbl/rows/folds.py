@@ -354,7 +354,7 @@ def splitter_folds(
                 )
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"cv does not give folds of these {len(all_rows)} rows ({error}).",
+            f"cv cannot split these {len(all_rows)} rows into folds ({error}).",
             argument="cv",
             hint=(
                 "Pass a scikit-learn splitter, or pairs of row positions (train, "

@@ -82,9 +82,7 @@ def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell, accurate also if both counts are
-    close.
-    """
+    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell, accurately even for close counts."""
     from scipy.special import xlog1py
 
     excess = observed - fitted

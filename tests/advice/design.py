@@ -480,7 +480,7 @@ COLUMNS = {
         lambda: FITTED.evaluate(DATA, weights=np.ones(60)),
     ),
     "a bin of words": case(
-        "Make these cells numbers or missing, or leave the column out",
+        "Replace these cells by numbers or missing values, or leave the column out",
         lambda: bbl.bin(NUMBERS.assign(x=["?", *NUMBERS["x"][1:]]), columns=["x"]),
         lambda: bbl.bin(NUMBERS.assign(x=[np.nan, *NUMBERS["x"][1:]]), columns=["x"]),
         lambda: bbl.bin(NUMBERS.assign(x=["?", *NUMBERS["x"][1:]]), columns=["a"]),

@@ -38,10 +38,10 @@ class Boosting(Engine):
     predictor in two (for a pair, of both predictors), so that levels with similar effects have
     equal parameters. A table only starts to grow if the gain of its first cut is clearly larger
     than expected by chance, so that irrelevant predictors have no parameters. Fields come first,
-    followed by the most promising pairs. The rows are assigned to five folds. Each of five models
-    is fitted to four folds and ends where the log-loss of the fifth is lowest; the result is their
-    mean. P(x|y) is not modelled, so row likelihoods and ln Z are not available, and missing values
-    cannot be marginalised.
+    followed by the most promising pairs. The rows are assigned to five folds. Five models are
+    fitted, each to four of five folds. Boosting stops where the log-loss on the fifth fold is
+    lowest; the result is the mean of the five models. P(x|y) is not modelled, so row likelihoods
+    and ln Z are not available, and missing values cannot be marginalised.
 
     Parameters
 

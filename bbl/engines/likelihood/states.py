@@ -155,9 +155,9 @@ class StateTable:
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
         """Return the cells (len(rows), size) of products of two indicators.
 
-        The first parameter is one of `rows`, the second is any. The cell of a product has the
-        levels of both parameters. It is n, which is not a cell, if the product is always 0 because
-        the parameters have different levels of the same predictor.
+        The first parameter is one of `rows`; the second can be any parameter. The cell of a product
+        has the levels of both parameters. It is n, which is not a cell, if the product is always 0
+        because the parameters have different levels of the same predictor.
         """
         codes = self.codes(self.cells)
         has_predictor = (codes > 0).astype(float)  # the predictors of each parameter

@@ -173,7 +173,7 @@ def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _MapStyle:
-    """Kind of cells, names and sizes of the maps of couplings, which are square."""
+    """Layout of the square heat maps of couplings: kind of cells, names and sizes."""
 
     # whether a cell is a coupling of two levels, not the norm of a pair of predictors
     shows_levels: bool

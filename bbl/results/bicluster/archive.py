@@ -1,4 +1,5 @@
-"""Model file of a two-way clustering: `pack` into a dict and arrays, `unpack` with validation.
+"""Model file of a two-way clustering: `pack` converts a result to a dict and
+arrays; `unpack` validates and restores it.
 
 The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
 group. L is the number of levels of categorical cells, or 2 (count and sum) for numeric cells.

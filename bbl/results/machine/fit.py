@@ -94,8 +94,9 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @cached_property
     def _delta_method(self) -> DeltaMethod:
-        """Return the covariance and gradient for the delta method; an OptionError or DataError if
-        the fit has none.
+        """Return the covariance and gradient for the delta method.
+
+        Raises an OptionError or DataError if the fit has none.
         """
         estimate = self.estimate
         parameters = self.estimate.parameters

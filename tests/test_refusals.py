@@ -492,7 +492,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/prediction.md",
-        "is an error that names the column and the level",
+        "raises an error that names the column and the level",
         LevelError,
         "'Class'.*'4th'",
         [lambda: fitted().predict(titanic().assign(Class="4th"))],
@@ -633,7 +633,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/data.md",
-        "an error asks for `xlevels`",
+        "an error is raised and the order must be passed",
         "design/test_declared_order.py::test_what_only_some_batches_declare_needs_xlevels",
     ),
     (

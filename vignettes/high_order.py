@@ -175,6 +175,10 @@ tables = {
 }
 print(pd.DataFrame(tables).T.round(2).add_prefix("top "))
 
+# %% [markdown]
+# The paper draws three networks; here is the one of its own method (Figure 1). The other fits have
+# `plot_network` too.
+
 # %%
 fits["SHBM with GS"].plot_network(top=30)
 plt.show()

@@ -265,7 +265,8 @@ compare(names, paper=paper, R=released, here=ours["difference"].to_numpy())
 # %% [markdown]
 # The printed `dh` is the group's field minus the field of the pooled data. The first number has the
 # exact value $\ln\frac{154 + 13}{118 + 4} - \ln\frac{285}{325}$; R's optimiser stopped just short
-# of it. `summary` tests each predictor separately:
+# of it. `summary` tests each predictor separately. The paper's output names mean field as the method;
+# the method of this fit is pseudo-likelihood:
 
 # %%
 print(bfit0.summary())

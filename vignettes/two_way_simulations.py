@@ -15,8 +15,8 @@
 #
 # Chapters 1 and 2 of Li (2014) test two-way clustering on ratings whose groups are known. This page
 # simulates the same ratings and compares our results with the thesis, table by table and figure by
-# figure. The methods are explained on the page on two-way clustering; its real data, expression of
-# the NCI60 cell lines, are in the vignette *Ratings in blocks*.
+# figure. The methods are explained on the page on two-way clustering. The thesis' errors on real
+# data, the NCI60 cell lines, are quoted in the vignette *Ratings in blocks*.
 
 # %%
 import time

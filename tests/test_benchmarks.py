@@ -774,7 +774,7 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
         level["tables"].tolist() == [700] and 0.01 < level["rejected"][0] / level["tested"][0] < 0.1
     )
     page = "\n".join(likelihood.summarise(report.condensed(frame, "replicate", ["least"]), level))
-    assert f"again with 700 tables: {level['tested'][0]} have it" in page
+    assert f"repeated with 700 tables: it is available for {level['tested'][0]}" in page
     assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)
 
 

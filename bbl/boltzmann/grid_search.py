@@ -28,7 +28,7 @@ def has_risen(losses: Sequence[float] | np.ndarray, patience: int, ratio: float 
     >>> has_risen([0.5, 0.4, 0.41], patience=2), has_risen([0.5, 0.4, 0.41, 0.42], patience=2)
     (False, True)
     """
-    least = float(np.nanmin(losses))
+    least = float(np.fmin.reduce(losses))  # nan only if all are
     recent = np.asarray(losses[-patience:])
     return bool((recent > ratio * least).all() or recent[-1] > FAR_RATIO * least + FAR)
 
@@ -109,7 +109,6 @@ def walk_variants(
     for v in range(n_variants):
         losses: list[float] = []
         n_behind = 0
-        least_loss = np.inf
         is_left_out = (
             on_a_line
             and not exhaustive
@@ -122,11 +121,10 @@ def walk_variants(
             loss = fit(v, k)
             losses.append(loss)
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
-            least_loss = min(least_loss, loss)
             least_by_setting[k] = min(least_by_setting[k], loss)
             is_past = has_risen(losses, patience=1 if k <= best else 2)
             if not exhaustive and (is_past or n_behind == 2):
                 break
-        least_by_variant[v] = least_loss
+        least_by_variant[v] = min([np.inf, *losses])
         if report is not None:
             report()

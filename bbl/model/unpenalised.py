@@ -5,7 +5,7 @@ estimate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -440,8 +440,7 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     )
     if not sample.whole:
         # differences of real-valued weights leave rounding errors in empty cells; counts do not
-        has_weight = replace(sample, weights=(sample.weights > 0.0).astype(float))
-        cell_weights[cell_counts(has_weight, layout) == 0.0] = 0.0
+        cell_weights[cell_counts(sample.counted, layout) == 0.0] = 0.0
     return cell_weights
 
 

@@ -103,7 +103,7 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     check_single_rows(
         getattr(fit, "survey", None),
         "The bootstrap",
-        "Leave se out; for replicate weights pass type='bootstrap' to bbl.survey().",
+        hint="Leave se out; for replicate weights pass type='bootstrap' to bbl.survey().",
     )
     # raises a DataError for weights that are not counts
     rows.check_whole("The bootstrap requires")

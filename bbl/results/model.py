@@ -376,8 +376,8 @@ class ModelResults(ABC):
     def _rows_text(self) -> str:
         """Return the number of observations as text; with sampling weights the effective one."""
         nobs = self.nobs()
-        if nobs == int(nobs):
-            return f"{nobs:,.0f} observations"
+        if isinstance(nobs, int):
+            return f"{nobs:,} observations"
         return f"an effective number of {nobs:,.1f} observations"
 
     @property

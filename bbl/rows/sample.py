@@ -327,6 +327,11 @@ class Sample(Rows):
         return replace(self, weights=weights).rows(weights > 0)
 
     @property
+    def counted(self) -> Sample:
+        """The rows of positive weight, each with weight 1, whose counts are exact."""
+        return self.weighted((self.weights > 0.0).astype(float))
+
+    @property
     def complete_rows(self) -> Sample:
         """The rows without missing values."""
         return self if self.missing is None else self.rows(~self.missing.any(axis=1))

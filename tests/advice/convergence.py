@@ -44,6 +44,11 @@ def replicated(
     return fit("y ~ a", data, method=method, design=design, **options).inference().table()
 
 
+def sampled(**design: Any) -> Any:
+    """Fit clusters of rows."""
+    return fit("y ~ a", SPARSE, method="ml", design=bbl.survey("w", cluster="psu", **design))
+
+
 def settled(formula: str, data: Any = DATA, **options: Any) -> Callable[[], Any]:
     """Return a call that fails if the fit does not converge or has infinite estimates."""
 
@@ -119,6 +124,19 @@ TABLE = {
         lambda: fit("~ b*c", method="mpf", itmax=1, lambda_=0.001),
         settled("~ b*c", method="mpf", itmax=5000, lambda_=0.001),
         settled("~ b*c", method="mpf", lambda_=0.1),
+    ),
+    "a fit of one iteration": case(
+        "Increase itmax, tolerance or lambda_",
+        lambda: fit("~ .^2", ALIKE, itmax=1),
+        settled("~ .^2", ALIKE, itmax=500),
+        settled("~ .^2", ALIKE, itmax=1, tolerance=10.0),
+        settled("~ .^2", ALIKE, itmax=100, lambda_=0.5),
+    ),
+    "a bootstrap under a design": case(
+        r"Leave se out; for replicate weights pass type='bootstrap' to bbl\.survey\(\)",
+        lambda: sampled().avg_comparisons("a", se="bootstrap", nboot=3),
+        lambda: sampled().avg_comparisons("a"),
+        lambda: sampled(type="bootstrap", replicates=20).avg_comparisons("a"),
     ),
     "a level that pseudo-likelihood never sees": case(
         "Set lambdah > 0",

@@ -127,3 +127,13 @@ def test_strengths_without_tests():
     tested = fit.interactions()
     assert strengths["strength"].tolist() == tested["strength"].tolist()
     assert strengths["p"].isna().all() and (strengths["test"] == "not requested").all()
+
+
+@pytest.mark.parametrize("of", ["group", "pooled", ("u", "v")])
+def test_the_note_below_a_cut_table_names_the_tests_of_the_table(of):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.integers(0, 2, (600, 6))).add_prefix("x")
+    data["y"] = rng.choice(["u", "v", "w"], 600)
+    inference = bbl.bbl("y ~ .^2", data, verbose=0).inference()
+    printed = str(inference.summary(of=of)).replace("\n", " ")
+    assert f"inference().tests({'' if of == 'group' else f'of={of!r}'})." in printed

@@ -305,10 +305,7 @@ def _covariance_under_design(
             np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0)))
         )
     E = np.hstack(deviations)
-    note = (
-        f"{survey.method} standard errors, which account for the sampling design ({survey.text}): "
-        "t distribution."
-    )
+    note = f"{survey.errors}: t distribution."
     return ScoreCovariance([E.T @ E], [np.hstack(flat)], note, frozenset(unbounded), survey.df)
 
 

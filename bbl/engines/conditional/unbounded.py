@@ -42,33 +42,18 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
         # -1: of no predictor and no level
         notes += (
             Note(
-                predictor=-1,
-                level=-1,
-                what=SEPARATED,
-                hint="Use ridge='firth' (finite, with intervals) or ridge='cv'.",
+                -1, -1, SEPARATED, hint="Use ridge='firth' (finite, with intervals) or ridge='cv'."
             ),
         )
     elif maximum.n_rows < len(maximum.aliased):  # fewer distinct rows than columns of the design
-        notes += (
-            Note(
-                predictor=-1,
-                level=-1,
-                what=TOO_FEW_ROWS,
-                hint="Use ridge='cv'.",
-            ),
-        )
+        notes += (Note(-1, -1, TOO_FEW_ROWS, hint="Use ridge='cv'."),)
     else:
         # the first such parameter of each predictor, a tuple (predictor, level, ...)
         aliased_parameters = first_parameters(
             layout, aliased & maximum.occurs[1:] & ~has_absent_level
         )
         notes += tuple(
-            Note(
-                predictor=i,
-                level=-1,
-                what=ALIASED,
-                hint="Leave one of the terms out, or use ridge='cv'.",
-            )
+            Note(i, -1, ALIASED, hint="Leave one of the terms out, or use ridge='cv'.")
             for i, *_ in aliased_parameters
         )
     out = []

@@ -763,8 +763,8 @@ class PseudoLikelihood(Engine):
         notes = absent if self.diverges(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
-            hint = "Increase itmax, tolerance or lambda_."
-            notes += (Note(int(i), -1, "did not converge", detail, hint),)
+            what = "did not converge"
+            notes += (Note(int(i), -1, what, detail, hint="Increase itmax, tolerance or lambda_."),)
         unbounded: tuple[tuple[int, ...], ...] = ()
         # a penalty on fields alone leaves couplings unbounded
         if not _positive(lambda_) and not self.prior_count:

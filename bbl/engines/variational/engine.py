@@ -514,10 +514,8 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
     Two predictors with k > 1 observed levels determine each other if only k cells of their table
     have rows.
     """
-    if sample.missing is not None:
-        sample = sample.rows(~sample.missing.any(axis=1))
-    # count rows: differences of real-valued weights would leave rounding errors in empty cells
-    sample = replace(sample, weights=(sample.weights > 0.0).astype(float))
+    # differences of real-valued weights would leave rounding errors in empty cells
+    sample = sample.complete_rows.counted
     # numbers of rows with two non-reference levels (D, D), and of those with each level, (L_i,) of
     # each predictor
     counts = pair_counts(sample, layout)

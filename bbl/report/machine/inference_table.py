@@ -64,13 +64,13 @@ def absent(name: Hashable) -> bool:
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
 
 
-def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: str) -> Summary:
+def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: object) -> Summary:
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
     `table` has a row for each parameter, with its estimate, test and limits, and in the column
     ``unpenalised`` the estimate without a penalty. That column is shown if the penalty moves an
-    estimate outside its limits. `tests` has the joint tests, `note` the line below them. `d` is
-    ``"d"`` if parameters are differences between groups, else empty.
+    estimate outside its limits. `tests` has the joint tests, `note` the line below them. `of` says
+    what was compared, as in `test_sections`.
     """
     # sort by p; several p may be rounded to 0, and these are sorted by |z|, largest first
     # (`distance` is -|z|)
@@ -99,7 +99,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     cells = cells.assign(test=shown["test"].to_numpy())
     sections = [
         Section(f"Parameters{shown_note(shown, table)}", cells),
-        *test_sections(tests, d, note),
+        *test_sections(tests, of, note),
     ]
     table = table.drop(columns="unpenalised")
     tables = {"parameters": table, "tests": tests.drop(columns="odds_ratio")}

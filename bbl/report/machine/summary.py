@@ -167,7 +167,7 @@ def _fact_text(value: object) -> str:
 
 
 def test_sections(
-    tests: pd.DataFrame, d: str, note: str, classes: bool = True, of: str = ""
+    tests: pd.DataFrame, of: object, note: str, classes: bool = True
 ) -> list[Section]:
     """Return the joint tests of the fields and of the couplings, one section each.
 
@@ -181,16 +181,18 @@ def test_sections(
         ``predictor2`` and so on (missing in terms of fewer predictors), ``chisq``, ``df``, ``p``,
         ``p_holm`` (adjusted p), ``test`` (the kind of test, or why it is missing) and, with exact
         tests, ``odds_ratio``.
-    d : str
-        ``"d"`` if differences are tested, else empty.
+    of : object
+        What was compared, the argument of ``Inference.tests`` that returns these tests: "group" for
+        the groups themselves, otherwise differences are tested.
     note : str
         Line below the last table, which describes the standard errors of the tests.
     classes : bool, default True
         Whether the model has a response. The groups are then in the row names or, if there is
         only one, in the heading.
-    of : str, default ""
-        The argument of ``Inference.tests`` that returns these tests, as written in a call.
     """
+    # the symbols h and J, or dh and dJ for differences; and the argument as written in a call
+    d = "" if of == "group" else "d"
+    of_text = "" if of == "group" else f"of={of!r}"
     is_coupling = tests["predictor2"].notna()
     has_one_group = classes and tests["group"].nunique() == 1
     of_group = f" ({label_text(tests['group'].iloc[0])})" if has_one_group else ""
@@ -219,7 +221,7 @@ def test_sections(
             sections[-1].note,
             note,
             ODDS_NOTE * has_odds_ratios,
-            REST_NOTE.format(of) * is_cut,
+            REST_NOTE.format(of_text) * is_cut,
         ]
         sections[-1] = replace(sections[-1], note=" ".join(text.strip() for text in notes if text))
     return sections

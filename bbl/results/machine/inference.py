@@ -57,9 +57,8 @@ JOINT_NOTE = (
     "Wald tests."
 )
 SURVEY_NOTE = (
-    "{} standard errors, which account for the sampling design ({}): t and F distributions, joint "
-    "tests with the Rao-Scott correction. Tests do not depend on the penalty; terms with too few "
-    "rows or clusters are not tested."
+    "{}: t and F distributions, joint tests with the Rao-Scott correction. Tests do not depend on "
+    "the penalty; terms with too few rows or clusters are not tested."
 )
 PENALTY_NOTE = (
     " Estimates and standard errors come from the penalised fit and are biased towards zero, so "
@@ -127,7 +126,7 @@ class Inference(Estimates):
             # `engine.errors` is a sentence on the source of the standard errors
             note = engine.errors + (joint_note or NOTE)
         else:
-            note = SURVEY_NOTE.format(survey.method, survey.text) + joint_note
+            note = SURVEY_NOTE.format(survey.errors) + joint_note
         self.note = note + PENALTY_NOTE * engine.penalised
 
     @property
@@ -590,8 +589,7 @@ class Inference(Estimates):
         )
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = self.summary_tests(of)
-        # the last argument is the prefix of differences, dh and dJ
-        return inference_summary(table, tests, self.note, "" if of == "group" else "d")
+        return inference_summary(table, tests, self.note, of)
 
     def __repr__(self) -> str:
         head = (

@@ -524,12 +524,8 @@ class MachineResults(ModelResults):
             # two groups have one difference; with more, each group is compared with all rows
             groups = self.labels.groups
             of = (groups[1], groups[0]) if len(groups) == 2 else "pooled"
-        # symbols h and J, or dh and dJ for differences
-        prefix = "" if of == "group" else "d"
         tests = inference.summary_tests(of)
-        # the argument as written in a call
-        of_text = "" if of == "group" else f"of={of!r}"
-        sections = test_sections(tests, prefix, inference.note, self.design.classes, of_text)
+        sections = test_sections(tests, of, inference.note, self.design.classes)
         if self.engine.joint and self.survey is not None:
             return [coefficient_section(inference._coefficients()), *sections]
         return sections

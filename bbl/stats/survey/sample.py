@@ -94,9 +94,10 @@ class SurveySample:
         return f"<Sampling design of {len(self.rows):,} rows: {self.text}>"
 
     @property
-    def method(self) -> str:
-        """How standard errors are computed, as the first word of a sentence."""
-        return "Linearised" if self.replicates is None else "Replicate"
+    def errors(self) -> str:
+        """How standard errors are computed, as the start of a sentence."""
+        method = "Linearised" if self.replicates is None else "Replicate"
+        return f"{method} standard errors, which account for the sampling design ({self.text})"
 
     @property
     def text(self) -> str:
@@ -148,6 +149,7 @@ def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
 def check_single_rows(
     survey: SurveySample | None,
     what: str,
+    *,
     hint: str = "Use inference(), whose tests account for the design.",
 ) -> None:
     """Raise a DataError if there is a sampling design; `what` starts the message and names the

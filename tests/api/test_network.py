@@ -470,7 +470,7 @@ BAD = [
     (
         "folds",
         lambda d: networks.tan_hc("class", d, folds=[[0, 1], [99]]),
-        "cv does not give folds|folds",
+        "cv cannot split|folds",
     ),
     ("fold text", lambda d: networks.tan_hc("class", d, folds="five"), "folds must be a list"),
     ("models", lambda d: networks.cv("nb", d), "models must be a fitted network"),

@@ -415,7 +415,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     @property
     def _advice(self) -> str:
         """Advice if the network predicts worse than the class proportions."""
-        return "Fit the same formula with bbl.bbl(..., calibrate='temperature')."
+        return "Fit the same formula with bbl.bbl() and calibrate='temperature'."
 
     # summary, figures, samples, exports
 

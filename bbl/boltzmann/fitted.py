@@ -503,7 +503,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
                     "",
                     "no finite estimate without a penalty",
                     level_text,
-                    hint=f"Set {fit.remedy}, or leave one of the predictors out.",
+                    hint=f"{fit.remedy}, or leave one of the predictors out.",
                 )
             )
     return problems

@@ -148,7 +148,7 @@ def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
         notes=(*fit.notes, *limit.notes),
         unbounded=limit.unbounded,
         rank=limit.rank,
-        remedy="ridge='firth' (finite, with intervals), ridge='cv'",
+        remedy="Use ridge='firth' (finite, with intervals) or ridge='cv'",
     )
 
 

@@ -86,7 +86,7 @@ class EngineFit:
         and level code, followed by predictor and level code of each predictor that it is coupled to
         (none for a field).
     remedy : str
-        An option that gives the parameters in `unbounded` a finite optimum, for warnings.
+        How to make the optimum of the `unbounded` parameters finite; a sentence starts with it.
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which is then the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
@@ -111,7 +111,7 @@ class EngineFit:
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[Note, ...] = ()
     unbounded: tuple[tuple[int, ...], ...] = ()
-    remedy: str = "lambda_ > 0"
+    remedy: str = "Set lambda_ > 0"
     sd: np.ndarray | None = None
     draws: np.ndarray | None = None
     rank: int | None = None

@@ -26,8 +26,9 @@ __all__ = [
 
 
 def show_titled(title: str, value: object) -> None:
-    """Print a title, and a value below it."""
-    print(f"\n>>> {title}\n{value}")
+    """Print a title, one or more lines of code, and a value below it."""
+    prompts = "\n".join(f">>> {line}" for line in title.splitlines())
+    print(f"\n{prompts}\n{value}")
 
 
 def print_note(text: str) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "Classifier",
     "Refit",
     "Scored",
+    "Scores",
     "calibrated",
     "check_trained",
     "cross_validate",
@@ -38,6 +39,10 @@ __all__ = [
 
 # scores for which lower is better; for all others, higher is better
 LESS_IS_BETTER = ("logloss", "brier", "pnll")
+
+
+# Maps level codes (n, m) and missing cells (n, m) or None to class scores (n, K).
+Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
 
 
 class Classifier(Protocol):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.crossval import Classifier, cross_validate
+from bbl.crossval import Scores, cross_validate
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities, row_loss
@@ -20,11 +20,11 @@ __all__ = ["losses_without", "validated_losses"]
 
 @dataclass(frozen=True)
 class Without:
-    """A classifier that marginalises over predictor `i` in every row; `i` = -1 uses all
-    predictors.
+    """A classifier with these `scores` that marginalises over predictor `i` in every row; `i` = -1
+    uses all predictors.
     """
 
-    classifier: Classifier
+    scores: Scores
     i: int
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -32,17 +32,22 @@ class Without:
         if self.i >= 0:
             missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing.copy()
             missing[:, self.i] = True
-        return self.classifier.class_scores(codes, missing)
+        return self.scores(codes, missing)
 
 
-def losses_without(classifier: Classifier, rows: Sample) -> np.ndarray:
-    """Return log-losses (1 + m, n): row 0 with all m predictors, row 1 + i without predictor i."""
-    scores = (
-        Without(classifier, i).class_scores(rows.codes, rows.missing)
+def losses_without(scores: Scores, rows: Sample) -> np.ndarray:
+    """Return the log-losses (1 + m, n) of a classifier with these class `scores`: row 0 with all m
+    predictors, row 1 + i without predictor i.
+    """
+    scores_without = (
+        Without(scores, i).class_scores(rows.codes, rows.missing)
         for i in range(-1, rows.codes.shape[1])
     )
     return np.array(
-        [row_loss(log_probabilities(class_scores), rows.response) for class_scores in scores]
+        [
+            row_loss(log_probabilities(class_scores), rows.response)
+            for class_scores in scores_without
+        ]
     )
 
 
@@ -67,7 +72,7 @@ def validated_losses(
         without each one.
         """
         fold_model = refit(train, rng)
-        return [Without(fold_model, i) for i in range(-1, sample.codes.shape[1])]
+        return [Without(fold_model.class_scores, i) for i in range(-1, sample.codes.shape[1])]
 
     # scored.scores: (1 + m, N, K), scored.y and scored.weights: (N,), of the N validated rows
     scored = cross_validate(

@@ -21,14 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = [bbl, bbl.networks, bbl.sklearn]
 ENGINE_CLASSES = set(ENGINES.values())
 
-# public by name, but for the package itself: they take encoded rows, or are the other half of
-# save() and load()
-FOR_THE_PACKAGE = {
-    "class_scores",
-    "from_found",
-    "from_matrix",
-    "of",
-}
 DOWNLOADED = {"fetch_ma0014", "fetch_mnist"}  # an example would need the network
 
 
@@ -77,8 +69,7 @@ def documented():
         ):
             continue
         for method in own_members(thing)[0]:
-            if method not in FOR_THE_PACKAGE:
-                found[f"{name}.{method}"] = getattr(thing, method)
+            found[f"{name}.{method}"] = getattr(thing, method)
     return found
 
 

@@ -142,7 +142,7 @@ def bicluster(
     ) as progress:
         clustering = biclusterer.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)
     call_string = _call_string(formula, data, weights, n_groups, method, options)
-    fit = BiclusterResults.from_found(call_string, table, biclusterer, cells, clustering)
+    fit = BiclusterResults._from_found(call_string, table, biclusterer, cells, clustering)
     _warn_unconverged(fit)
     return fit
 

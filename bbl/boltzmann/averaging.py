@@ -28,8 +28,8 @@ from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import (
-    Classifier,
     Scored,
+    Scores,
     calibrated,
     cross_validate,
     fold_log_shares,
@@ -228,11 +228,12 @@ class Averaged:
         """Return the log averaged probabilities (n, K) of encoded rows; see `average_members`."""
         estimates = [member.estimate for member in self.members]
         needed = [estimate.needed for estimate in estimates]
-        return average_members(estimates, needed, self.weights, codes, missing)
+        score_functions = [estimate.class_scores for estimate in estimates]
+        return average_members(score_functions, needed, self.weights, codes, missing)
 
 
 def average_members(
-    models: Sequence[Classifier],
+    score_functions: Sequence[Scores],
     needed: Sequence[np.ndarray | None],
     weights: np.ndarray,
     codes: np.ndarray,
@@ -240,12 +241,13 @@ def average_members(
 ) -> np.ndarray:
     """Return the logarithms (n, K) of weighted averages of models' probabilities of encoded rows.
 
-    A model is *silent* in rows where a predictor that it needs is missing; its weight is then
+    ``score_functions`` return each model's class scores (n, K) of encoded rows. A model is *silent*
+    in rows where a predictor that it needs is missing; its weight is then
     distributed over the others. `needed` has these predictors for each model, or None.
     """
     scores = []
     silent_masks = []
-    for model, predictors in zip(models, needed, strict=True):
+    for class_scores, predictors in zip(score_functions, needed, strict=True):
         silent: np.ndarray | None = None  # which rows (n,)
         if missing is not None and predictors is not None:
             # all models can score rows without known predictors, by the class proportions
@@ -253,7 +255,7 @@ def average_members(
         # mark all cells of silent rows as missing, so that the model can score them; these scores
         # are not used
         hidden = missing if missing is None or silent is None else missing | silent[:, None]
-        scores.append(model.class_scores(codes, hidden))
+        scores.append(class_scores(codes, hidden))
         silent_masks.append(silent)
     return averaged_scores(scores, weights, silent_masks)
 

@@ -292,7 +292,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         frame = to_frame(newdata, "newdata")
         row_weights, weights_column = self.design.weigh(frame, weights)
         rows = evaluation_rows(self.design, frame, row_weights)
-        losses = losses_without(self, rows)  # (1 + m, n)
+        losses = losses_without(self._class_scores, rows)  # (1 + m, n)
         return summarise_importance(
             self.labels,
             losses,
@@ -335,5 +335,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
                 Part("Evaluation", [f"Not available: {error}"]),
                 self._effects_part(newdata, weights),
             ]
-        overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, is_new)
+        overview = overview_part(
+            evaluation, self._class_scores, self._counts, self.class_shares, rows, is_new
+        )
         return [overview, evaluation_part(evaluation), self._effects_part(newdata, weights)]

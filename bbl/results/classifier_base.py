@@ -45,12 +45,13 @@ class ClassifierBase(ModelResults):
 
     _can_refit: ClassVar[bool] = False  # whether `_refit` is available
 
+    class_scores = Deprecated("_class_scores", "predict(type='prob')")
     shares_in_use = Deprecated("_shares_in_use", "priors or class_shares")
     stored_loss = Deprecated("_stored_loss", "log_loss")
     training_loss = Deprecated("_training_loss", "log_loss")
 
     @abstractmethod
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of rows with level `codes` (n, m), averaged over `missing`
         (n, m) predictors.
         """
@@ -162,7 +163,7 @@ class ClassifierBase(ModelResults):
         for `dropped` (n,) rows.
         """
         if dropped is None:
-            return self._prior_shifted(self.class_scores(codes, missing), priors)
+            return self._prior_shifted(self._class_scores(codes, missing), priors)
         scores = np.full((len(codes), len(self.labels.groups)), np.nan)
         valid = ~dropped
         scores[valid] = self._encoded_scores(
@@ -198,5 +199,5 @@ class ClassifierBase(ModelResults):
         sample, is_complete = scored_rows(rows, self.design)
         if not sample.n:
             return None
-        scores = self.class_scores(sample.codes, sample.missing)
+        scores = self._class_scores(sample.codes, sample.missing)
         return training_record(sample, is_complete, scores, self.class_shares, self._advice)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from inspect import getattr_static
 from operator import attrgetter
 from typing import Any, NoReturn
 
-__all__ = ["Deprecated"]
+__all__ = ["Deprecated", "DeprecatedNames"]
 
 
 @dataclass(frozen=True)
 class Deprecated:
-    """A former attribute name, hidden from the `dir` of its class.
+    """Former name of an attribute or method; `DeprecatedNames` hides it from ``dir(object)``.
 
     Attributes
     ----------
@@ -26,11 +27,11 @@ class Deprecated:
     use: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        object.__setattr__(self, "name", f"{owner.__name__}.{name}")
+        object.__setattr__(self, "name", name)
 
     def __get__(self, instance: object, owner: type) -> Any:
         warnings.warn(
-            f"{self.name} is deprecated and will be removed in bbl 2.0"  # type: ignore[attr-defined]
+            f"{owner.__name__}.{self.name} is deprecated and will be removed in bbl 2.0"  # type: ignore[attr-defined]
             f"{f'; use {self.use}' if self.use else ''}.",
             DeprecationWarning,
             stacklevel=2,
@@ -40,3 +41,15 @@ class Deprecated:
     def __set__(self, instance: object, value: object) -> NoReturn:
         # with a setter, tools that list methods treat it as data and leave it out
         raise AttributeError("a fitted model is frozen")
+
+
+class DeprecatedNames:
+    """Base class of objects with `Deprecated` attributes, which ``dir`` leaves out."""
+
+    def __dir__(self) -> list[str]:
+        """Return the attributes without deprecated ones."""
+        return [
+            name
+            for name in super().__dir__()
+            if not isinstance(getattr_static(type(self), name, None), Deprecated)
+        ]

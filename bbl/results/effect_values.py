@@ -22,6 +22,7 @@ import pandas as pd
 
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
+from bbl.crossval import Scores
 from bbl.design.frames import to_frame
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
@@ -35,7 +36,7 @@ from bbl.results.effect_contrasts import (
     find_level_codes,
     find_predictors,
 )
-from bbl.results.error_source import DeltaMethod, Scores
+from bbl.results.error_source import DeltaMethod
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.student import t_quantile, two_sided_p

@@ -17,6 +17,7 @@ from bbl.boltzmann.averaging import average_members
 from bbl.boltzmann.inference.significance import CELL
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import check_keywords, choice, flag, generator, integer, share
+from bbl.crossval import Scores
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
@@ -39,7 +40,6 @@ from bbl.results.effect_values import (
     estimate_effects,
     make_effect_rows,
 )
-from bbl.results.error_source import Scores
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import with_priors
 from bbl.stats.survey.sample import SurveySample, check_single_rows
@@ -214,8 +214,9 @@ def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) 
 
     weights = np.array([weight for _, weight in members])
     needed = [refit.needed for refit in refits]
+    score_functions = [refit.class_scores for refit in refits]
     return _replace_shares(
-        lambda codes, missing: average_members(refits, needed, weights, codes, missing),
+        lambda codes, missing: average_members(score_functions, needed, weights, codes, missing),
         fit.priors,
         train_shares,
     )

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from bbl.boltzmann.inference.score_covariance import ScoreCovariance
+from bbl.crossval import Scores
 from bbl.model.score_gradient import ScoreGradient
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["DeltaMethod", "ErrorSource", "Scores"]
-
-# Maps level codes (n, m) and missing cells (n, m) or None to class scores (n, K).
-Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
+__all__ = ["DeltaMethod", "ErrorSource"]
 
 
 @dataclass(frozen=True)

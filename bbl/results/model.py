@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from inspect import getattr_static
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -32,7 +31,7 @@ from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
-from bbl.results.deprecated import Deprecated
+from bbl.results.deprecated import Deprecated, DeprecatedNames
 from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.report_page import data_part
 from bbl.rows.sample import Sample
@@ -89,7 +88,7 @@ class Training:
 
 
 @dataclass(frozen=True, repr=False)
-class ModelResults(ABC):
+class ModelResults(DeprecatedNames, ABC):
     """A fitted model. Each model family implements the abstract methods.
 
     Attributes
@@ -122,14 +121,6 @@ class ModelResults(ABC):
     refusals = Deprecated("_refusals")
     stored = Deprecated("_stored")
     unpack = Deprecated("_unpack", "bbl.load()")
-
-    def __dir__(self) -> list[str]:
-        """Return the attributes without deprecated ones."""
-        return [
-            name
-            for name in super().__dir__()
-            if not isinstance(getattr_static(type(self), name, None), Deprecated)
-        ]
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 
 from bbl.boltzmann.prediction_checks import naive_scores
-from bbl.crossval import Classifier
+from bbl.crossval import Scores
 from bbl.errors import OptionError
 from bbl.importance import losses_without
 from bbl.report.page import Part
@@ -31,7 +31,7 @@ SMALL_CALIBRATION_ERROR = 0.03
 
 def overview_part(
     evaluation: Evaluation,
-    classifier: Classifier,
+    class_scores: Scores,
     counts: Sequence[np.ndarray],
     shares: np.ndarray,
     rows: Sample,
@@ -42,8 +42,8 @@ def overview_part(
     Parameters
     ----------
     evaluation : Evaluation
-    classifier : Classifier
-        The fitted model; its `class_scores` takes encoded rows.
+    class_scores : callable
+        Returns the class scores of encoded rows.
     counts : sequence of ndarrays, shape (K, L_i)
         For each predictor, the weighted counts of its L_i levels in the training rows of each of
         the K groups.
@@ -65,7 +65,7 @@ def overview_part(
     ]
     if rows.n and rows.codes.shape[1] <= MAX_PREDICTORS:
         with suppress(OptionError):  # the model may be unable to marginalise over predictors
-            sentences.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
+            sentences.append(_drivers_sentence(class_scores, rows, evaluation.labels.names))
     if not are_new:
         sentences.append(
             "These scores are from the training rows; expect less accurate predictions on new rows."
@@ -119,11 +119,11 @@ def _calibration_sentence(evaluation: Evaluation) -> str:
     )
 
 
-def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> str:
+def _drivers_sentence(class_scores: Scores, rows: Sample, names: Sequence) -> str:
     """Return a sentence on the predictors whose removal increases the log-loss most."""
     rows = rows.systematic_sample(MAX_SCORED_ROWS) if rows.n > MAX_SCORED_ROWS else rows
     # mean log-loss with all predictors, then without each of them
-    losses = [mean_loss(loss, rows.weights) for loss in losses_without(classifier, rows)]
+    losses = [mean_loss(loss, rows.weights) for loss in losses_without(class_scores, rows)]
     increase = np.array(losses[1:]) - losses[0]
     drivers = [
         int(i)

@@ -515,7 +515,7 @@ class TestCrossValidation:
         )
         levels = {f"x{j}": list("abcd"[:L]) for j, L in enumerate(LEVELS)}
         fit = bbl.bbl(FORMULA, data[:100], lambda_=run.regstar, missing="marginal", xlevels=levels)
-        expected = fit.class_scores(*fit.design.encode(data[100:]))
+        expected = fit._class_scores(*fit.design.encode(data[100:]))
         order = np.argsort(run.scored.y[100:], kind="stable")
         y = fit.design.encode_response(data[100:])
         np.testing.assert_allclose(

@@ -137,7 +137,7 @@ def test_unknown_numbers_are_replaced_by_their_mean(table):
     missing[:, 1] = True
     mean = codes.copy()
     mean[:, 1] = table.b.mean()
-    np.testing.assert_allclose(fit.class_scores(codes, missing), fit.class_scores(mean))
+    np.testing.assert_allclose(fit._class_scores(codes, missing), fit._class_scores(mean))
     assert fit.importance(table).frame.loc["a", "importance"] > 0
 
 

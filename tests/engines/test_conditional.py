@@ -334,9 +334,9 @@ def test_an_infinite_ridge_is_the_calibration_of_the_start(monkeypatch, rows):
     given, sample = caught[0][5], caught[0][1]
     heat = fit_calibration(given.scores, sample.response[given.rows], given.weights, "temperature")
     start = bbl.bbl("y ~ .^2", frame, lambda_=0.1, prior_count=1.0, log_z="auto", verbose=0)
-    truth = np.exp(log_probabilities(heat(start.class_scores(sample.codes))))
+    truth = np.exp(log_probabilities(heat(start._class_scores(sample.codes))))
     np.testing.assert_allclose(
-        np.exp(log_probabilities(fit.class_scores(sample.codes))), truth, atol=1e-6
+        np.exp(log_probabilities(fit._class_scores(sample.codes))), truth, atol=1e-6
     )
     assert fit.converged
 
@@ -540,7 +540,7 @@ def test_weights_are_repeated_rows(monkeypatch, start, others, rows):
     )
     np.testing.assert_array_equal(one.estimate.parameters.theta, other.estimate.parameters.theta)
     np.testing.assert_array_equal(
-        one.class_scores(one.training.codes), other.class_scores(one.training.codes)
+        one._class_scores(one.training.codes), other._class_scores(one.training.codes)
     )
 
 

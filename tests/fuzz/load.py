@@ -161,11 +161,11 @@ def changed(source, array: np.ndarray) -> np.ndarray:
 def use_machine(fit, source) -> None:
     """Score the rows in the file and new ones; rarely, print and predict all there is."""
     if fit.training is not None:
-        fit.class_scores(fit.training.codes)
+        fit._class_scores(fit.training.codes)
     codes = (fit.estimate.parameters.layout.n_levels - 1)[None].astype(
         code_dtype(fit.estimate.parameters.layout.n_levels)
     )
-    fit.class_scores(codes, codes > 1)
+    fit._class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
         str(fit), str(fit.summary()), fit.predict(new), fit.tidy(), fit.model_frame, fit.logLik()
@@ -174,9 +174,9 @@ def use_machine(fit, source) -> None:
 def use_network(fit, source) -> None:
     """Score the rows in the file and a new one; rarely, print and predict all there is."""
     if fit.training is not None:
-        fit.class_scores(fit.training.codes, fit.training.missing)
+        fit._class_scores(fit.training.codes, fit.training.missing)
     codes = (fit.design.n_levels - 1)[None].astype(code_dtype(fit.design.n_levels))
-    fit.class_scores(codes, codes > 1)
+    fit._class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
         str(fit), str(fit.summary()), fit.predict(new), fit.params, fit.nparams, fit.logLik()

@@ -111,7 +111,7 @@ def coded(source) -> None:
         )
         codes[:, i], own = factor.encode(column, source.pick(("ignore", "raise", "ignore")))
         unknown[:, i] = False if own is None else own
-    scores = fit.class_scores(codes, unknown if source.maybe(2) else None)
+    scores = fit._class_scores(codes, unknown if source.maybe(2) else None)
     p = np.exp(log_probabilities(scores))
     assert not np.isnan(link(scores)).any()
     assert (

@@ -8,6 +8,7 @@ import pytest
 import bbl
 from bbl.api.load import KINDS
 from bbl.results.deprecated import Deprecated
+from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import OTHER_NAMES
 
 
@@ -48,11 +49,22 @@ def test_former_names_keep_what_they_did(fit):
 
 
 def test_every_former_name_of_every_kind_leads_somewhere():
-    for cls in KINDS.values():
+    for cls in (*KINDS.values(), bbl.GroupParameters, PosteriorDraws):
+        assert former_names(cls)
         for name, member in former_names(cls).items():
             first = member.path.split(".")[0]
             fields = getattr(cls, "__dataclass_fields__", {})
             assert first in fields or hasattr(cls, first), f"{cls.__name__}.{name}"
+
+
+def test_former_constructors_work_and_are_hidden():
+    layout = bbl.bbl("~ .", {"a": ["x", "y"], "b": ["y", "x"]}).estimate.parameters.layout
+    with pytest.warns(DeprecationWarning, match="MLEstimate.from_matrix is deprecated"):
+        make = bbl.MLEstimate.from_matrix
+    assert make.__func__ is bbl.GroupParameters._from_matrix.__func__
+    with pytest.warns(DeprecationWarning, match="GroupParameters.from_matrix is deprecated"):
+        found = bbl.GroupParameters.from_matrix(layout, np.zeros(2), np.zeros((2, 2)))
+    assert "from_matrix" not in dir(found) and "J" in dir(found)
 
 
 @pytest.mark.parametrize("name", OTHER_NAMES)

@@ -150,7 +150,7 @@ def test_importance_on_new_rows_is_the_enumerated_marginal(fits, titanic):
         )
         for level in levels:
             rows = titanic if level is None else titanic.assign(**{without: level})
-            energy = fit.class_scores(*fit.design.encode(rows))
+            energy = fit._class_scores(*fit.design.encode(rows))
             scores = energy if np.isscalar(scores) else np.logaddexp(scores, energy)
         log_p = log_probabilities(scores)
         return -(w @ log_p[np.arange(len(y)), y]) / w.sum()

@@ -188,11 +188,7 @@ def questions(fit, path):
     """Return what asks for every public attribute and method of a model, by name."""
     given, asked = arguments(fit, path), {}
     for name in dir(fit):
-        if name.startswith("_") or name in (
-            "save",
-            "from_found",
-            "of",
-        ):
+        if name.startswith("_") or name == "save":
             continue
         value = answer(lambda name=name: getattr(fit, name))
         if not callable(value):

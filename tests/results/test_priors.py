@@ -69,7 +69,7 @@ def test_what_is_missing_is_filled_as_the_priors_make_groups_probable(fit):
     # groups given what is known, calibrated as predictions are; then the missing predictor within
     # each group
     whole = (
-        fit.class_scores(*fit.design.encode(known, missing="marginal"))
+        fit._class_scores(*fit.design.encode(known, missing="marginal"))
         + np.log(P)
         - np.log(fit.class_shares)
     )

@@ -48,8 +48,6 @@ NOT_ASKED = {
     "save": "it has a law of its own",
     "report": "it has a law of its own",
     "write_bif": "it writes a file",
-    "class_scores": "it takes encoded rows, for the package itself",
-    "of": "a constructor, for the package itself",
     "compare": "it is anova, which is a function",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",

@@ -356,7 +356,7 @@ class TestUnseen:
             codes, _ = model.result_.design.encode(
                 pd.DataFrame(row, columns=[f"x{i}" for i in range(5)])
             )
-            joint += np.exp(model.result_.class_scores(codes))[0]
+            joint += np.exp(model.result_._class_scores(codes))[0]
         assert model.predict_proba(strange)[0] == pytest.approx(joint / joint.sum(), rel=1e-10)
 
     @pytest.mark.parametrize("log_z", ["exact", "half", "mf"])

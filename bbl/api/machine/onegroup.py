@@ -150,11 +150,11 @@ def mlestimate(
     }
     if fit.sd is not None:
         # to_matrix: fields (D,) and couplings (D, D)
-        sd_tables = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
+        sd_tables = GroupParameters._from_matrix(layout, *to_matrix(layout, fit.sd))
         result_fields |= {"sd_h": sd_tables.h, "sd_J": sd_tables.J}
     if fit.history:
         result_fields["history"] = pd.DataFrame(fit.history)
-    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], coupling_matrix, **result_fields)
+    return MLEstimate._from_matrix(layout, fit.theta[: layout.D], coupling_matrix, **result_fields)
 
 
 def _make_problem(note: Note) -> Problem:

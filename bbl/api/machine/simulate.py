@@ -226,7 +226,7 @@ def randompar(
     )
     theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]  # the only group's
     h, J = to_matrix(layout, theta)
-    return GroupParameters.from_matrix(layout, h, J)
+    return GroupParameters._from_matrix(layout, h, J)
 
 
 @check_keywords

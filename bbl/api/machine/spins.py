@@ -171,7 +171,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     np.fill_diagonal(couplings, 0.0)
     couplings = 0.5 * (couplings + couplings.T)
     h = 2.0 * fields - 2.0 * couplings.sum(axis=1)
-    return GroupParameters.from_matrix(Layout(np.full(m, 2)), h, 4.0 * couplings)
+    return GroupParameters._from_matrix(Layout(np.full(m, 2)), h, 4.0 * couplings)
 
 
 def _checked(names: tuple, widths: list[int]) -> int:

@@ -32,6 +32,7 @@ from bbl.report.machine.summary import Summary
 from bbl.results.bicluster.archive import pack, population_frame, selection_frame, unpack
 from bbl.results.bicluster.posterior import Posterior
 from bbl.results.bicluster.tables import BlockTables
+from bbl.results.deprecated import Deprecated, DeprecatedNames
 from bbl.stats.metrics import first_largest
 from bbl.storage import write_model
 
@@ -43,7 +44,7 @@ __all__ = ["BiclusterResults"]
 
 @final
 @dataclass(frozen=True, repr=False, eq=False)
-class BiclusterResults(BlockTables):
+class BiclusterResults(BlockTables, DeprecatedNames):
     """Groups of rows and of columns, as returned by `bbl.bicluster`.
 
     Attributes
@@ -118,8 +119,10 @@ class BiclusterResults(BlockTables):
 
     kind: ClassVar[str] = "bicluster"
 
+    from_found = Deprecated("_from_found")
+
     @classmethod
-    def from_found(
+    def _from_found(
         cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit
     ) -> BiclusterResults:
         """Return the result of the clustering `fit`, with groups renumbered in order of their means

@@ -271,12 +271,13 @@ class AverageResults(ClassifierResults):
         """Properties of the average as a member of another average or in a table of fits."""
         return MethodTraits(name=self.kind, learner=self.kind, converged=self.converged)
 
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), of encoded rows (n,
         m).
         """
         needed = [traits.needed for traits in self._member_traits]
-        return average_members(self.members, needed, self.member_weights, codes, missing)
+        score_functions = [member._class_scores for member in self.members]
+        return average_members(score_functions, needed, self.member_weights, codes, missing)
 
     @property
     def _advice(self) -> str:

@@ -394,7 +394,7 @@ class DistributionMixin(MachineResults):
         # rows of the identity matrix; rows with unknown groups are replaced below
         probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
         if (rows_without_group := np.flatnonzero(groups < 0)).size:
-            scores = self.class_scores(codes[rows_without_group], is_unknown[rows_without_group])
+            scores = self._class_scores(codes[rows_without_group], is_unknown[rows_without_group])
             # class scores use the proportions in the training rows, which are replaced here
             log_p = log_probabilities(
                 with_priors(scores, self.class_shares, self._population_shares)

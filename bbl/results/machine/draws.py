@@ -22,6 +22,7 @@ from bbl.report import text
 from bbl.report.machine import plot
 from bbl.report.machine.summary import Summary, estimate_summary
 from bbl.report.machine.tables import Coefficients, Named
+from bbl.results.deprecated import Deprecated, DeprecatedNames
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +117,7 @@ class SampleResults:
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return the approximate memory in bytes of the tables made by `GroupParameters.from_matrix`
+    """Return the approximate memory in bytes of the tables made by `GroupParameters._from_matrix`
     and of their matrices.
     """
     # three matrices (D, D) of 8-byte numbers: couplings as fitted, symmetrised, and copied; two
@@ -125,7 +126,7 @@ def tables_memory(layout: Layout) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class GroupParameters(Named):
+class GroupParameters(Named, DeprecatedNames):
     """Fields and couplings of one group. As in R, ``par["h"]`` is ``par.h``.
 
     Attributes
@@ -148,8 +149,10 @@ class GroupParameters(Named):
     h: list[np.ndarray]
     J: dict[tuple[int, ...], np.ndarray]
 
+    from_matrix = Deprecated("_from_matrix")
+
     @classmethod
-    def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
+    def _from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
         """Return the parameters with fields `h` (D,) and couplings `J` (D, D).
 
         Coupling tables are views of one copy of `J`, because wide models have millions of them.

@@ -18,6 +18,7 @@ from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.capabilities import WITH_ZEROS
 from bbl.checks import check_keywords, real
 from bbl.choices import PredictionType, Unseen
+from bbl.crossval import Scores
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.attribution import zero_sum_factors
@@ -29,7 +30,7 @@ from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
-from bbl.results.error_source import DeltaMethod, ErrorSource, Scores
+from bbl.results.error_source import DeltaMethod, ErrorSource
 from bbl.results.explanation import Attribution
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text

@@ -61,6 +61,7 @@ class MachineResults(ModelResults):
     # sampling design of the training rows
     survey: SurveySample | None = field(default=None, kw_only=True, repr=False)
 
+    class_scores = Deprecated("_class_scores", "predict(type='prob') or score_samples()")
     df = Deprecated("_n_group_parameters", "n_parameters, of all groups")
     log_scores = Deprecated("_log_scores", "bbl.log_scores(fit)")
     parameters = Deprecated(
@@ -305,7 +306,7 @@ class MachineResults(ModelResults):
         object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))
         return model
 
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see
         `Estimate.class_scores`.
 
@@ -487,7 +488,7 @@ class MachineResults(ModelResults):
         """The draws from the posterior, with ``.summary()`` and ``.plot()``; for
         ``method="bayes"``.
         """
-        return PosteriorDraws.of(self.labels, self.estimate, self.engine)
+        return PosteriorDraws._of(self.labels, self.estimate, self.engine)
 
     @property
     def _sampling_design(self) -> str | None:

@@ -25,6 +25,7 @@ from bbl.report.canvas import group_numbers
 from bbl.report.machine.plot_posterior import KINDS, plot_posterior
 from bbl.report.machine.tables import Coefficients, parameter_names
 from bbl.report.text import distinct_names
+from bbl.results.deprecated import Deprecated, DeprecatedNames
 from bbl.stats.diagnostics import (
     effective_sample_size,
     highest_density,
@@ -37,7 +38,7 @@ __all__ = ["PosteriorDraws"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PosteriorDraws:
+class PosteriorDraws(DeprecatedNames):
     """Draws from the posterior of the parameters, the attribute ``fit.posterior`` for methods with
     a sampler.
 
@@ -71,8 +72,10 @@ class PosteriorDraws:
     what: str
     state: tuple[dict[str, np.ndarray], ...] = ()
 
+    of = Deprecated("_of", "fit.posterior")
+
     @classmethod
-    def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
+    def _of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
         """Return the draws of all groups of a fit; raises an OptionError if it has none.
 
         `labels` are the names of groups, predictors and levels, `estimate` is the fit, `engine` its

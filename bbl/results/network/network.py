@@ -292,7 +292,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Estimated class probabilities, shape (K,)."""
         return self.network.prior
 
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y, known features)``, shape (n, K), for rows (n, m) encoded by
         ``design.encode``.
 

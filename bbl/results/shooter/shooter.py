@@ -264,7 +264,7 @@ class ShooterResults(ClassifierResults):
 
     # scores
 
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+    def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y | x)`` (n, K) for rows (n, m).
 
         A term with a missing predictor contributes 0, its mean over the levels of that predictor

@@ -27,6 +27,7 @@ from expected_errors import expecting
 from rcompare import RULES
 
 import bbl
+from bbl.results.deprecated import Deprecated
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -253,10 +254,10 @@ def page_of(cls):
         autoescape=False,  # noqa: S701
     )
     templates.filters |= {"underline": str}
-    members = extension("members").own_members
+    sections = extension("members").sections
     page = templates.get_template("autosummary/class.rst")
     return page.render(
-        objname=cls.__name__, module=cls.__module__, fullname="", own_members=lambda _: members(cls)
+        objname=cls.__name__, module=cls.__module__, fullname="", sections=lambda _: sections(cls)
     )
 
 
@@ -265,9 +266,37 @@ def test_pages_of_classes_list_every_public_method_and_property():
     assert len(classes) > 40
     for cls in classes:
         page, own = page_of(cls), defined_here(cls)
-        described = re.findall(r"^   :members: (.*)$", page, re.MULTILINE)
-        assert set(", ".join(described).split(", ")) - {""} == own, cls
-        assert set(re.findall(rf"^      ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)) == own, cls
+        described = re.findall(
+            rf"^\.\. auto(?:method|property):: {cls.__name__}\.(\w+)$", page, re.MULTILINE
+        )
+        listed = re.findall(rf"^   ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)
+        assert described == listed, cls
+        assert sorted(listed) == sorted(own), cls
+
+
+def test_each_public_attribute_of_a_fitted_model_has_one_place_in_the_reference():
+    """A topic of its page, or the section *Attributes* of its docstring."""
+    members = extension("members")
+    classes = [cls for cls in reference_classes() if cls.__name__ in members.GROUPED]
+    assert len(classes) == len(members.GROUPED)
+    grouped = [name for names in members.TOPICS.values() for name in names.split()]
+    assert len(grouped) == len(set(grouped)), "a name has two topics"
+    own = {name for cls in classes for name in defined_here(cls)}
+    assert set(grouped) <= own, f"not attributes: {set(grouped) - own}"
+    for cls in classes:
+        section = re.search(r"\nAttributes\n-+\n(.*?)\n\n", inspect.getdoc(cls), re.DOTALL)[1]
+        lines = re.findall(r"^(\w+(?:, \w+)*)(?: : .*)?$", section, re.MULTILINE)
+        described = {name for line in lines for name in line.split(", ")}
+        fields = {field.name for field in dataclasses.fields(cls)}
+        public = {
+            name
+            for name in {*dir(cls), *fields}
+            if name[0] != "_"
+            and not isinstance(inspect.getattr_static(cls, name, None), Deprecated)
+        }
+        placed = set(grouped) & defined_here(cls)
+        assert not placed & described, cls
+        assert placed | described == public, cls
 
 
 def test_the_page_of_results_has_what_its_bases_bring():

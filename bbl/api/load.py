@@ -22,7 +22,7 @@ Model = TypeVar("Model")
 
 def _find_kinds() -> dict[str, Any]:
     """Return the results classes by the kind stored in a model file: all classes in `bbl.results`
-    with a `kind`.
+    with a `_kind`.
     """
     modules = [
         import_module(module_info.name)
@@ -31,8 +31,8 @@ def _find_kinds() -> dict[str, Any]:
     classes = [
         value for module in modules for value in vars(module).values() if isinstance(value, type)
     ]
-    # vars() looks at the class's own `kind`: a subclass that inherits one must not replace its base
-    return {vars(cls)["kind"]: cls for cls in classes if isinstance(vars(cls).get("kind"), str)}
+    # vars() looks at the class itself: a subclass that inherits a `_kind` must not replace its base
+    return {vars(cls)["_kind"]: cls for cls in classes if isinstance(vars(cls).get("_kind"), str)}
 
 
 KINDS = _find_kinds()  # results classes by the kind stored in a model file

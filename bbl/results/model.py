@@ -111,11 +111,12 @@ class ModelResults(DeprecatedNames, ABC):
     # and may lack the rows. None for any other fit, which computes the same numbers from `training`
     _stored: Training | None = field(default=None, kw_only=True, repr=False)
 
-    kind: ClassVar[str]  # model kind in the header of the model file
+    _kind: ClassVar[str]  # model kind in the header of the model file
     # the `CAPABILITIES` that this kind of model lacks, with reasons
     _refusals: ClassVar[Mapping[str, str]] = {}
 
     check_likelihood = Deprecated("_check_likelihood")
+    kind = Deprecated("_kind")
     log_likelihood = Deprecated("_log_likelihood_of", "logLik()")
     pack = Deprecated("_pack", "save()")
     refusals = Deprecated("_refusals")
@@ -487,4 +488,4 @@ class ModelResults(DeprecatedNames, ABC):
         >>> loaded.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'No']
         """
-        write_model(path, *self._pack(flag("store_data", store_data)), kind=self.kind)
+        write_model(path, *self._pack(flag("store_data", store_data)), kind=self._kind)

@@ -28,7 +28,7 @@ class ResultState:
                 meta, arrays = result._pack(store_data=True)
             except BBLTypeError:  # a user-defined engine is pickled as an object
                 return state
-            state["result_"] = {"kind": result.kind, "meta": meta, "arrays": arrays}
+            state["result_"] = {"kind": result._kind, "meta": meta, "arrays": arrays}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

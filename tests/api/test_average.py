@@ -193,8 +193,8 @@ def test_a_file_has_it_all(auto, data, tmp_path):
 def test_files_of_averages_that_cannot_have_been_saved_are_refused(auto, change, tmp_path):
     path = tmp_path / "fit.bbl"
     auto.save(path)
-    meta, arrays = read_model(path, auto.kind)
-    write_model(path, meta, arrays | change(arrays), auto.kind)
+    meta, arrays = read_model(path, auto._kind)
+    write_model(path, meta, arrays | change(arrays), auto._kind)
     with pytest.raises(bbl.errors.ModelFileError, match="array"):
         bbl.load(path)
 

@@ -227,9 +227,9 @@ def test_a_file_with_other_zeros_is_refused(name, change, tmp_path):
     model = fit()
     model.save(tmp_path / "model.bbl")
     assert bbl.load(tmp_path / "model.bbl").estimate.parameters.layout.support is not None
-    meta, arrays = read_model(tmp_path / "model.bbl", model.kind)
+    meta, arrays = read_model(tmp_path / "model.bbl", model._kind)
     changed = arrays | {name: np.ascontiguousarray(change(arrays[name]))}
-    write_model(tmp_path / "changed.bbl", meta, changed, model.kind)
+    write_model(tmp_path / "changed.bbl", meta, changed, model._kind)
     with pytest.raises(ModelFileError, match="zeros"):
         bbl.load(tmp_path / "changed.bbl")
 

@@ -51,8 +51,8 @@ def sound(make) -> tuple[Path, bytes, str, str, dict]:
     path = Path(folder.name) / "model.bbl"
     fit = make()
     fit.save(path, store_data=True)
-    meta, arrays = storage.read_model(path, fit.kind)
-    return path, path.read_bytes(), fit.kind, json.dumps(meta), arrays
+    meta, arrays = storage.read_model(path, fit._kind)
+    return path, path.read_bytes(), fit._kind, json.dumps(meta), arrays
 
 
 def load(source) -> None:

@@ -23,7 +23,7 @@ def fits(titanic):
         "Survived ~ .", titanic, "Freq", order=2, lambda_=60, refit=True, verbose=0
     )
     average = bbl.average([machine, bbl.bbl("Survived ~ .", titanic, "Freq", verbose=0)], "equal")
-    return {fit.kind: fit for fit in (machine, network, sparse, average)}
+    return {fit._kind: fit for fit in (machine, network, sparse, average)}
 
 
 KIND = sorted(name for name, kind in KINDS.items() if issubclass(kind, ClassifierResults))

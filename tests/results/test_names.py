@@ -215,7 +215,7 @@ def class_frames(fit, data, path):
     yield "roc", evaluation.roc(fit.labels.groups[0])
     fit.predict_batches(some, to=path, verbose=0)
     yield "parquet", pd.read_parquet(path)
-    if fit.kind != "average":
+    if fit._kind != "average":
         why = fit.explain(some)
         yield from ((f"explain {name}", getattr(why, name)) for name in ("frame", "values"))
         yield "row", why.row(1).rename(index=str)

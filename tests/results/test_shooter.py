@@ -162,8 +162,8 @@ def test_a_saved_model_is_the_same_to_the_last_bit(fit, titanic, tmp_path, store
 )
 def test_a_file_that_holds_something_else_is_refused(fit, tmp_path, change):
     fit.save(tmp_path / "fit.bbl")
-    meta, arrays = read_model(tmp_path / "fit.bbl", fit.kind)
+    meta, arrays = read_model(tmp_path / "fit.bbl", fit._kind)
     change(meta, arrays)
-    write_model(tmp_path / "changed.bbl", meta, arrays, fit.kind)
+    write_model(tmp_path / "changed.bbl", meta, arrays, fit._kind)
     with pytest.raises(ModelFileError, match="is not a model of this package"):
         bbl.load(tmp_path / "changed.bbl")

@@ -117,8 +117,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
     posterior: Posterior | None = None
     cells: Cells | None = None
 
-    kind: ClassVar[str] = "bicluster"
+    _kind: ClassVar[str] = "bicluster"
 
+    kind = Deprecated("_kind")
     from_found = Deprecated("_from_found")
 
     @classmethod
@@ -533,7 +534,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         >>> loaded.row_groups.equals(fit.row_groups)
         True
         """
-        write_model(path, *self._pack(flag("store_data", store_data)), kind=self.kind)
+        write_model(path, *self._pack(flag("store_data", store_data)), kind=self._kind)
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file: names and options as a dict, numbers as arrays."""

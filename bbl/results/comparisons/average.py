@@ -81,7 +81,7 @@ class AverageResults(ClassifierResults):
 
     Attributes
     ----------
-    call, design, training, index
+    call, design, training, index, priors
         As in `BBLResults`.
     members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
     member_weights : ndarray, shape (M,)
@@ -102,7 +102,7 @@ class AverageResults(ClassifierResults):
     member_weights: np.ndarray
     losses: np.ndarray
 
-    kind = "average"
+    _kind = "average"
     _refusals = lacking(  # capabilities that averages lack, some with the reason
         *MACHINE_ONLY,
         "sample",
@@ -269,7 +269,7 @@ class AverageResults(ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Properties of the average as a member of another average or in a table of fits."""
-        return MethodTraits(name=self.kind, learner=self.kind, converged=self.converged)
+        return MethodTraits(name=self._kind, learner=self._kind, converged=self.converged)
 
     def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), of encoded rows (n,
@@ -494,7 +494,7 @@ class AverageResults(ClassifierResults):
             "call": self.call,
             "missing": self.design.missing,  # policy for missing values
             "members": [
-                {"kind": m.kind, **content[0]}
+                {"kind": m._kind, **content[0]}
                 for m, content in zip(self.members, contents, strict=True)
             ],
             **pack_loss(self.log_loss),
@@ -517,7 +517,7 @@ class AverageResults(ClassifierResults):
             raise ValueError("it has no members")
         # classes of all classifiers by kind; `bbl.load` has imported their modules
         classes = {
-            model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()
+            model_class._kind: model_class for model_class in ClassifierResults.__subclasses__()
         }
         # the members' arrays are taken out of `average_arrays`
         members = []

@@ -55,7 +55,7 @@ class DensityResults(FittedMachine):
     0   1st  Female  Adult      Yes
     """
 
-    kind = "density"
+    _kind = "density"
 
     def _model_parts(self) -> list[Part]:
         return machine_parts(self)

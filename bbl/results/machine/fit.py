@@ -76,6 +76,9 @@ class BBLResults(FittedMachine, ClassifierResults):
         was tuned by cross-validation.
     survey : SurveySample or None
         Sampling design of the training rows.
+    priors : ndarray, shape (K,), or None
+        Class proportions for predictions, see `with_priors`; None for the proportions in the
+        training rows.
 
     Examples
     --------
@@ -90,7 +93,7 @@ class BBLResults(FittedMachine, ClassifierResults):
     [0.487, 0.629]
     """
 
-    kind = "bbl"
+    _kind = "bbl"
     _can_refit = True
 
     @cached_property

@@ -79,7 +79,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     Attributes
     ----------
-    call, design, training, index
+    call, design, training, index, priors
         As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
@@ -93,9 +93,6 @@ class NetworkResults(SingleGraph, ClassifierResults):
         `features`.
     feature_weights : ndarray, shape (m,), or None
         Weight of each feature (WANBIA, AWNB), in the same order.
-    _stored_errors : (ndarray, ndarray) or None
-        Standard errors from a model file, for the tables of all families (cells, K) and the
-        class probabilities (K,).
 
     Examples
     --------
@@ -117,9 +114,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
     recipe: Recipe
     arc_posterior: np.ndarray | None = None
     feature_weights: np.ndarray | None = None
+    # standard errors from a model file, for the tables of all families (cells, K) and the class
+    # probabilities (K,)
     _stored_errors: tuple[np.ndarray, np.ndarray] | None = None
 
-    kind = "network"
+    _kind = "network"
     _refusals = lacking(  # capabilities that networks lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
@@ -211,7 +210,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Kind and learner of the network, for averages and tables of fits."""
-        return MethodTraits(name=self.kind, learner=self.structure.learner or "by hand")
+        return MethodTraits(name=self._kind, learner=self.structure.learner or "by hand")
 
     # probability tables
 

@@ -62,7 +62,7 @@ class ShooterResults(ClassifierResults):
 
     Attributes
     ----------
-    call, design, training, index
+    call, design, training, index, priors
         As in `BBLResults`.
     chosen : dict of tuple of int to ndarray, shape (d, K - 1)
         For each chosen term, the weights of its d features (`bbl.sparse.products`), ``d = prod(L_i
@@ -117,7 +117,7 @@ class ShooterResults(ClassifierResults):
     entered: np.ndarray
     shares: np.ndarray
 
-    kind = "shooter"
+    _kind = "shooter"
     _refusals = lacking(  # capabilities that these fits lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
@@ -154,7 +154,7 @@ class ShooterResults(ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Properties of the model, for averages and tables of fits."""
-        return MethodTraits(name=self.kind, learner=self.kind, models_predictors=False)
+        return MethodTraits(name=self._kind, learner=self._kind, models_predictors=False)
 
     @property
     def order_counts(self) -> pd.Series:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bbl.api.machine.simulate import mcSample, randompar, randomsamp, sample_xi
     from bbl.api.machine.spins import from_spins, to_spins
     from bbl.api.machine.step import step
+    from bbl.api.sample_rows import sample_rows
     from bbl.api.shooter import shooter
     from bbl.design.bins import bin, lump
     from bbl.design.readers import freq2raw, readFasta, removeConst
@@ -125,6 +126,7 @@ __all__ = [
     "randomsamp",
     "readFasta",
     "removeConst",
+    "sample_rows",
     "sample_xi",
     "shooter",
     "step",
@@ -145,6 +147,7 @@ NAMES_BY_MODULE = {
     "bbl.api.load": ("load",),
     "bbl.api.machine.onegroup": ("mlestimate",),
     "bbl.api.machine.scores": ("log_scores",),
+    "bbl.api.sample_rows": ("sample_rows",),
     "bbl.api.shooter": ("shooter",),
     "bbl.api.machine.simulate": ("mcSample", "randompar", "randomsamp", "sample_xi"),
     "bbl.api.machine.spins": ("from_spins", "to_spins"),

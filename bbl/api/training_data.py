@@ -183,7 +183,7 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
         raise OptionError(
             f"{purpose} needs all rows in memory, but {source.text} is read in batches.",
             argument=argument,
-            hint="Pass a table, or a random sample of the rows if there are too many.",
+            hint="Pass a table, or a random sample of the rows: bbl.sample_rows(data, 100_000).",
         )
 
 

@@ -329,7 +329,9 @@ def fit_group(
                 else engine_log_z
             )
         is_small = fit.site_theta is not None and fit.site_theta.size <= MAX_KEPT_SITES
-        kept_sites = fit.site_theta if is_small or keep_sites or warm_starts is not None else None
+        # rows that are not in memory cannot be fitted again for standard errors
+        keeps = is_small or keep_sites or warm_starts is not None or not rows.in_memory
+        kept_sites = fit.site_theta if keeps else None
         # `normaliser` is a function for ln Z with a reference to the rows
         kept_fit = replace(fit, site_theta=kept_sites, normaliser=None)
         results.append(GroupFit(kept_fit, float(log_z_value), standard_error))

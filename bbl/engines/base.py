@@ -510,6 +510,33 @@ class Engine:
         is_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
 
+    def influence_at(
+        self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
+    ) -> tuple[RowInfluence, Sample]:
+        """Return the influence of rows on the fit of a group, and the rows, if these are only a
+        random sample of the fitted rows.
+
+        Nothing is fitted: `theta` (layout.size,) are the group's parameters, and `site_theta` is
+        the site solution, None if it was not kept. Only for engines with `streams` that `solves`.
+        """
+        raise NotImplementedError
+
+    def unpenalised_from(
+        self,
+        rows: Sample,
+        layout: Layout,
+        theta: np.ndarray,
+        site_theta: np.ndarray | None,
+        sites: np.ndarray,
+    ) -> Unpenalised:
+        """Take a Newton step from the fit of a group to its optimum without a penalty, if `rows`
+        are only a random sample of the fitted rows.
+
+        At the fit, the gradient of all rows equals that of the penalty, so that the sample is only
+        needed for the Hessian. Arguments are as in `influence_at` and `unpenalised`.
+        """
+        raise NotImplementedError
+
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
         """Return the maximum log-likelihood of `rows` and the number of free parameters.
 

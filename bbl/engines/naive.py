@@ -8,8 +8,9 @@ import numpy as np
 
 from bbl.checks import real
 from bbl.engines.base import Engine, absent_levels
-from bbl.engines.engine_fit import EngineFit, Equations, Note
+from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
 from bbl.engines.traits import Tuned
+from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import TINY, level_counts, log_ratio, smoothed
 from bbl.rows.sample import Sample
@@ -71,6 +72,36 @@ class NaiveBayes(Engine):
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = self.fit(sample, layout).theta
         return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)
+
+    def influence_at(
+        self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
+    ) -> tuple[Influence, Sample]:
+        """Return the influence of a sample of rows on the fit of all rows, and the sample."""
+        site_theta = np.zeros((layout.D, 1 + layout.D))
+        site_theta[:, 0] = theta
+        return Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0), rows
+
+    def unpenalised_from(
+        self,
+        rows: Sample,
+        layout: Layout,
+        theta: np.ndarray,
+        site_theta: np.ndarray | None,
+        sites: np.ndarray,
+    ) -> Unpenalised:
+        """Return the log odds of all rows, the fields `theta` without the prior count.
+
+        The counts of all rows follow from `theta`, the prior count and the total weight.
+        """
+        unsmoothed = np.empty(layout.D)
+        for start, L in zip(layout.start[:-1], layout.n_levels, strict=True):
+            fields = slice(int(start), int(start) + int(L) - 1)
+            odds = np.exp(np.append(0.0, theta[fields]))
+            counts = odds / odds.sum() * (rows.total + self.prior_count) - self.prior_count / L
+            # counts of absent levels are zero up to rounding
+            unsmoothed[fields] = log_ratio(np.maximum(counts, 0.0) / rows.total)
+        influence, _ = self.influence_at(rows, layout, unsmoothed, None)
+        return Unpenalised(unsmoothed, influence.determined, influence)
 
     def path(self, sample, layout, values=None, workers=1):
         """Fit one group at each prior count in `values`.

@@ -16,9 +16,16 @@ import pandas as pd
 from bbl.checks import real
 from bbl.design.design import Design
 from bbl.design.weights import check_weights
-from bbl.results.array_table import NON_NEGATIVE, ArraySpec, check_arrays, check_types
+from bbl.results.array_table import (
+    LARGEST_FLOAT,
+    NON_NEGATIVE,
+    ArraySpec,
+    check_arrays,
+    check_types,
+)
 from bbl.results.classifier import ClassifierResults
 from bbl.results.model import ModelResults, Training
+from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.metrics import LossRecord
 
@@ -37,6 +44,8 @@ MODEL_TABLE = {
     "weights": ArraySpec("f", ("n",), required="codes"),
     "y": ArraySpec("i", ("n",), (-1, "K"), required="codes"),  # group numbers, -1 if unknown
     "missing": ArraySpec("b", ("n", "m"), required=False),
+    # of a random sample of rows that were read in batches, see `KeptRows`
+    "expansion": ArraySpec("f", ("n",), (1.0, LARGEST_FLOAT), required=False),
 }
 
 
@@ -64,14 +73,20 @@ def pack_model(
     stored["counts"] = np.concatenate(
         [np.zeros((len(fit.design.response.levels), 0)), *fit._counts], axis=1
     )
-    if store_data and fit.training is not None:
-        sample = fit.training
+    kept = fit._kept
+    sample = fit.training if kept is None else kept.sample
+    if store_data and sample is not None:
         # codes of numbers are floats, stored bitwise in the array of unsigned integers
         codes = sample.codes.view(np.uint64) if sample.codes.dtype.kind == "f" else sample.codes
         stored |= {"codes": codes, "weights": sample.weights, "y": sample.response}
         if sample.missing is not None:
             stored["missing"] = sample.missing
-        meta["index"] = _pack_index(fit._index())  # labels of the training rows
+        if kept is None:
+            meta["index"] = _pack_index(fit._index())  # labels of the training rows
+        else:
+            meta["kept"] = {"rows": list(kept.n_rows), "whole": kept.whole}
+            if kept.expansion is not None:
+                stored["expansion"] = kept.expansion
     return meta, stored
 
 
@@ -112,12 +127,17 @@ def unpack_model(
     # table
     counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
     real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a non-negative number
-    sample, row_labels = _unpack_rows(arrays, meta.get("index"), design, lowest_group, whole)
+    kept = meta.get("kept")
+    is_sample = "expansion" in arrays  # whose weights are not counts
+    sample, row_labels = _unpack_rows(
+        arrays, meta.get("index"), design, lowest_group, whole and not is_sample
+    )
     arguments = {
         "call": meta["call"],
         "design": design,
-        "training": sample,
+        "training": sample if kept is None else None,
         "index": row_labels,
+        "_kept": None if kept is None or sample is None else _unpack_kept(kept, sample, arrays),
         "_stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
     }
     if design.classes:  # whether the model has a response
@@ -126,6 +146,19 @@ def unpack_model(
             "_stored_loss": unpack_loss(meta),
         }
     return arguments
+
+
+def _unpack_kept(stored: Any, sample: Sample, arrays: Mapping[str, np.ndarray]) -> KeptRows:
+    """Return the rows that a fit of data read in batches has kept; raises a ValueError for numbers
+    of rows that cannot be.
+    """
+    check_types(stored, {"rows": list, "whole": bool})
+    n_rows = stored["rows"]
+    if not all(type(n) is int and n >= 0 for n in n_rows) or (
+        sample.n and int(sample.response.max()) >= len(n_rows)
+    ):
+        raise ValueError("the numbers of its rows are malformed")
+    return KeptRows(sample, arrays.get("expansion"), tuple(n_rows), stored["whole"])
 
 
 def _unpack_rows(
@@ -156,7 +189,8 @@ def _unpack_rows(
     ):
         raise ValueError("its rows contain invalid values")
     check_weights(weights, len(codes), whole=whole)  # raises an error
-    return Sample(codes, weights, y, arrays.get("missing")), _unpack_index(labels, len(codes))
+    sample = Sample(codes, weights, y, arrays.get("missing"))
+    return sample, None if labels is None else _unpack_index(labels, len(codes))
 
 
 def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:

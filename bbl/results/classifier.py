@@ -113,7 +113,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
         if newdata is None:
             refuse_weights(weights)
-            rows = self._rows(takes_newdata=True)
+            rows = self._all_rows(takes_newdata=True)
             scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=priors)
             y = rows.response
             row_weights = rows.weights
@@ -272,7 +272,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         """
         if newdata is None:
             refuse_weights(weights)
-            rows = self._rows(takes_newdata=True)
+            rows = self._all_rows(takes_newdata=True)
             rows = rows.rows(rows.response >= 0)  # rows with a known group
             workers = n_workers(n_jobs)
             rng = generator(seed)
@@ -329,7 +329,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
                 frame = to_frame(newdata, "newdata")
                 rows = evaluation_rows(design, frame, design.weigh(frame, weights)[0])
             else:
-                rows = scored_rows(self._rows(takes_newdata=True), design)[0]
+                rows = scored_rows(self._all_rows(takes_newdata=True), design)[0]
         except BBLError as error:
             return [
                 Part("Evaluation", [f"Not available: {error}"]),

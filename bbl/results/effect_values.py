@@ -161,7 +161,7 @@ def make_effect_rows(
     rows = (
         _make_grid(fit, grid)
         if grid is not None
-        else _get_training_rows(fit)
+        else _get_training_rows(fit, is_rowwise)
         if newdata is None
         else _encode_new_rows(fit, newdata, weights)
     )
@@ -180,9 +180,14 @@ def make_effect_rows(
     return _merge_units(fit, rows, by)
 
 
-def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
-    """Return the training rows; a DataError if the model has none."""
-    if fit.training is None:
+def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
+    """Return the training rows; a DataError if the model has none.
+
+    Rows that were read in batches have no order, and are not for effects of single rows
+    (`is_rowwise`).
+    """
+    kept = fit._kept
+    if fit.training is None and (kept is None or not kept.is_complete or is_rowwise):
         raise DataError(
             "This model has no training rows to average over: it was saved without them, or "
             "fitted to data read in batches.",
@@ -192,8 +197,10 @@ def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
                 "--store-data.",
             ),
         )
-    rows = fit.training
-    return _EncodedRows(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
+    rows = fit._all_rows()
+    # rows that were read in batches have no labels
+    index = fit._index() if kept is None else pd.RangeIndex(rows.n)
+    return _EncodedRows(rows.codes, rows.missing, rows.weights, index, "training rows")
 
 
 def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _EncodedRows:

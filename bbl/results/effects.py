@@ -95,7 +95,7 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     Models are refitted to rows drawn with replacement; networks draw their probability tables
     from the posterior instead.
     """
-    rows = fit._rows()  # the training rows
+    rows = fit._all_rows()  # the training rows
     # excludes rows of an unknown group, which has the code -1; `response` is `y`, or zeros if that
     # is None
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
@@ -150,7 +150,7 @@ def refit_replicates(
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in
     # the complete sample
-    rows = fit._rows()
+    rows = fit._all_rows()
     replicate_weights = survey.replicates.weights[survey.rows]
     n_levels = fit.design.n_levels
     # for each predictor a mask (L_i,) of the levels that occur; `level_counts` returns m arrays

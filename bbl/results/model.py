@@ -34,6 +34,7 @@ from bbl.report.text import label_text
 from bbl.results.deprecated import Deprecated, DeprecatedNames
 from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.report_page import data_part
+from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
@@ -110,6 +111,8 @@ class ModelResults(DeprecatedNames, ABC):
     # summaries of the training rows, for a model that was loaded from a file or fitted in batches
     # and may lack the rows. None for any other fit, which computes the same numbers from `training`
     _stored: Training | None = field(default=None, kw_only=True, repr=False)
+    # for a fit of data read in batches: its rows without their order, or a sample of them
+    _kept: KeptRows | None = field(default=None, kw_only=True, repr=False)
 
     _kind: ClassVar[str]  # model kind in the header of the model file
     # the `CAPABILITIES` that this kind of model lacks, with reasons
@@ -234,18 +237,32 @@ class ModelResults(DeprecatedNames, ABC):
         mentions ``newdata`` if the caller accepts it.
         """
         if self.training is None:
-            raise DataError(
+            problem = (
                 "This model has no training rows: it was saved without them, or fitted to data "
-                "read in batches.",
+                "read in batches."
+                if self._kept is None
+                else "This model has no training rows in their order: the data were read in "
+                "batches."
+            )
+            raise DataError(
+                problem,
                 hint=Hint(
                     f"{'Pass newdata=; or s' if takes_newdata else 'S'}ave it with "
-                    "store_data=True, or fit a table in memory, such as a random sample of the "
-                    "rows.",
+                    "store_data=True, or fit a table in memory, such as bbl.sample_rows(data, "
+                    "100_000).",
                     command_line="Save it with --store-data, or fit a table in memory, such as a "
                     "random sample of the rows.",
                 ),
             )
         return self.training
+
+    def _all_rows(self, *, takes_newdata: bool = False) -> Sample:
+        """Return all training rows, for results that do not depend on their order: those of
+        `_rows`, or the rows that a fit of data read in batches keeps if they are complete.
+        """
+        if self.training is None and self._kept is not None and self._kept.is_complete:
+            return self._kept.sample
+        return self._rows(takes_newdata=takes_newdata)
 
     def _index(self) -> pd.Index:
         """Return the labels of the training rows, 0 to n - 1 by default."""

@@ -23,10 +23,10 @@ from bbl.rows.stored import (
     CHUNK_ROWS,
     Bucket,
     BucketSize,
+    CertainRows,
     RowStore,
     StoredSample,
     add_sums,
-    has_rare_level,
 )
 
 if TYPE_CHECKING:
@@ -286,19 +286,18 @@ class ClusterSample(StoredSample):
         """
         return self.file.sum_blocks(function, buckets, self.grouped, per_bucket=True)
 
-    def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the increasing positions of rows with a rare level; `rare_levels` are pairs
-        (predictor, its rare levels).
-        """
+    def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
+        """Return the increasing positions of the rows that are always drawn."""
         spans = self._spans()
-        remote_levels = remote_value(self.client, rare_levels)
+        remote_certain = remote_value(self.client, certain)
         parts = [self.file.parts[k] for _, k, *_ in spans]
         buckets = [bucket for bucket, *_ in spans]
-        rare_rows = self.client.gather(
-            calls(self.client, _find_rare, parts, buckets, [remote_levels] * len(spans))
+        span_positions = self.client.gather(
+            calls(self.client, _find_certain, parts, buckets, [remote_certain] * len(spans))
         )
         positions = [
-            start + span_rows for (_, _, start, _), span_rows in zip(spans, rare_rows, strict=True)
+            start + span_rows
+            for (_, _, start, _), span_rows in zip(spans, span_positions, strict=True)
         ]
         # empty without spans
         return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
@@ -386,6 +385,6 @@ def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket
     }
 
 
-def _find_rare(part: Part, bucket: Bucket, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-    """Return the positions of a bucket's rows with a rare level."""
-    return np.flatnonzero(has_rare_level(part[bucket], rare_levels))
+def _find_certain(part: Part, bucket: Bucket, certain: CertainRows) -> np.ndarray:
+    """Return the positions of a bucket's rows that are always drawn."""
+    return np.flatnonzero(certain.among(part[bucket]))

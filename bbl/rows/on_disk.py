@@ -25,10 +25,10 @@ from bbl.rows.stored import (
     CHUNK_ROWS,
     Bucket,
     BucketSize,
+    CertainRows,
     RowStore,
     StoredSample,
     add_sums,
-    has_rare_level,
 )
 
 if TYPE_CHECKING:
@@ -371,15 +371,13 @@ class FileSample(StoredSample):
                 sums[bucket] = add_sums(sums[bucket], block_sum)
         return sums
 
-    def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the increasing positions of rows with a rare level; `rare_levels` are pairs
-        (predictor, its rare levels).
-        """
+    def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
+        """Return the increasing positions of the rows that are always drawn."""
         # start: position of the block's first row
         positions = [np.zeros(0, dtype=np.int64)]
         start = 0
         for block in self.blocks(self.file.chunk_rows):
-            positions.append(start + np.flatnonzero(has_rare_level(block, rare_levels)))
+            positions.append(start + np.flatnonzero(certain.among(block)))
             start += block.n
         return np.concatenate(positions)
 

@@ -13,19 +13,25 @@ from typing import Any, Self
 
 import numpy as np
 
-from bbl.rows.sample import Rows, Sample, Sums, concatenate
+from bbl.rows.sample import Rows, Sample, Sums, concatenate, level_counts
 
 __all__ = [
     "CHUNK_ROWS",
     "Bucket",
     "BucketSize",
+    "CertainRows",
+    "Drawn",
     "RowStore",
     "StoredSample",
     "add_sums",
-    "has_rare_level",
+    "find_rare_levels",
 ]
 
 CHUNK_ROWS = 65536  # maximum number of rows stored and read together
+# levels with fewer rows in a sample get all of their rows, up to half the sample
+RARE_LEVEL_ROWS = 100
+# rows that weigh more than this multiple of the total weight per drawn row are always drawn
+HEAVY_ROW = 4.0
 
 # response group, and the fold that validates the rows; -1 for an unknown group or no fold
 Bucket = tuple[int, int]
@@ -63,6 +69,23 @@ class RowStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """Remove the rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Rows drawn at random from stored rows.
+
+    Attributes
+    ----------
+    sample : Sample
+        The rows, with their own weights.
+    expansion : ndarray, shape (n,)
+        Number of stored rows that each drawn row represents: the inverse of its probability of
+        being drawn, 1 for rows that are always drawn.
+    """
+
+    sample: Sample
+    expansion: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,10 +205,8 @@ class StoredSample(Rows):
         """
 
     @abstractmethod
-    def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the increasing positions of rows with a rare level; `rare_levels` are pairs
-        (predictor, its rare levels).
-        """
+    def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
+        """Return the increasing positions of the rows that are always drawn."""
 
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
@@ -248,11 +269,20 @@ class StoredSample(Rows):
             return self._concatenate(list(self.blocks(self.file.chunk_rows)))  # all rows
         if self.extra is not None:
             return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
-        rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
+        drawn = self.drawn(size, rng, CertainRows.of(rare))
+        if rare is None:
+            return drawn.sample
+        return replace(drawn.sample, weights=drawn.sample.weights * drawn.expansion)
+
+    def drawn(self, size: int, rng: np.random.Generator, certain: CertainRows) -> Drawn:
+        """Return about `size` of more than `size` rows, including all `certain` rows; see `draw`.
+
+        Additional rows in memory (`extra`) are ignored.
+        """
         rare_rows = (
-            self._find_rare_rows(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
+            self._find_certain_rows(certain) if certain.exist else np.zeros(0, dtype=np.int64)
         )
-        n_common_rows = self.n - len(rare_rows)
+        n_common_rows = sum(self.file.buckets[b].n for b in self.buckets) - len(rare_rows)
         # draw at least half of `size` rows without rare levels, however many others there are, to
         # estimate their sums
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
@@ -264,15 +294,23 @@ class StoredSample(Rows):
             rare_rows - np.arange(len(rare_rows)), common_rows, side="right"
         )
         positions = np.sort(np.concatenate([rare_rows, common_rows]))
-        sample = self.rows(positions)
-        if rare is None:
-            return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
         # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...) is unused if
         # none is drawn
-        return replace(
-            sample, weights=sample.weights * np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn))
-        )
+        return Drawn(self.rows(positions), np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn)))
+
+    def rare_levels(self, size: int, n_levels: np.ndarray) -> list[np.ndarray] | None:
+        """Return each predictor's rare levels, whose rows are all in a sample of `size`, or None;
+        see `find_rare_levels`.
+        """
+        return find_rare_levels(level_counts(self.pooled, n_levels), self.total, size)
+
+    def certain_rows(self, size: int, n_levels: np.ndarray) -> CertainRows:
+        """Return the rows that a sample of `size` for standard errors always has: with rare levels,
+        or with a large weight.
+        """
+        certain = CertainRows.of(self.rare_levels(size, n_levels))
+        return certain if self.unweighted else replace(certain, heavy=HEAVY_ROW * self.total / size)
 
     def close(self) -> None:
         """Remove the store with all its buckets."""
@@ -304,14 +342,68 @@ def add_sums(total: Any, term: Any) -> Any:
     return term + 0.0 if total is None else total + term  # + 0.0 copies an array
 
 
-def has_rare_level(rows: Sample, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-    """Return which rows (n,) have a rare level; `rare_levels` are pairs (predictor, its rare
-    levels).
+@dataclass(frozen=True)
+class CertainRows:
+    """Rows that are always drawn: those with a rare level or a large weight.
+
+    Attributes
+    ----------
+    rare : list of (int, ndarray of int)
+        Pairs of a predictor and its rare levels.
+    heavy : float
+        Rows with a greater weight are always drawn.
     """
-    is_rare = np.zeros(rows.n, dtype=bool)
-    for i, levels in rare_levels:
-        is_rare |= np.isin(rows.codes[:, i], levels)
-    return is_rare
+
+    rare: list[tuple[int, np.ndarray]]
+    heavy: float = np.inf
+
+    @classmethod
+    def of(cls, rare: Sequence[np.ndarray] | None) -> CertainRows:
+        """Return the rows with a rare level, from the rare levels of each of the m predictors."""
+        return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)])
+
+    @property
+    def exist(self) -> bool:
+        """Whether any row may be always drawn."""
+        return bool(self.rare) or self.heavy < np.inf
+
+    def among(self, rows: Sample) -> np.ndarray:
+        """Return which rows (n,) are always drawn."""
+        is_certain = rows.weights > self.heavy
+        for i, levels in self.rare:
+            is_certain |= np.isin(rows.codes[:, i], levels)
+        return is_certain
+
+
+def find_rare_levels(
+    level_weights: list[np.ndarray], total: float, size: int
+) -> list[np.ndarray] | None:
+    """Return each predictor's rare levels, whose rows are all in a sample of `size`, or None.
+
+    The levels of all predictors are sorted by weight. The first ones are rare as long as their
+    total weight is at most half of `size` and each is expected in fewer than RARE_LEVEL_ROWS
+    rows of a simple random sample. Levels that tie with the last of these are rare too. Weights
+    are compared with numbers of rows as if each row had weight 1.
+
+    Parameters
+    ----------
+    level_weights : list of m ndarrays, shape (L_i,)
+        Weights of the levels of each predictor in all rows.
+    total : float
+        Weight of all rows.
+    size : int
+    """
+    sorted_weights = np.sort(np.concatenate([np.zeros(0), *level_weights]))
+    sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
+    # initial=0: no level is rare, or only levels that do not occur are
+    max_rare_weight = sorted_weights[sorted_weights < RARE_LEVEL_ROWS * total / size].max(
+        initial=0.0
+    )
+    if not max_rare_weight:
+        return None
+    return [
+        np.flatnonzero((weights > 0) & (weights <= max_rare_weight)) for weights in level_weights
+    ]
 
 
 def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -186,10 +186,10 @@ CALLS = {
         lambda: fit("y ~ a + b", relevance=0.5),
     ),
     "batches of a method": case(
-        "Choose one of .*'pseudo'.*, or pass a table with a random sample",
+        "Choose one of .*'pseudo'.*, or pass a random sample of the rows",
         lambda: fit(data=lambda: iter([DATA]), method="conditional"),
         lambda: fit(data=lambda: iter([DATA]), method="pseudo"),
-        lambda: fit(data=DATA.sample(40, random_state=0), method="conditional"),
+        lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 40, seed=0), method="conditional"),
     ),
     "missing values in batches": case(
         "Choose method='mf', or missing='level' or 'drop'",
@@ -392,7 +392,7 @@ CALLS = {
         "Pass a table, or a random sample of the rows",
         lambda: shot("y ~ .", lambda: iter([DATA])),
         lambda: shot("y ~ .", DATA),
-        lambda: shot("y ~ .", DATA.sample(50, random_state=0)),
+        lambda: shot("y ~ .", bbl.sample_rows(lambda: iter([DATA]), 50, seed=0)),
     ),
 }
 APART = DATA.assign(y=np.where(DATA["a"] == 1, "s", "t"))

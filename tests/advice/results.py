@@ -1,5 +1,6 @@
 """Hints of fitted models: effects, evaluations, tests, draws and figures."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ BOTH = pd.DataFrame({"a": [1], "b": [1]})
 BLANK = GAPS[GAPS["a"].isna()]
 DROPPING = fit("y ~ a + b", GAPS, missing="drop")
 STREAMED = fit("y ~ a + b", lambda: iter([DATA]))
+SAMPLED = replace(
+    STREAMED,
+    _kept=replace(STREAMED._kept, expansion=np.full(STREAMED._kept.sample.n, 1.5)),
+)
 EXACT = fit("~ a*b + c", DATA, method="ml")
 AVERAGE = bbl.average([FITTED, fit("y ~ .")], weights="equal")
 BOOST = fit("y ~ a + b", method="boosting")
@@ -328,6 +333,17 @@ JUDGED = {
         in_folder(lambda f: reloaded(f).evaluate()),
         in_folder(lambda f: reloaded(f).evaluate(DATA)),
         in_folder(lambda f: reloaded(f, store_data=True).evaluate()),
+    ),
+    "a number of rows of a joint fit": case(
+        "Leave rows out",
+        lambda: fit("y ~ a + b", method="conditional", ridge=0).inference(rows=200),
+        lambda: fit("y ~ a + b", method="conditional", ridge=0).inference(),
+    ),
+    "all rows of data read in batches": case(
+        r"Leave rows out, or fit a table, such as bbl\.sample_rows",
+        lambda: SAMPLED.inference(rows="all"),
+        lambda: SAMPLED.inference(),
+        lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).inference(rows="all"),
     ),
     "values of no variable": case(
         "Choose one of",

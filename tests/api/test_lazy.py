@@ -159,7 +159,7 @@ def test_the_model_has_no_training_rows_but_all_that_is_told_of_them(table, sour
         lambda: fit.model_frame,
         lambda: fit.weights,
         fit.predict,
-        fit.evaluate,
+        fit.explain,
     ):
         with pytest.raises(DataError, match="no training rows.*read in batches.*Hint"):
             what()

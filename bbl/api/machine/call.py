@@ -42,6 +42,7 @@ from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.design.zeros import read_zeros
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
+from bbl.engines.pseudo.blocks import FULL_FIT_FACTOR, few_enough, sample_size
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
@@ -53,6 +54,7 @@ from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.model import Training
 from bbl.rows.fold_assignment import FoldAssignment
+from bbl.rows.kept import keep_rows
 from bbl.rows.sample import level_counts
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import LossRecord
@@ -174,8 +176,8 @@ def out_of_fold_record(
 
 
 def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> MachineFit:
-    """Add size, log-likelihood and level counts of the training rows to a fit that does not keep
-    them.
+    """Add size, log-likelihood, level counts and kept rows of the training rows to a fit of data
+    read in batches.
     """
     if data.index is not None:
         return fit
@@ -184,7 +186,12 @@ def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> Mac
     log_likelihood = np.nan if engine.joint else fit._log_likelihood_of(sample)
     nobs = round(sample.total) if sample.whole else sample.total
     counts = level_counts(sample, data.design.n_levels, data.K)
-    return replace(fit, _stored=Training(nobs, log_likelihood, counts))
+    kept = None
+    # a sample is for standard errors; few rows are kept for all methods
+    if sample.in_memory or engine.solves or few_enough(sample.n, data.layout):
+        size = sample_size(data.layout)
+        kept = keep_rows(sample, data.design.n_levels, data.K, size, FULL_FIT_FACTOR * size)
+    return replace(fit, _stored=Training(nobs, log_likelihood, counts), _kept=kept)
 
 
 def prepare(
@@ -412,8 +419,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
             f"{engine.refusals()['batches']}, but {source.text} is read in batches.",
             argument="method",
             hint=(
-                f"Choose one of {streaming_methods}, or pass a table with a random sample of "
-                "the rows."
+                f"Choose one of {streaming_methods}, or pass a random sample of the rows: "
+                "bbl.sample_rows(data, 100_000)."
             ),
         )
     # the engine needs the rows where a predictor and all its neighbours are known, not counts of

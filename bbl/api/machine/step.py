@@ -116,7 +116,7 @@ def step(
     k = _check_penalty(k)
     directions = DIRECTIONS[choice("direction", direction, tuple(DIRECTIONS))]
     check_single_rows(fit.survey, "Stepwise selection of terms")
-    rows = fit._rows()
+    rows = fit._all_rows()
     labels = fit.labels
     layout = fit.estimate.parameters.layout
     rows.check_whole("Stepwise selection requires")
@@ -298,7 +298,7 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     )
     # with more terms the exact ln Z may be too costly: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
-    data = FitData(fit._rows(), layout, len(labels.groups), labels)
+    data = FitData(fit._all_rows(), layout, len(labels.groups), labels)
     has_pooled = old_estimate.parameters.pooled is not None
     (refit,) = estimate_path(data, FitSpec(fit.engine, log_z), pooled=has_pooled)
     warn_problems(list_problems(refit.fits, labels))

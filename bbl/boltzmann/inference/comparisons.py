@@ -170,7 +170,12 @@ def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evi
     rows = _merge_samples([group.rows for group in other_groups])
     # is_effective: under a design, the weights of each group already sum to its effective rows
     return evidence(
-        rows, pooled.layout, pooled.theta, pooled.engine, is_effective=pooled.survey is not None
+        rows,
+        pooled.layout,
+        pooled.theta,
+        pooled.engine,
+        is_effective=pooled.survey is not None,
+        fitted=pooled.fitted,
     )
 
 

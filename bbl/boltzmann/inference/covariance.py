@@ -25,6 +25,7 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
+from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
@@ -35,6 +36,7 @@ __all__ = [
     "difference_terms",
     "full_covariance",
     "occurring",
+    "sampled_terms",
     "sandwich_of_shift",
 ]
 
@@ -50,6 +52,8 @@ class Covariances:
         The rows of all groups, and the fit to them.
     survey : SurveySample, optional
         Sampling design of the rows; the covariances are then design covariances.
+    kept : KeptRows, optional
+        The same rows, if they are a random sample of the rows of the fit.
 
     Raises
     ------
@@ -63,8 +67,10 @@ class Covariances:
         estimate: Estimate,
         engine: Engine,
         survey: SurveySample | None = None,
+        kept: KeptRows | None = None,
     ):
         engine.check_equations()
+        self._kept = kept
         self._sample = sample
         self._parameters: Parameters = estimate.parameters
         self._fits = estimate.fits
@@ -73,9 +79,19 @@ class Covariances:
         self.layout = self._parameters.layout
 
     def _influence(
-        self, rows: Sample, layout: Layout, site_theta: np.ndarray | None = None
+        self,
+        rows: Sample,
+        layout: Layout,
+        site_theta: np.ndarray | None = None,
+        theta: np.ndarray | None = None,
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of rows on their fit, and the rows as they were fitted."""
+        """Return the influence of rows on their fit, and the rows as they were fitted.
+
+        `theta` are the parameters of the fit, which are used if `rows` are a random sample.
+        """
+        if self._kept is not None and theta is not None:
+            # equal rows are not merged, because each row has its own probability of being drawn
+            return self._engine.influence_at(rows, layout, theta, site_theta)
         return self._engine.influence(rows.collapsed(layout.n_levels), layout, site_theta)
 
     @cached_property
@@ -83,7 +99,12 @@ class Covariances:
         """The influence and the rows of each group; None for groups without rows."""
         groups = [self._sample.group(g) for g in range(len(self._parameters.theta))]
         return [
-            self._influence(rows, self.layout.of_group(g), self._fits[g].site_theta)
+            self._influence(
+                rows,
+                self.layout.of_group(g),
+                self._fits[g].site_theta,
+                self._parameters.theta[g],
+            )
             if rows.n
             else None
             for g, rows in enumerate(groups)
@@ -101,8 +122,30 @@ class Covariances:
         """
         if self.deviations is not None:
             return [_covariance_by_table(self.layout, own) for own in self.deviations]
+        if self._kept is not None:
+            return [terms for terms, _ in self._sampled]
         terms = [group[0].terms(group[1]) for group in self._groups if group is not None]
         return self._for_all_groups(terms, [np.full_like(t, np.nan) for t in terms[0]])
+
+    @cached_property
+    def _sampled(self) -> list[tuple[list[np.ndarray], np.ndarray]]:
+        """For each group of a random sample of the rows: `group`, and `sampling_errors`."""
+        assert self._kept is not None  # noqa: S101  # checked by callers
+        return [
+            sampled_terms(influence, rows, self._kept.expansion_of(g))
+            for g, (influence, rows) in enumerate(
+                group for group in self._groups if group is not None
+            )
+        ]
+
+    @property
+    def sampling_errors(self) -> np.ndarray:
+        """Relative error (K, layout.size) of each standard error, if it was estimated from a random
+        sample of the rows; otherwise 0.
+        """
+        if self._kept is None:
+            return np.zeros((len(self._parameters.theta), self.layout.size))
+        return np.array([errors for _, errors in self._sampled])
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
@@ -116,7 +159,13 @@ class Covariances:
                 self._sample.pooled, self.layout.of_pooled, self._parameters.pooled, None
             )
             return [_covariance_by_table(self.layout, own - pooled) for own in self.deviations]
-        influence, _ = self._influence(self._sample.pooled, self.layout.of_pooled)
+        pooled_fit = self._fits[len(self._parameters.theta)]
+        influence, _ = self._influence(
+            self._sample.pooled,
+            self.layout.of_pooled,
+            pooled_fit.site_theta,
+            self._parameters.pooled,
+        )
         groups = [group for group in self._groups if group is not None]
         terms = sandwich_of_shift(self.layout, groups, influence)
         return self._for_all_groups(terms, [np.full_like(t, np.nan) for t in terms[0]])
@@ -171,6 +220,46 @@ class Covariances:
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
+def sampled_terms(
+    influence: RowInfluence, rows: Sample, expansion: np.ndarray | None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the covariance of each table from a random sample of rows, and the relative error
+    (layout.size,) of each standard error.
+
+    Rows are drawn with probability ``1 / expansion`` and weigh w. With their influences psi, the
+    error is ``sqrt(sum (1 - 1/expansion) w^2 (psi^2 - mean)^2) / (2 sum w psi^2)``, where the mean
+    is that of psi^2. It does not include the error of the Hessians.
+    """
+    # covariances of a model, or of fields alone, depend on the rows only through counts of levels,
+    # which are exact
+    has_exact_errors = not isinstance(influence, Influence) or not influence.layout.n_terms
+    if expansion is None or has_exact_errors:
+        return influence.terms(rows), np.zeros(influence.layout.size)
+    drawn_share = 1.0 - 1.0 / expansion
+    # a row that the engine adds was not drawn
+    drawn_share = np.append(drawn_share, np.zeros(rows.n - len(drawn_share)))
+    covariances = TermCovariances(influence.layout)
+    total = np.zeros(influence.layout.size)  # sum w psi^2
+    # sums of c psi^4, c psi^2 and c, where c = (1 - 1/expansion) w^2
+    fourth, second = np.zeros((2, influence.layout.size))
+    zeroth = 0.0
+    first = 0
+    for psi, weights in influence.blocks(rows):
+        covariances.add(psi, weights)
+        squared = psi**2
+        spread = drawn_share[first : first + len(psi)] * weights**2
+        first += len(psi)
+        total += weights @ squared
+        second += spread @ squared
+        fourth += spread @ squared**2
+        zeroth += float(spread.sum())
+    mean = total / rows.total
+    variance = fourth - 2.0 * mean * second + mean**2 * zeroth
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = np.sqrt(np.maximum(variance, 0.0)) / (2.0 * total)
+    return covariances.by_table(), errors
+
+
 GroupInfluences = list[tuple[RowInfluence, Sample]]
 
 
@@ -218,14 +307,27 @@ def _covariance_by_table(layout: Layout, deviations: np.ndarray) -> list[np.ndar
     return term_covariances(layout, [(deviations, np.ones(len(deviations)))])
 
 
-def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
-    """Return the covariance (layout.size, layout.size) of all parameters of a group."""
+def full_covariance(
+    sample: Sample,
+    layout: Layout,
+    engine: Engine,
+    fitted: tuple[np.ndarray, np.ndarray | None] | None = None,
+) -> np.ndarray:
+    """Return the covariance (layout.size, layout.size) of all parameters of a group.
+
+    `fitted` are the parameters and the site solution of all rows, if `sample` is a random sample.
+    """
     check_memory(
         8.0 * float(layout.size) ** 2,
         f"A covariance of {layout.size} parameters",
         "Use bse or tests() instead.",
     )
-    influence, rows = engine.influence(sample.collapsed(layout.n_levels), layout)
+    rows = sample.collapsed(layout.n_levels)
+    influence, rows = (
+        engine.influence(rows, layout)
+        if fitted is None
+        else engine.influence_at(rows, layout, *fitted)
+    )
     return influence.covariance(rows)
 
 

@@ -91,6 +91,7 @@ def score_covariance(
     engine: Engine,
     has_fixed_shares: bool,
     survey: SurveySample | None = None,
+    is_sample: bool = False,
 ) -> ScoreCovariance:
     """Return the covariance of the coefficients of all groups of a fit.
 
@@ -104,6 +105,8 @@ def score_covariance(
         Whether the class proportions are given numbers instead of being estimated from the rows.
     survey : SurveySample, optional
         The sampling design of the rows.
+    is_sample : bool, default False
+        Whether `sample` is a random sample of the training rows; see `bbl.rows.kept.KeptRows`.
 
     Raises
     ------
@@ -116,7 +119,7 @@ def score_covariance(
         return _covariance_under_design(sample, estimate, engine, has_fixed_shares, survey)
     if engine.joint:
         return _covariance_of_joint_fit(sample, estimate, engine, has_fixed_shares)
-    return _covariance_of_groups(sample, estimate, engine, has_fixed_shares)
+    return _covariance_of_groups(sample, estimate, engine, has_fixed_shares, is_sample)
 
 
 def _check_log_z(estimate: Estimate, engine: Engine) -> None:
@@ -131,7 +134,11 @@ def _check_log_z(estimate: Estimate, engine: Engine) -> None:
 
 
 def _covariance_of_groups(
-    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
+    sample: Sample,
+    estimate: Estimate,
+    engine: Engine,
+    has_fixed_shares: bool,
+    is_sample: bool,
 ) -> ScoreCovariance:
     """Return `score_covariance` of groups that were fitted separately.
 
@@ -155,8 +162,12 @@ def _covariance_of_groups(
             flat.append(np.zeros((1 + layout.size, 0)))
             continue
         group_layout = layout.of_group(g)
-        influence, fitted_rows = engine.influence(
-            rows.collapsed(layout.n_levels), group_layout, estimate.fits[g].site_theta
+        site_theta = estimate.fits[g].site_theta
+        merged_rows = rows.collapsed(layout.n_levels)
+        influence, fitted_rows = (
+            engine.influence_at(merged_rows, group_layout, group_theta, site_theta)
+            if is_sample
+            else engine.influence(merged_rows, group_layout, site_theta)
         )
         unbounded |= _unbounded_levels(influence)
         # Unidentified parameters are held fixed, so that the others represent estimable functions;

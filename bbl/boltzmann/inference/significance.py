@@ -33,6 +33,7 @@ __all__ = [
     "MID_P",
     "Comparison",
     "Evidence",
+    "Fitted",
     "Kind",
     "evidence",
     "lacks_exact_test",
@@ -56,6 +57,9 @@ MAX_SITE_PARAMETERS = 2000
 # rows and the tails are t tails (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
+# standard errors by which a Newton step may move an estimate to its optimum without a penalty;
+# the error of the step is then below a hundredth of a standard error
+LONGEST_SHIFT = 5.0
 ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations that cancel
 
 
@@ -65,10 +69,11 @@ class Kind(IntEnum):
     WALD = 0
     EXACT = 1
     FEW = 2
-    UNBOUNDED = 3
-    SEPARATED = 4
-    ABSENT = 5
-    REFERENCE = 6
+    MOVED = 3
+    UNBOUNDED = 4
+    SEPARATED = 5
+    ABSENT = 6
+    REFERENCE = 7
 
     @property
     def text(self) -> str:
@@ -77,6 +82,7 @@ class Kind(IntEnum):
             "Wald",
             "exact",
             "too few rows",
+            "not tested: the penalty is too strong",
             "not estimable: no finite optimum",
             "not estimable: separation",
             "not estimable: no rows",
@@ -86,6 +92,19 @@ class Kind(IntEnum):
 
 MID_P = "exact (mid-p)"  # text of an exact test that counts half of the observed probability
 Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The fit of all rows of a group, of which only a random sample is available.
+
+    Attributes
+    ----------
+    site_theta : ndarray, shape (layout.D, 1 + D), or None
+        The site solution, None if the method has none or it was not kept.
+    """
+
+    site_theta: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,8 @@ class Evidence:
         of rows.
     deviations : ndarray, shape (u, layout.size), or None
         Under a sampling design, E with ``E'E`` the covariance of the estimates.
+    fitted : Fitted or None
+        The fit of all rows, if `rows` are a random sample of them.
     """
 
     layout: Layout
@@ -123,6 +144,7 @@ class Evidence:
     engine: Engine = BASELINE
     survey: SurveySample | None = None
     deviations: np.ndarray | None = None
+    fitted: Fitted | None = None
 
     @cached_property
     def working(self) -> list[np.ndarray]:
@@ -137,6 +159,8 @@ class Evidence:
     def counts(self) -> np.ndarray:
         """Numbers of rows (3, D) at each non-reference level, at the reference, at any level."""
         counts = level_counts(self.rows, self.layout.n_levels)
+        if self.fitted is not None:  # the weights of a sample add up to counts only approximately
+            counts = [np.round(n) for n in counts]
         # n (L_i,): number of rows at each level of a predictor
         columns = [
             np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())])
@@ -157,10 +181,11 @@ class Evidence:
     def family(self, k: int, finite: bool) -> PowerSeries | None:
         """Return the exact conditional distribution of parameter `k`, or None.
 
-        It is None with structural zeros, under a sampling design, or if the rows contain no
-        information. With `finite`, the distribution is also conditional on a finite estimate.
+        It is None with structural zeros, under a sampling design, for a random sample of the rows,
+        or if the rows contain no information. With `finite`, the distribution is also conditional
+        on a finite estimate.
         """
-        if self.layout.support is not None or self.survey is not None:
+        if self.layout.support is not None or self.survey is not None or self.fitted is not None:
             return None
         if k not in self._families:
             layout = self.layout
@@ -204,6 +229,7 @@ def evidence(
     engine: Engine = BASELINE,
     survey: SurveySample | None = None,
     is_effective: bool = False,
+    fitted: Fitted | None = None,
 ) -> Evidence:
     """Return the unpenalised estimates of a group, and which test each parameter may have.
 
@@ -222,6 +248,9 @@ def evidence(
     is_effective : bool, default False
         Whether row weights already sum to the effective number of rows of a sampling design (see
         `effective_rows`), so that `SURVEY_CELL` and `SURVEY_INFORMATION` apply.
+    fitted : Fitted, optional
+        The fit of all rows, if `sample` is a random sample of them (`bbl.rows.kept.KeptRows`).
+        There are no exact tests then.
     """
     if survey is not None:
         sample = effective_rows(sample)
@@ -237,6 +266,7 @@ def evidence(
             kind=kind,
             engine=engine,
             survey=survey,
+            fitted=fitted,
         )
     all_regressors = regressors(layout)
     # parameters of the log odds of a level, for each site (m,): the intercept, and one for each
@@ -245,7 +275,8 @@ def evidence(
     has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
     # (couplings,) each: the smallest expected count, and whether any cell is empty
     least_expected, is_absent = cell_sizes(rows, layout)
-    if survey is None and not is_effective and not lacks_exact_test(layout).any():
+    has_exact_tests = survey is None and not is_effective and fitted is None
+    if has_exact_tests and not lacks_exact_test(layout).any():
         size = (layout.n_levels - 1) * n_site_parameters
         is_filled = _has_filled_cells(layout, least_expected, is_absent)
         has_enough_rows &= (size <= MAX_SPARSE_PARAMETERS) | is_filled
@@ -255,7 +286,11 @@ def evidence(
     is_determined = np.zeros(layout.size, dtype=bool)
     influence = None
     if has_enough_rows.any():
-        theta, is_determined, influence = engine.unpenalised(rows, layout, start, sites)
+        theta, is_determined, influence = (
+            engine.unpenalised(rows, layout, start, sites)
+            if fitted is None
+            else engine.unpenalised_from(rows, layout, start, fitted.site_theta, sites)
+        )
     terms = influence.terms(rows) if influence else []
     deviations = None
     least_cell = CELL
@@ -294,8 +329,56 @@ def evidence(
     kind[has_all_sites & ~is_determined] = Kind.UNBOUNDED
     # n (L_i,) of each predictor; code 0 is the reference level
     counts = level_counts(rows, layout.n_levels)
-    kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), is_absent])] = Kind.ABSENT
-    return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations)
+    is_absent_level = np.concatenate([(n[1:] == 0) | (n[0] == 0) for n in counts])
+    if fitted is None:
+        kind[np.concatenate([is_absent_level, is_absent])] = Kind.ABSENT
+    else:
+        _mark_sampled(layout, kind, is_absent_level, is_absent, theta - start, terms)
+    return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations, fitted)
+
+
+def _mark_sampled(
+    layout: Layout,
+    kind: np.ndarray,
+    is_absent_level: np.ndarray,
+    is_absent_cell: np.ndarray,
+    shift: np.ndarray,
+    terms: list[np.ndarray],
+) -> None:
+    """Set the kinds of test (size,) of a random sample of the rows, in place.
+
+    There are no exact tests. A cell without sampled rows may have rows, but few. `shift` (size,) is
+    the Newton step from the penalised estimates; if it is too long, the step does not reach the
+    optimum, and all parameters of the predictors concerned have no test.
+    """
+    kind[kind == Kind.EXACT] = Kind.FEW
+    if terms:
+        has_moved = np.abs(shift) > LONGEST_SHIFT * np.sqrt(np.maximum(variances(terms), 0.0))
+        has_moved &= kind <= Kind.FEW
+        moved_predictors = layout.predictors_of(has_moved)
+        for scope, begin, end in zip(layout.scopes, layout.cuts[:-1], layout.cuts[1:], strict=True):
+            if moved_predictors[list(scope)].any():
+                kind[begin:end] = np.maximum(kind[begin:end], Kind.MOVED)
+    has_no_rows = np.concatenate([np.zeros(layout.D, dtype=bool), is_absent_cell])
+    kind[has_no_rows] = Kind.FEW
+    kind[: layout.D][is_absent_level] = Kind.ABSENT
+    for scope, begin, end in zip(layout.scopes, layout.cuts[:-1], layout.cuts[1:], strict=True):
+        if len(scope) > 1:
+            absent = _absent_in_table(layout, scope, is_absent_level)
+            kind[begin:end][absent] = Kind.ABSENT
+
+
+def _absent_in_table(layout: Layout, scope: tuple[int, ...], absent: np.ndarray) -> np.ndarray:
+    """Return which couplings of the term `scope` have a level without rows, in their order.
+
+    `absent` (D,) marks the non-reference levels that have no rows, or whose reference has none.
+    """
+    table = np.zeros(tuple(int(L) - 1 for L in layout.n_levels[list(scope)]), dtype=bool)
+    for axis, i in enumerate(scope):
+        shape = [1] * len(scope)
+        shape[axis] = -1
+        table |= absent[layout.start[i] : layout.start[i + 1]].reshape(shape)
+    return table.ravel()
 
 
 def _has_filled_cells(

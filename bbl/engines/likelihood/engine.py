@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -284,6 +284,41 @@ class MaximumLikelihood(Engine):
         influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(
             rows, layout, start
         )
+        return Unpenalised(influence.theta, influence.determined, influence)
+
+    def influence_at(
+        self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
+    ) -> tuple[LikelihoodInfluence, Sample]:
+        """Return the influence of rows on the estimate `theta` of all rows, and the sample `rows`.
+
+        The sample only determines which parameters are identified.
+        """
+        return self._influence_of_sample(rows, layout, theta), rows
+
+    def _influence_of_sample(
+        self, rows: Sample, layout: Layout, theta: np.ndarray
+    ) -> LikelihoodInfluence:
+        """Return the influence of rows on the estimate `theta`, given a sample of the rows."""
+        penalty = self.penalty(layout, self.lambda_)
+        solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty, theta)
+        return LikelihoodInfluence(rows, layout, replace(solution, theta=theta), penalty)
+
+    def unpenalised_from(
+        self,
+        rows: Sample,
+        layout: Layout,
+        theta: np.ndarray,
+        site_theta: np.ndarray | None,
+        sites: np.ndarray,
+    ) -> Unpenalised:
+        """Return the estimate of all rows without a penalty, from a sample of the rows: a Newton
+        step from `theta`.
+        """
+        engine = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)
+        if self.penalised:
+            pull = self._influence_of_sample(rows, layout, theta).pull
+            theta = theta - engine._influence_of_sample(rows, layout, theta).times_inverse(pull)
+        influence = engine._influence_of_sample(rows, layout, theta)
         return Unpenalised(influence.theta, influence.determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:

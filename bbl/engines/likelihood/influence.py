@@ -89,6 +89,24 @@ class LikelihoodInfluence(RowInfluence):
                 part.basis | ~solution.basis[part.component.positions]
             )
 
+    @property
+    def pull(self) -> np.ndarray:
+        """Gradient (size,) of the prior count and the penalty per observation of the rows; minus
+        the gradient of the mean log-likelihood of the rows at the optimum.
+        """
+        out = np.zeros(self.layout.size)
+        for part in self._parts:
+            out[part.component.positions] = part.pull / part.share
+        return out
+
+    def times_inverse(self, gradient: np.ndarray) -> np.ndarray:
+        """Return ``H^-1 gradient`` (size,), where H is minus the Hessian per observation."""
+        out = np.zeros(self.layout.size)
+        for part in self._parts:
+            positions = part.component.positions
+            out[positions] = part.inverse @ gradient[positions]
+        return out
+
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of the estimate; nan if not determined.
 

@@ -19,18 +19,16 @@ from bbl.engines.pseudo.solvers import FINEST, FLOOR, Sites, by_lbfgs, prepare_p
 from bbl.memory import available_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
-from bbl.model.moments import level_counts, pair_counts
+from bbl.model.moments import pair_counts
 from bbl.model.regressors import penalties, regressors
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 from bbl.rows.staged import Staged
 from bbl.rows.stored import StoredSample
 
-__all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
+__all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size", "site_moments"]
 
 MIN_SAMPLE = 100_000  # minimum number of rows in a sample
 ROWS_PER_COLUMN = 100  # minimum number of rows in a sample for each of the D columns
-# levels with fewer rows in the sample get all of their rows, up to half the sample
-RARE_LEVEL_ROWS = 100
 # up to this multiple of the sample size, fitting all rows is faster than rounds
 FULL_FIT_FACTOR = 5
 FIRST_NORM = 3e-4  # gradient norm at which the first fit of the sample ends
@@ -129,7 +127,7 @@ class Corrected:
     key : tuple
         Key under which prepared blocks are kept between passes.
     moments : ndarray, shape (layout.D, 1 + D)
-        See `_moments`.
+        See `site_moments`.
     point : _Point or None
         The best solution so far for each site; None before the first round.
     n_site_levels : ndarray of int, shape (m,)
@@ -144,7 +142,7 @@ class Corrected:
         self.passes = 0
         self.n_site_levels = np.diff(layout.start)
         self.key = (engine.precision, layout.n_levels.tobytes(), *_term_key(layout))
-        self.moments = _moments(rows, layout, engine.prior_count, workers)
+        self.moments = site_moments(rows, layout, engine.prior_count, workers)
         self.point: _Point | None = None
         self._draw(sample_size(layout))  # sets `sample`, `problem` and `solve`
 
@@ -352,37 +350,13 @@ class Corrected:
         """Draw a sample of `size` rows, or all rows if there are few, and prepare its solver."""
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
         rng = np.random.default_rng(0)  # a fixed seed makes fits reproducible
-        # `draw` takes the number of rows, the generator and the rare levels
-        drawn = self.rows.draw(
-            self.rows.n if takes_all else size, rng, None if takes_all else self._rare_levels(size)
-        )
+        rare = None if takes_all else self.rows.rare_levels(size, self.layout.n_levels)
+        drawn = self.rows.draw(self.rows.n if takes_all else size, rng, rare)
         self.sample = Sample(regressors(self.layout).codes(drawn.codes), drawn.weights)
         self.problem = prepare_problem(
             self.sample, self.layout, self.engine.precision, self.engine.prior_count
         )
         self.solve = by_lbfgs(self.problem, self.engine.precision)
-
-    def _rare_levels(self, size: int) -> list[np.ndarray] | None:
-        """Return each predictor's rare levels, whose rows are all in the sample of `size`, or None.
-
-        The levels of all predictors are sorted by weight. The first ones are rare as long as their
-        total weight is at most half of `size` and each is expected in fewer than RARE_LEVEL_ROWS
-        rows of a simple random sample. Levels that tie with the last of these are rare too. Weights
-        are compared with numbers of rows as if each row had weight 1.
-        """
-        level_weights = level_counts(self.rows, self.layout.n_levels)
-        sorted_weights = np.sort(np.concatenate(level_weights))
-        sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
-        # initial=0: no level is rare, or only levels that do not occur are
-        max_rare_weight = sorted_weights[
-            sorted_weights < RARE_LEVEL_ROWS * self.rows.total / size
-        ].max(initial=0.0)
-        if not max_rare_weight:
-            return None
-        return [
-            np.flatnonzero((weights > 0) & (weights <= max_rare_weight))
-            for weights in level_weights
-        ]
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample, or raise NoProgress if it does not fit into memory."""
@@ -393,7 +367,7 @@ class Corrected:
         self._draw(size)
 
 
-def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: int) -> np.ndarray:
+def site_moments(rows: Rows, layout: Layout, prior_count: float, workers: int = 1) -> np.ndarray:
     """Return the means (layout.D, 1 + D) of a site's level times a column or the constant.
 
     They are the derivatives in theta of the log numerators of the conditional distributions. A
@@ -434,7 +408,7 @@ def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
 
 
 def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProblem:
-    """Return a block in the kernel's format, without the moments; see `_moments`."""
+    """Return a block in the kernel's format, without the moments; see `site_moments`."""
     return prepare_problem(
         Sample(regressors(layout).codes(block.codes), block.weights),
         layout,

@@ -26,8 +26,14 @@ from bbl.engines.base import (
     check_two_levels,
     penalty_option,
 )
-from bbl.engines.engine_fit import EngineFit, Equations, Note
-from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
+from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
+from bbl.engines.pseudo.blocks import (
+    Corrected,
+    few_enough,
+    rounds_memory,
+    sample_size,
+    site_moments,
+)
 from bbl.engines.pseudo.solvers import (
     FINEST,
     POLISH_SIZE,
@@ -43,10 +49,12 @@ from bbl.engines.pseudo.solvers import (
 from bbl.engines.pseudo.sparse_sites import solve_sparse
 from bbl.errors import OptionError
 from bbl.model.gauge import GAUGES, reference_fields
+from bbl.model.godambe import Influence, RowInfluence
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import level_counts, log_ratio, smoothed, usable_rows
-from bbl.model.regressors import from_sites, regressors, to_sites
+from bbl.model.regressors import from_sites, penalties, regressors, to_sites
+from bbl.model.site_hessians import site_hessians, solver
 from bbl.model.unpenalised import unbounded_parameters
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample, code_dtype
@@ -526,6 +534,46 @@ class PseudoLikelihood(Engine):
             self.prior_count,
             self.zero_sum,
         )
+
+    def influence_at(
+        self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
+    ) -> tuple[RowInfluence, Sample]:
+        """Return the influence of a sample of rows on the fit of all rows, and the sample."""
+        return self.influence(
+            rows, layout, to_sites(layout, theta) if site_theta is None else site_theta
+        )
+
+    def unpenalised_from(
+        self,
+        rows: Sample,
+        layout: Layout,
+        theta: np.ndarray,
+        site_theta: np.ndarray | None,
+        sites: np.ndarray,
+    ) -> Unpenalised:
+        """Take a Newton step from the fit of all rows to their optimum without a penalty, with the
+        Hessians of a sample.
+        """
+        fitted = to_sites(layout, theta) if site_theta is None else site_theta
+        # at the fit, the gradient of the log-likelihood of all rows equals that of the penalty,
+        # minus the part of a prior count
+        penalty = np.append(self.lambdah_at(self.lambda_), penalties(layout, self.lambda_))
+        gradient = penalty * fitted
+        if self.prior_count:
+            gradient += site_moments(rows, layout, 0.0) - site_moments(
+                rows, layout, self.prior_count
+            )
+        optimum = fitted.copy()
+        determined = np.zeros(fitted.shape, dtype=bool)
+        columns = regressors(layout).columns
+        for i, (_, H) in site_hessians(rows, layout, fitted, sites).items():
+            cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
+            solve, is_informed, _ = solver(H)
+            optimum[cells] += solve(gradient[cells].ravel()).reshape(-1, len(columns[i]))
+            determined[cells] = is_informed.reshape(-1, len(columns[i]))
+        influence = Influence(rows, layout, optimum, lambda_=0.0, lambdah=0.0)
+        is_determined = from_sites(layout, determined.astype(float)) == 1.0
+        return Unpenalised(from_sites(layout, optimum), is_determined, influence)
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
         """Return the rows, with the extra instance of section 2.2 if a predictor is constant.

@@ -24,6 +24,7 @@ from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.model.regressors import regressors
 from bbl.model.support import Support
 from bbl.report.machine.summary import Section
 from bbl.report.text import label_text
@@ -76,6 +77,8 @@ TABLE = {
     "nodes": ArraySpec("f", ("K", "order", "size"), required=False),
     "draws": ArraySpec("f", ("n_runs", "chains", "n_draws", "size"), required=False),
     "draws_log_z": ArraySpec("f", ("K", "T"), FINITE, required="draws_hidden"),
+    # solutions of each predictor's equations, with the sample of rows that were read in batches
+    "sites": ArraySpec("f", ("n_runs", "D", "n_site_columns"), FINITE, required=False),
     "draws_hidden": ArraySpec("f", ("K", "T", "hidden_size"), FINITE, required=False),
 }
 # kind of stored cells by dtype.kind; others are stored as text
@@ -136,6 +139,7 @@ def pack(
         **_pack_relevance(estimate.relevance),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
+        **(_pack_sites(estimate.fits) if store_rows and _is_sample(fit) else {}),
         **(pack_survey(survey) if store_rows and fit.training is not None else {}),
     }
     if engine.chooses:  # terms by group
@@ -144,6 +148,17 @@ def pack(
             for name in TERM_CHOICE_ARRAYS
         }
     return pack_model(fit, meta, arrays, store_rows, tuned=tuning is not None)
+
+
+def _is_sample(fit: ModelResults) -> bool:
+    """Return whether a fit keeps a random sample of its rows."""
+    return fit._kept is not None and not fit._kept.is_complete
+
+
+def _pack_sites(runs: Sequence[EngineFit]) -> dict[str, np.ndarray]:
+    """Return the site solutions of all runs; empty if any run has none."""
+    solutions = [run.site_theta for run in runs if run.site_theta is not None]
+    return {"sites": np.array(solutions)} if len(solutions) == len(runs) else {}
 
 
 def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
@@ -462,7 +477,14 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
         # the first entry of lkh is for all rows
         runs.append(
-            EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **convergence, **posterior)
+            EngineFit(
+                theta,
+                float(arrays["lkh"][1 + k]),
+                site_theta=arrays["sites"][k] if "sites" in arrays else None,
+                rank=rank,
+                **convergence,
+                **posterior,
+            )
         )
     return tuple(runs)
 
@@ -517,6 +539,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         design,
         # joint fits have an intercept
         size=layout.size,
+        D=layout.D,
+        n_site_columns=1 + regressors(layout).D,
         coefficients=layout.size + bool(engine.joint),
         hidden_size=hidden_layout.size,
         order=max(layout.order, 2),

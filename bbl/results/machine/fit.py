@@ -106,8 +106,14 @@ class BBLResults(FittedMachine, ClassifierResults):
         parameters = self.estimate.parameters
         # otherwise the class proportions are also estimated from the rows
         has_given_shares = self.priors is not None
+        is_sample = self._kept is not None and not self._kept.is_complete
         covariance = score_covariance(
-            self._testable_rows(), estimate, self.engine, has_given_shares, self.survey
+            self._inference.sample if is_sample else self._testable_rows(),
+            estimate,
+            self.engine,
+            has_given_shares,
+            self.survey,
+            is_sample,
         )
         gradient = ScoreGradient(parameters.layout, parameters.theta)
         if estimate.calibration is None:
@@ -122,7 +128,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         Raises an OptionError or DataError with the reason if the fit has none. `rng` draws class
         proportions for posterior draws.
         """
-        if self.training is None and not self.engine.posterior:
+        if self.training is None and self._kept is None and not self.engine.posterior:
             raise DataError(
                 "This model does not contain the training rows needed for effects: it was "
                 "saved without them, or fitted to data read in batches.",

@@ -119,7 +119,7 @@ class GoodnessMixin(MachineResults):
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A test of goodness of fit")
         # raises a DataError for weights that are not counts
-        self._rows().check_whole("Goodness-of-fit tests require")
+        self._all_rows().check_whole("Goodness-of-fit tests require")
         # (3,), summed over the groups: the statistics named in `STATISTICS`
         statistics = np.sum(
             [goodness_statistics(table.observed, table.fitted) for table in tables], axis=0
@@ -284,7 +284,7 @@ class GoodnessMixin(MachineResults):
             )
         # raises an OptionError if there are too many
         check_cells(self.estimate.parameters.layout, len(self.labels.groups))
-        rows = self._rows()
+        rows = self._all_rows()
         if not rows.complete:
             raise DataError(
                 f"{what} compares the counts of complete rows, but some rows of this fit have "

@@ -15,7 +15,14 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
-from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, variances
+from bbl.boltzmann.inference.significance import (
+    Comparison,
+    Evidence,
+    Fitted,
+    Kind,
+    evidence,
+    variances,
+)
 from bbl.boltzmann.inference.significance import of_group as compare_with_zero
 from bbl.checks import check_keywords, share
 from bbl.design.labels import Labels
@@ -39,6 +46,7 @@ from bbl.results.machine.estimates import (
     resolve_of,
     without_reference,
 )
+from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Sample
 from bbl.stats.student import two_sided_p
 from bbl.stats.survey.sample import SurveySample
@@ -64,6 +72,16 @@ PENALTY_NOTE = (
     " Estimates and standard errors come from the penalised fit and are biased towards zero, so "
     "an estimate may lie outside its interval."
 )
+SAMPLE_NOTE = (
+    "from {} (random, with all rows of rare levels); standard errors are exact to about {:.1g} %. "
+    'inference(rows="all") uses all rows.'
+)
+SAMPLE_TESTS_NOTE = (
+    " Tests and intervals do not depend on the penalty: Wald tests where cell counts are "
+    "sufficient; exact tests of sparse cells need all rows in memory."
+)
+# ratio of the error of a standard error to `sampling_error`, which leaves out the Hessians
+HESSIAN_ERROR = 1.15
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
 
@@ -91,6 +109,8 @@ class Inference(Estimates):
         The training rows.
     survey : SurveySample, optional
         The rows' sampling design.
+    kept : KeptRows, optional
+        The same rows, if they are a random sample of the rows of a fit of data read in batches.
 
     Attributes
     ----------
@@ -114,6 +134,7 @@ class Inference(Estimates):
         engine: Engine,
         sample: Sample,
         survey: SurveySample | None = None,
+        kept: KeptRows | None = None,
     ):
         engine.check_equations()  # raises an OptionError if the method has no standard errors
         self._labels = labels
@@ -121,13 +142,70 @@ class Inference(Estimates):
         self._engine = engine
         self._sample = sample
         self._survey = survey
-        joint_note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else ""
-        if survey is None:
-            # `engine.errors` is a sentence on the source of the standard errors
-            note = engine.errors + (joint_note or NOTE)
+        self._kept = kept
+
+    @cached_property
+    def note(self) -> str:
+        """Text on the standard errors and tests, printed below them."""
+        joint_note = (
+            JOINT_NOTE.format(label_text(self._labels.groups[0])) if self._engine.joint else ""
+        )
+        if self._survey is not None:
+            note = SURVEY_NOTE.format(self._survey.errors) + joint_note
+        elif self._kept is not None:
+            note = self._sample_note + SAMPLE_TESTS_NOTE
         else:
-            note = SURVEY_NOTE.format(survey.errors) + joint_note
-        self.note = note + PENALTY_NOTE * engine.penalised
+            # `engine.errors` is a sentence on the source of the standard errors
+            note = self._engine.errors + (joint_note or NOTE)
+        return note + PENALTY_NOTE * self._engine.penalised
+
+    @property
+    def _sample_note(self) -> str:
+        """Sentences on standard errors from a random sample of the rows, if they depend on it."""
+        kept = self._kept
+        assert kept is not None  # noqa: S101  # checked by the caller
+        error = self._typical_sampling_error
+        if not error:
+            return self._engine.errors
+        groups = [label_text(group) for group in self._labels.groups]
+        counts = [
+            f"{n_kept:,} of {n_rows:,} rows{f' of {group}' if len(groups) > 1 else ''}"
+            for group, n_kept, n_rows in zip(groups, kept.n_kept, kept.n_rows, strict=True)
+        ]
+        source = self._engine.errors.removesuffix(".")
+        return f"{source}, {SAMPLE_NOTE.format(' and '.join(counts), 100.0 * error)}"
+
+    @property
+    def _typical_sampling_error(self) -> float:
+        """Median of `sampling_error`, increased by the error of the Hessians."""
+        errors = self._covariances.sampling_errors
+        errors = errors[np.isfinite(errors) & (errors > 0.0)]
+        return HESSIAN_ERROR * float(np.median(errors)) if len(errors) else 0.0
+
+    @property
+    def sampling_error(self) -> pd.Series:
+        """Relative error of each standard error that comes from a random sample of the rows; 0 if
+        all rows were used.
+
+        A fit of data read in batches keeps a sample of each group with over 500,000 rows. The error
+        does not include that of the Hessians, which increases it by about 15 %.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex", titanic, weights="Freq")
+        >>> float(fit.inference().sampling_error.max())
+        0.0
+        """
+        frame = estimate_table(self._labels, self._parameters, "group")
+        frame["error"] = 0.0 if self._kept is None else self._covariances.sampling_errors.ravel()
+        return labelled(frame, "error")
+
+    @property
+    def sample(self) -> Sample:
+        """The rows that standard errors are computed from."""
+        return self._sample
 
     @property
     def _parameters(self) -> Parameters:
@@ -137,7 +215,16 @@ class Inference(Estimates):
     @cached_property
     def _covariances(self) -> Covariances:
         """Sandwich covariances of each group's penalised estimates."""
-        return Covariances(self._sample, self._estimate, self._engine, self._survey)
+        return Covariances(self._sample, self._estimate, self._engine, self._survey, self._kept)
+
+    def _fitted(self, g: int) -> Fitted | None:
+        """Return the fit number `g` (the pooled fit is the last) of all rows, if only a random
+        sample of them is available; else None.
+        """
+        fits = self._estimate.fits
+        if self._kept is None:
+            return None
+        return Fitted(fits[g].site_theta if g < len(fits) else None)
 
     @property
     def composite(self) -> list[tuple[float, float]]:
@@ -159,7 +246,16 @@ class Inference(Estimates):
             for g, theta in enumerate(self._parameters.theta):
                 group_layout = layout.of_group(g)
                 design = self._group_survey(g)
-                found.append(evidence(self._sample.group(g), group_layout, theta, engine, design))
+                found.append(
+                    evidence(
+                        self._sample.group(g),
+                        group_layout,
+                        theta,
+                        engine,
+                        design,
+                        fitted=self._fitted(g),
+                    )
+                )
                 progress()
         return found
 
@@ -174,7 +270,12 @@ class Inference(Estimates):
         # start of the unpenalised fit, even without a penalised pooled fit
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         return evidence(
-            self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey
+            self._sample.pooled,
+            parameters.layout.of_pooled,
+            start,
+            self._engine,
+            self._survey,
+            fitted=self._fitted(len(parameters.theta)),
         )
 
     @cached_property
@@ -251,6 +352,8 @@ class Inference(Estimates):
         # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
         # standard error. Under a sampling design there are no exact tests: parameters with too few
         # rows have an se but no test
+        if self._kept is not None:
+            return kinds <= Kind.MOVED
         return kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
 
     @check_keywords
@@ -553,9 +656,18 @@ class Inference(Estimates):
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
         layout = self._parameters.layout
-        engine = self._engine
         return block_diag(
-            *(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups)
+            *(
+                full_covariance(
+                    self._sample.group(g),
+                    layout.of_group(g),
+                    self._engine,
+                    None
+                    if self._kept is None
+                    else (self._parameters.theta[g], self._estimate.fits[g].site_theta),
+                )
+                for g in groups
+            )
         )
 
     @check_keywords

@@ -38,6 +38,7 @@ from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults
+from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
@@ -47,6 +48,8 @@ __all__ = ["MachineResults"]
 ROWS_PER_BLOCK = 65536  # rows for which energies are computed together
 # per group; summaries of larger models have no tests, which require the covariances
 MAX_TESTED_PARAMETERS = 2000
+# rows of each group that standard errors of data read in batches use by default
+AUTO_ROWS = 50_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -419,9 +422,47 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _inference(self) -> Inference:
-        """Inference of methods with likelihood equations."""
+        """Inference of methods with likelihood equations, from the rows of ``rows="auto"``."""
+        return self._inference_from("auto")
+
+    def _inference_from(self, rows: str | int) -> Inference:
+        """Return the inference from all rows or a random sample; see `inference`."""
+        self._check_testable()
+        kept = self._kept
+        if kept is None:
+            sample = self._testable_rows()
+            if not isinstance(rows, str):
+                if self.survey is not None or self.engine.joint:
+                    raise OptionError(
+                        "A number of rows is for methods that fit each group, without a sampling "
+                        "design.",
+                        argument="rows",
+                        hint="Leave rows out.",
+                    )
+                counts = sample.group_totals(len(self.labels.groups))
+                n_rows = tuple(round(n) for n in counts)
+                kept = KeptRows(sample, None, n_rows, whole=True)
+        else:
+            self._check_counts("Standard errors and tests require")
+            if rows == "all" and not kept.is_complete:
+                raise DataError(
+                    "The data were read in batches, and this model keeps only a random sample of "
+                    "the rows.",
+                    argument="rows",
+                    hint="Leave rows out, or fit a table, such as bbl.sample_rows(data, 500_000).",
+                )
+        if kept is not None:
+            if rows != "all":
+                size = AUTO_ROWS if isinstance(rows, str) else rows
+                kept = kept.thinned(size, self.design.n_levels)
+            sample = kept.sample
         return Inference(
-            self.labels, self.estimate, self.engine, self._testable_rows(), self.survey
+            self.labels,
+            self.estimate,
+            self.engine,
+            sample,
+            self.survey,
+            None if kept is None or kept.is_complete else kept,
         )
 
     @cached_property
@@ -440,6 +481,26 @@ class MachineResults(ModelResults):
 
         Raises an OptionError if predictors were selected on the same rows.
         """
+        self._check_testable()
+        rows = self._all_rows()
+        if self.survey is None:
+            # raises a DataError that begins like this unless weights are counts
+            rows.check_whole("Standard errors and tests require")
+        return rows
+
+    def _check_counts(self, what: str) -> None:
+        """Raise a DataError unless the weights of the training rows are counts; `what` begins the
+        message.
+        """
+        if self._kept is None:
+            self._rows().check_whole(what)
+        elif not self._kept.whole:
+            self._kept.sample.check_whole(what)
+
+    def _check_testable(self) -> None:
+        """Raise an OptionError if predictors were selected on the training rows, or a DataError if
+        a group has none.
+        """
         if self.estimate.relevance is not None:
             raise OptionError(
                 f"{CHOSEN_BY_ROWS}.",
@@ -456,11 +517,6 @@ class MachineResults(ModelResults):
                 "errors.",
                 hint="Fit all rows.",
             )
-        rows = self._rows()
-        if self.survey is None:
-            # raises a DataError that begins like this unless weights are counts
-            rows.check_whole("Standard errors and tests require")
-        return rows
 
     @abstractmethod
     def inference(self) -> Inference | PosteriorInference | DifferenceInference:
@@ -511,7 +567,7 @@ class MachineResults(ModelResults):
         large models.
         """
         if (
-            self.training is None
+            (self.training is None and self._kept is None)
             or not 0 < self.estimate.parameters.layout.size <= MAX_TESTED_PARAMETERS
             or not self.engine.has_tests
         ):

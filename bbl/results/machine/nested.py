@@ -305,8 +305,8 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
         return False
     if labels.levels != tuple(other_labels.levels[i] for i in other_columns):
         return False
-    rows = fit._rows()
-    other_rows = other._rows()
+    rows = fit._all_rows()
+    other_rows = other._all_rows()
     n_levels = fit.design.n_levels
     codes = np.ascontiguousarray(other_rows.codes[:, other_columns])
     missing = (

@@ -24,12 +24,25 @@ from bbl.stats.survey.sample import check_single_rows
 __all__ = ["UncertaintyMixin"]
 
 
+ROWS = ("auto", "all")  # values of the argument `rows` of ``inference()`` other than a number
+
+
 class UncertaintyMixin(MachineResults):
     """Standard errors, intervals, tests and interactions of fitted Boltzmann machines."""
 
     @check_keywords
-    def inference(self) -> Inference | PosteriorInference | DifferenceInference:
+    def inference(
+        self, rows: str | int = "auto"
+    ) -> Inference | PosteriorInference | DifferenceInference:
         """Return standard errors, intervals and tests of parameters, differences and interactions.
+
+        Parameters
+        ----------
+        rows : {"auto", "all"} or int, default "auto"
+            Rows of each group that standard errors and tests are computed from. "auto": all rows of
+            a table, and at most 50,000 of data read in batches. "all": all rows. A number: a random
+            sample of about that size, with all rows of rare levels; the note below the tables tells
+            how exact the standard errors are.
 
         Returns
         -------
@@ -61,11 +74,17 @@ class UncertaintyMixin(MachineResults):
         0     Class   2nd    -1.590  0.58
         1     Class   3rd    -3.722  0.52
         """
+        if isinstance(rows, str):
+            choice("rows", rows, ROWS)
+        else:
+            rows = integer("rows", rows, 100)
         if not self.estimate.parameters.layout.m:
             raise OptionError("The model has no predictors, so it has no coefficients to test.")
         if self.engine.joint and not self.engine.has_tests:  # with a penalty
             return self._contrasts  # a DifferenceInference
-        return self._posterior if self.engine.posterior else self._inference
+        if self.engine.posterior:
+            return self._posterior
+        return self._inference if rows == "auto" else self._inference_from(rows)
 
     @check_keywords
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
@@ -255,12 +274,13 @@ class UncertaintyMixin(MachineResults):
             # raises a DataError for a sampling design
             check_single_rows(self.survey, "A permutation test")
             # raises a DataError for weights that are not counts
-            self._rows().check_whole("Permutation tests require")
+            rows = self._all_rows()
+            rows.check_whole("Permutation tests require")
             n_permutations = integer("n", n, 1)
             rng = generator(seed)
             workers = n_workers(n_jobs)
             frame = permutation_table(
-                self.labels, self.estimate.parameters, self._rows(), n_permutations, rng, workers
+                self.labels, self.estimate.parameters, rows, n_permutations, rng, workers
             )
         else:
             reason = self._reason_without_tests(of)
@@ -280,7 +300,7 @@ class UncertaintyMixin(MachineResults):
         """
         if self.engine.posterior:  # has sds and intervals, but no tests
             return f"no test: {self.engine.posterior.name(self.engine)}"
-        if self.training is None:  # the training rows
+        if self.training is None and self._kept is None:
             return "no test: the model was saved without its training rows"
         if self.estimate.relevance is not None:  # the predictors were selected on the same rows
             return f"no test: {CHOSEN_BY_ROWS}"
@@ -288,7 +308,7 @@ class UncertaintyMixin(MachineResults):
             if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
                 # `by_state` merges equal rows: intervals are available up to a number of distinct
                 # rows, `rows.n`
-                rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
+                rows = self._all_rows().by_state(self.design.n_levels, len(self.labels.groups))
                 self.engine.joint.check_differences(
                     self.engine, rows.n
                 )  # OptionError: no intervals
@@ -297,7 +317,7 @@ class UncertaintyMixin(MachineResults):
                 self.engine.check_equations()
             # without a sampling design, weights are counts and must be integers
             if self.survey is None:
-                self.training.check_whole("Tests require")  # DataError
+                self._check_counts("Tests require")  # DataError
         except (DataError, OptionError) as error:
             return f"no test: {error.message}"
         return None

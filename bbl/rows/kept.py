@@ -1,0 +1,179 @@
+"""`KeptRows`: rows of data read in batches that a fit keeps for standard errors, tests and effects.
+
+K is the number of response groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from bbl.rows.sample import Rows, Sample, concatenate, level_counts
+from bbl.rows.stored import CertainRows, StoredSample, find_rare_levels
+
+__all__ = ["KeptRows", "keep_rows"]
+
+MAX_ROUNDS = 100  # of proportional fitting
+TOLERANCE = 1e-13  # largest relative change of a weight in the last round
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """All rows of a fit, without their order, or a random sample of them.
+
+    A sample has all rows with rare levels. The weights of the others are divided by their
+    probability of being drawn, so that weighted sums estimate the sums over all rows; the counts of
+    levels in a group are exact.
+
+    Attributes
+    ----------
+    sample : Sample
+        The rows with their response, ordered by group.
+    expansion : ndarray, shape (n,), or None
+        Number of rows of the data that each row represents, the inverse of its probability of being
+        drawn; None if all rows are kept.
+    n_rows : tuple of K int
+        Number of rows of each group in the data.
+    whole : bool
+        Whether the weights of the data are integers.
+    """
+
+    sample: Sample
+    expansion: np.ndarray | None
+    n_rows: tuple[int, ...]
+    whole: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are kept."""
+        return self.expansion is None
+
+    def expansion_of(self, y: int) -> np.ndarray | None:
+        """Return the `expansion` of the rows of group `y`; None if all its rows are kept."""
+        if self.expansion is None:
+            return None
+        expansion = self.expansion[self.sample.response == y]
+        return expansion if (expansion > 1.0).any() else None
+
+    @property
+    def n_kept(self) -> tuple[int, ...]:
+        """Number of kept rows of each group (K,)."""
+        return tuple(int(n) for n in np.bincount(self.sample.response, minlength=len(self.n_rows)))
+
+    def thinned(self, size: int, n_levels: np.ndarray) -> KeptRows:
+        """Return the same with a random sample of about `size` rows of each larger group.
+
+        Rows are drawn with probabilities proportional to their weights, except that all rows with
+        rare levels are kept. The seed is fixed.
+        """
+        parts = []
+        expansions = []
+        for y in range(len(self.n_rows)):
+            in_group = self.sample.response == y
+            rows = self.sample.rows(in_group)
+            expansion = np.ones(rows.n) if self.expansion is None else self.expansion[in_group]
+            if rows.n > size:
+                is_chosen, factor = _choose(rows, size, n_levels)
+                chosen = rows.rows(is_chosen)
+                targets = level_counts(rows.pooled, n_levels)
+                rows = _calibrated(
+                    replace(chosen, weights=chosen.weights * factor), rows.total, targets
+                )
+                expansion = expansion[is_chosen] * factor
+            parts.append(rows)
+            expansions.append(expansion)
+        return replace(
+            self, sample=concatenate(parts), expansion=_of_sample(np.concatenate(expansions))
+        )
+
+
+def _choose(rows: Sample, size: int, n_levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Choose about `size` of the rows of a group; return a mask (n,), and the inverse probability
+    of each chosen row.
+    """
+    rare = find_rare_levels(level_counts(rows.pooled, n_levels), rows.total, size)
+    is_certain = CertainRows.of(rare).among(rows)
+    n_common = max(size - int(is_certain.sum()), size // 2)
+    common_weights = np.where(is_certain, 0.0, rows.weights)
+    probability = np.minimum(1.0, n_common * common_weights / (common_weights.sum() or 1.0))
+    probability[is_certain] = 1.0
+    # systematic sampling: a row is drawn if the cumulated probability passes an integer
+    start = np.random.default_rng(0).random()
+    passed = np.floor(np.cumsum(np.where(probability < 1.0, probability, 0.0)) + start)
+    is_chosen = (np.diff(passed, prepend=0.0) > 0.0) | (probability == 1.0)
+    return is_chosen, 1.0 / probability[is_chosen]
+
+
+def keep_rows(rows: Rows, n_levels: np.ndarray, K: int, size: int, most: int) -> KeptRows:
+    """Return the rows that a fit keeps, without those of an unknown group.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows of all groups.
+    n_levels : ndarray of int, shape (m,)
+    K : int
+    size : int
+        Number of rows drawn from each large group.
+    most : int
+        Groups with more rows are large.
+    """
+    if rows.in_memory:
+        sample = cast(Sample, rows)
+        order = np.argsort(sample.response, kind="stable")
+        sample = sample.rows(order[sample.response[order] >= 0])
+        counts = sample.group_totals(K)
+        return KeptRows(sample, None, tuple(round(n) for n in counts), rows.whole)
+    stored = cast(StoredSample, rows)
+    parts = []
+    expansions = []
+    groups = [stored.group(y) for y in range(K)]
+    for y, group in enumerate(groups):
+        rng = np.random.default_rng(0)  # a fixed seed: the same rows at every call
+        if group.n <= max(size, most):
+            drawn = group.draw(group.n, rng)
+            expansion = np.ones(drawn.n)
+        else:
+            chosen = group.drawn(size, rng, group.certain_rows(size, n_levels))
+            expansion = chosen.expansion
+            drawn = _calibrated(
+                replace(chosen.sample, weights=chosen.sample.weights * expansion),
+                group.total,
+                level_counts(group.pooled, n_levels),
+            )
+        parts.append(replace(drawn, y=np.full(drawn.n, y, dtype=np.intp)))
+        expansions.append(expansion)
+    return KeptRows(
+        concatenate(parts),
+        _of_sample(np.concatenate(expansions)),
+        tuple(group.n for group in groups),
+        rows.whole,
+    )
+
+
+def _of_sample(expansion: np.ndarray) -> np.ndarray | None:
+    """Return the expansions, or None if all are 1."""
+    return expansion if (expansion > 1.0).any() else None
+
+
+def _calibrated(rows: Sample, total: float, level_weights: list[np.ndarray]) -> Sample:
+    """Return drawn rows with weights that add up to the weights of all levels in all rows.
+
+    Iterative proportional fitting to `level_weights` (Deming & Stephan 1940): counts of levels are
+    then exact, and therefore also the standard errors that only depend on these.
+    """
+    weights = rows.weights * (total / rows.total)
+    if rows.missing is not None:  # the margins overlap only partly
+        return replace(rows, weights=weights)
+    for _ in range(MAX_ROUNDS):
+        largest_change = 0.0
+        for i, wanted in enumerate(level_weights):
+            own = np.bincount(rows.codes[:, i], weights, len(wanted))
+            factor = np.where(own > 0.0, wanted / np.where(own > 0.0, own, 1.0), 1.0)
+            weights *= factor[rows.codes[:, i]]
+            largest_change = max(largest_change, float(np.abs(factor - 1.0).max()))
+        if largest_change < TOLERANCE:
+            break
+    return replace(rows, weights=weights)

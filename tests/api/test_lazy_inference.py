@@ -1,0 +1,250 @@
+"""Standard errors, tests, effects and evaluations of fits of data read in batches: equal to those
+of the same rows in memory, and close to them where only a sample is kept.
+"""
+
+import lazydata
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.api.machine import call
+from bbl.errors import DataError, OptionError
+from bbl.rows.kept import keep_rows
+from bbl.rows.on_disk import CodeFile
+from bbl.rows.sample import Sample, level_counts
+
+METHODS = ("pseudo", "naive", "ml")
+FORMULAS = {"pseudo": "y ~ x0 * x1 + x1 * x2 + x3", "naive": "y ~ .", "ml": "y ~ x0 * x1 + x2"}
+
+
+def make_table(n, m, K=2):
+    """Return a table of predictors that depend on the response and on each other."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(K, size=n)
+    factor = rng.normal(size=n)
+    columns = {"y": np.array(["no", "yes", "perhaps"])[y]}
+    for i in range(m):
+        value = 0.5 * factor + 0.3 * y * (i % 3) + rng.normal(size=n)
+        columns[f"x{i}"] = np.array(list("abc"))[np.digitize(value, [-0.3, 0.8])]
+    return pd.DataFrame(columns)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make_table(4000, 9)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Three groups of many rows with more states than a table of counts may have."""
+    table = make_table(30_000, 14, K=3)
+    return table.assign(x5=np.where(np.arange(30_000) % 1500 == 7, "rare", table["x5"]))
+
+
+def keep_few(patch):
+    """Make fits keep 3,000 rows of groups with more rows."""
+    patch.setattr(call, "sample_size", lambda layout: 3000)
+    patch.setattr(call, "FULL_FIT_FACTOR", 1)
+
+
+@pytest.fixture(scope="module")
+def sampled(wide):
+    """A fit that keeps a sample of the rows of each group, and the fit to the table."""
+    formula = "y ~ . + x0 * x1 * x2 - x0:x1:x2 + x2 * x5"
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        lazy = bbl.bbl(formula, lambda: iter([wide]), lambda_=1e-4)
+    return lazy, bbl.bbl(formula, wide, lambda_=1e-4)
+
+
+def assert_same(found, expected, tolerance=1e-10):
+    pd.testing.assert_frame_equal(found, expected, rtol=tolerance, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["folder", "duckdb", "reader"])
+def test_inference_is_that_of_the_table(method, kind, table, tmp_path):
+    source = lazydata.lazy(kind, table, tmp_path)
+    lazy, own = (bbl.bbl(FORMULAS[method], data, method=method) for data in (source, table))
+    for of in ("group", "pooled", ("yes", "no")):
+        assert_same(lazy.inference().table(of), own.inference().table(of))
+        assert_same(lazy.inference().tests(of), own.inference().tests(of))
+        assert_same(lazy.interactions(of), own.interactions(of))
+    pd.testing.assert_series_equal(lazy.bse, own.bse, rtol=1e-10)
+    assert_same(lazy.conf_int(), own.conf_int())
+    assert_same(lazy.cov_params("yes"), own.cov_params("yes"))
+    assert lazy.inference().note == own.inference().note
+    assert str(lazy.summary()).split("\n")[4:] == str(own.summary()).split("\n")[4:]
+
+
+def test_weights_and_a_level_of_the_first_file_only(table, tmp_path):
+    table = table.assign(n=np.arange(len(table)) % 4)
+    table.loc[:20, "x1"] = "first"
+    source = lazydata.lazy("folder", table, tmp_path)
+    lazy, own = (bbl.bbl("y ~ x0 * x1 + x2", data, "n") for data in (source, table))
+    assert_same(lazy.inference().table("pooled"), own.inference().table("pooled"))
+    repeated = table.loc[table.index.repeat(table["n"])]
+    assert_same(
+        lazy.inference().table(), bbl.bbl("y ~ x0 * x1 + x2", repeated).inference().table(), 1e-6
+    )
+
+
+def test_real_weights_have_no_tests_but_evaluations(table):
+    table = table.assign(w=np.linspace(0.5, 1.5, len(table)))
+    with pytest.warns(bbl.DataWarning, match="not all integers"):
+        lazy = bbl.bbl("y ~ x0 * x1", lambda: iter([table]), "w")
+    with pytest.raises(DataError, match="integer weights"):
+        lazy.bse  # noqa: B018
+    assert "no test" in lazy.interactions()["test"].iloc[0]
+    np.testing.assert_allclose(lazy.evaluate().accuracy, lazy.evaluate(table).accuracy, rtol=1e-12)
+
+
+def test_comparisons_effects_and_evaluations_are_those_of_the_table(table, tmp_path):
+    source = lazydata.lazy("folder", table, tmp_path)
+    pairs = [
+        tuple(bbl.bbl(formula, data) for data in (source, table))
+        for formula in ("y ~ x0 + x1 + x2", "y ~ x0 * x1 + x2")
+    ]
+    (small, own_small), (lazy, own) = pairs
+    columns = ["ratio", "df", "p", "test", "clAIC"]
+    assert_same(bbl.anova(small, lazy)[columns], bbl.anova(own_small, own)[columns], 1e-8)
+    assert str(bbl.etable([small, lazy])) == str(bbl.etable([own_small, own]))
+    assert_same(lazy.avg_comparisons("x0").frame, own.avg_comparisons("x0").frame, 1e-9)
+    assert_same(lazy.evaluate().scores, own.evaluate().scores, 1e-9)
+    assert_same(lazy.evaluate().scores, lazy.evaluate(table).scores, 1e-9)
+    np.testing.assert_allclose([lazy.claic, lazy.clbic], [own.claic, own.clbic], rtol=1e-10)
+
+
+def test_kept_rows_travel_in_the_file(table, sampled, tmp_path):
+    lazy = bbl.bbl("y ~ x0 * x1", lambda: iter([table]))
+    for fit in (lazy, sampled[0]):
+        fit.save(tmp_path / "fit.bbl", store_data=True)
+        again = bbl.load(tmp_path / "fit.bbl")
+        assert again.training is None
+        pd.testing.assert_series_equal(again.bse, fit.bse, rtol=1e-12)
+        assert again.inference().note == fit.inference().note
+        fit.save(tmp_path / "fit.bbl")
+        with pytest.raises(DataError, match="no training rows"):
+            bbl.load(tmp_path / "fit.bbl").bse  # noqa: B018
+
+
+def test_errors_of_a_sample_are_close_and_known(sampled):
+    lazy, own = sampled
+    kept = lazy.inference()
+    assert "of 1" in kept.note and "3,0" in kept.note and "exact to about" in kept.note
+    found = kept.table()
+    exact = own.inference().table()
+    np.testing.assert_allclose(found["estimate"], exact["estimate"], atol=1e-5)
+    is_tested = (found["test"] == "Wald") & (exact["test"] == "Wald")
+    assert is_tested.mean() > 0.8
+    error = (found["se"] / exact["se"] - 1.0)[is_tested].to_numpy()
+    claimed = kept.sampling_error.to_numpy()[is_tested]
+    assert np.sqrt((error**2).mean()) < 0.03
+    assert np.abs(error).max() < 0.12
+    assert 0.5 < np.sqrt((error**2).mean()) / np.sqrt((claimed**2).mean()) < 2.0
+    # the estimates without the penalty, which tests are about, are those of all rows
+    centre = (found["lower"] + found["upper"]) / 2.0 - (exact["lower"] + exact["upper"]) / 2.0
+    assert (centre.abs() / exact["se"])[is_tested].max() < 0.1
+    for of in ("pooled", ("yes", "no")):
+        found, exact = (fit.inference().tests(of) for fit in (lazy, own))
+        both = found["chisq"].notna() & exact["chisq"].notna() & (found["df"] == exact["df"])
+        assert both.any()
+        np.testing.assert_allclose(found["chisq"][both], exact["chisq"][both], rtol=0.2, atol=0.3)
+    assert not found["test"].str.contains("exact").any()
+
+
+def test_a_strong_penalty_has_errors_but_no_tests(wide):
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        fit = bbl.bbl("y ~ . + x0 * x1", lambda: iter([wide]), lambda_=0.3)
+    table = fit.inference().table()
+    moved = table[table["test"] == "not tested: the penalty is too strong"]
+    assert len(moved) and moved["se"].notna().all() and moved["p"].isna().all()
+
+
+def test_naive_bayes_beyond_memory_is_exact(wide):
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        lazy = bbl.bbl("y ~ .", lambda: iter([wide]), method="naive")
+    assert not lazy._kept.is_complete
+    own = bbl.bbl("y ~ .", wide, method="naive")
+    pd.testing.assert_series_equal(lazy.bse, own.bse, rtol=1e-10)
+    columns = ["estimate", "se", "z", "p"]
+    assert_same(
+        lazy.inference().table(("yes", "no"))[columns],
+        own.inference().table(("yes", "no"))[columns],
+        1e-8,
+    )
+    assert "exact to" not in lazy.inference().note
+
+
+def test_a_number_of_rows_samples_a_table_too(wide):
+    fit = bbl.bbl("y ~ x0 * x1 + x2 * x5", wide)
+    exact = fit.inference()
+    few = fit.inference(rows=2000)
+    assert "2,0" in few.note and (few.sampling_error > 0.0).any()
+    both = few.bse.notna() & exact.bse.notna()
+    assert both.mean() > 0.9
+    np.testing.assert_allclose(few.bse[both], exact.bse[both], rtol=0.15)
+    assert fit.inference(rows="all").bse.equals(exact.bse)
+    for rows, error in (("some", OptionError), (3, OptionError), (1.5, bbl.errors.BBLTypeError)):
+        with pytest.raises(error):
+            fit.inference(rows=rows)
+
+
+def test_sums_over_kept_rows_are_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    n_levels = np.array([3, 2, 4])
+    codes = np.column_stack([rng.integers(L, size=20_000) for L in n_levels]).astype(np.uint8)
+    codes[:, 0] = np.where(codes[:, 0] == 2, 0, codes[:, 0])
+    codes[[5, 7000], 0] = 2  # a rare level of two rows
+    weights = np.where(np.arange(20_000) % 4000 == 3, 5e4, 1.0)  # five rows with half the weight
+    file = CodeFile(3, np.uint8, weighted=True)
+    file.append((0, 0), Sample(codes, weights))
+    kept = keep_rows(file.finish(), n_levels, 1, size=1000, most=1000)
+    assert not kept.is_complete and kept.n_rows == (20_000,) and kept.n_kept[0] < 1100
+    assert (kept.sample.codes[:, 0] == 2).sum() == 2
+    assert (kept.sample.weights > 1e4).sum() == 5
+    for found, expected in zip(
+        level_counts(kept.sample.pooled, n_levels),
+        level_counts(Sample(codes, weights), n_levels),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    thinner = kept.thinned(500, n_levels)
+    assert thinner.n_kept[0] < 600 and (thinner.sample.codes[:, 0] == 2).sum() == 2
+    np.testing.assert_allclose(thinner.sample.total, weights.sum(), rtol=1e-10)
+
+
+def test_rows_of_single_effects_and_explanations_have_no_order(table):
+    fit = bbl.bbl("y ~ x0 * x1", lambda: iter([table]))
+    for call_ in (fit.explain, lambda: fit.comparisons("x0"), fit.predict):
+        with pytest.raises(DataError, match="no training rows"):
+            call_()
+
+
+@pytest.mark.parametrize("kind", lazydata.KINDS)
+def test_sample_rows_does_not_depend_on_the_source(kind, table, tmp_path):
+    drawn = bbl.sample_rows(lazydata.lazy(kind, table, tmp_path), 50, seed=3)
+    expected = bbl.sample_rows(table, 50, seed=3)
+    assert drawn.index.equals(expected.index) and len(drawn) == 50
+    assert (
+        drawn.astype(str).to_numpy().tolist()
+        == table.loc[drawn.index].astype(str).to_numpy().tolist()
+    )
+
+
+def test_sample_rows_are_drawn_with_equal_probability():
+    data = pd.DataFrame({"row": np.arange(40)})
+    rng = np.random.default_rng(0)
+    counts = np.zeros(40)
+    for _ in range(2000):
+        rows = bbl.sample_rows(lambda: (data[k : k + 7] for k in range(0, 40, 7)), 10, seed=rng)
+        assert rows["row"].is_monotonic_increasing
+        counts[rows["row"]] += 1
+    # binomial: mean 500, standard deviation 19
+    assert np.abs(counts - 500).max() < 5 * 19
+    assert len(bbl.sample_rows(data, 100)) == 40
+    with pytest.raises(OptionError):
+        bbl.sample_rows(data, 0)

@@ -129,14 +129,14 @@ def unpack_model(
     real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a non-negative number
     kept = meta.get("kept")
     is_sample = "expansion" in arrays  # whose weights are not counts
-    sample, row_labels = _unpack_rows(
-        arrays, meta.get("index"), design, lowest_group, whole and not is_sample
-    )
+    # rows that were read in batches have no labels
+    labels = meta.get("index") if kept is None else {"labels": None, "name": None}
+    sample, row_labels = _unpack_rows(arrays, labels, design, lowest_group, whole and not is_sample)
     arguments = {
         "call": meta["call"],
         "design": design,
         "training": sample if kept is None else None,
-        "index": row_labels,
+        "index": row_labels if kept is None else None,
         "_kept": None if kept is None or sample is None else _unpack_kept(kept, sample, arrays),
         "_stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
     }
@@ -189,8 +189,7 @@ def _unpack_rows(
     ):
         raise ValueError("its rows contain invalid values")
     check_weights(weights, len(codes), whole=whole)  # raises an error
-    sample = Sample(codes, weights, y, arrays.get("missing"))
-    return sample, None if labels is None else _unpack_index(labels, len(codes))
+    return Sample(codes, weights, y, arrays.get("missing")), _unpack_index(labels, len(codes))
 
 
 def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:

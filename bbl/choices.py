@@ -11,6 +11,7 @@ __all__ = [
     "Gauge",
     "LevelCoding",
     "LogZ",
+    "Logits",
     "Method",
     "MissingPolicy",
     "NetworkLearner",
@@ -44,6 +45,7 @@ CalibrationKind: TypeAlias = Literal["none", "offset", "temperature"]
 Gauge: TypeAlias = Literal["reference", "zero-sum"]
 PairPenalty: TypeAlias = Literal["l2", "l1", "group"]
 LevelCoding: TypeAlias = Literal["nominal", "linear", "cumulative"]
+Logits: TypeAlias = Literal["nominal", "adjacent", "cumulative"]
 PredictionType: TypeAlias = Literal["link", "prob", "class"]
 Unseen: TypeAlias = Literal["raise", "ignore"]
 EvaluationFigure: TypeAlias = Literal["confusion", "roc", "calibration"]

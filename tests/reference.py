@@ -619,3 +619,41 @@ def firth_log_likelihood(coefficients, Z, Y):
     for z, p, w in zip(Z, np.exp(log_p)[:, 1:], Y.sum(axis=1), strict=True):
         fisher = fisher + w * np.kron(np.diag(p) - np.outer(p, p), np.outer(z, z))
     return (Y * log_p).sum() + 0.5 * np.linalg.slogdet(fisher)[1]
+
+
+def ordinal_log_likelihood(thresholds, b, Z, Y, logits):
+    """Log-likelihood of an ordered response, and its gradient in thresholds and effects.
+
+    `thresholds` (K - 1,) and `b` (p,) are as R prints them: ``ln P(next) / P(group) = threshold +
+    z'b`` with logits "adjacent", ``ln P(y <= group) / P(y > group) = threshold - z'b`` with
+    "cumulative". `Z` (n, p) is the design without a constant, `Y` (n, K) the weight of each row in
+    each group.
+    """
+    K = Y.shape[1]
+    value, in_thresholds, in_b = 0.0, np.zeros(K - 1), np.zeros(len(b))
+    for z, y in zip(Z, Y, strict=True):
+        f = z @ b
+        if logits == "adjacent":
+            scores = [0.0]
+            for a in thresholds:
+                scores.append(scores[-1] + a + f)
+            scores = np.array(scores)
+            p = np.exp(scores - logsumexp(scores))
+            for g in range(K):
+                value += y[g] * np.log(p[g])
+                in_b += y[g] * (g - sum(h * p[h] for h in range(K))) * z
+                for k in range(K - 1):  # counts in the scores of the groups above
+                    in_thresholds[k] += y[g] * ((g > k) - p[k + 1 :].sum())
+            continue
+        F = [0.0, *(1.0 / (1.0 + np.exp(f - t)) for t in thresholds), 1.0]
+        for g in range(K):
+            p = F[g + 1] - F[g]
+            value += y[g] * np.log(p) if y[g] else 0.0
+            upper = F[g + 1] * (1.0 - F[g + 1])
+            lower = F[g] * (1.0 - F[g])
+            in_b -= y[g] * (upper - lower) / p * z
+            if g < K - 1:
+                in_thresholds[g] += y[g] * upper / p
+            if g > 0:
+                in_thresholds[g - 1] -= y[g] * lower / p
+    return value, np.append(in_thresholds, in_b)

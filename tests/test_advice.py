@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from advice import api, convergence, design, engines, fitted, methods, outside, results
+from advice import api, convergence, design, engines, fitted, methods, ordinal, outside, results
 from advice.common import SILENT
 from advice.sites import files, provoke, sites
 
@@ -26,6 +26,7 @@ TABLES = (
     results.TABLE,
     fitted.TABLE,
     outside.TABLE,
+    ordinal.TABLE,
 )
 TABLE = {name: advice for table in TABLES for name, advice in table.items()}
 assert len(TABLE) == sum(map(len, TABLES))  # noqa: S101  # a name twice would hide a case

@@ -683,7 +683,18 @@ def estimate_jointly(
         ln_z = np.where(shares > 0.0, log_shares - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh  # all groups share one objective
         parameters = Parameters(data.layout, joint_fit.theta)
-        out.append(Estimate(parameters, ln_z, "none", shares, lkh, joint_fit.fits, errors))
+        out.append(
+            Estimate(
+                parameters,
+                ln_z,
+                "none",
+                shares,
+                lkh,
+                joint_fit.fits,
+                errors,
+                cumulative=spec.engine.cumulative,
+            )
+        )
     if progress is not None:
         progress(float(K))  # all groups are done
     return out

@@ -20,6 +20,7 @@ from bbl.engines import EngineFit
 from bbl.engines.engine_fit import Note
 from bbl.errors import ConvergenceWarning, OptionError
 from bbl.model.ais import annealed_log_z
+from bbl.model.cumulative import log_group_probabilities
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
@@ -282,6 +283,9 @@ class Estimate:
         Posterior draws for averaging class scores, if the method has draws.
     relevance : Relevance or None
         The predictors that were chosen as differing between groups; None if all are used.
+    cumulative : bool
+        Whether energies plus constants are cumulative logits ``ln P(y >= g) / P(y < g)`` of an
+        ordered response, instead of class scores.
     """
 
     parameters: Parameters
@@ -294,6 +298,7 @@ class Estimate:
     calibration: Calibration | None = None
     predictive: Predictive | None = None
     relevance: Relevance | None = None
+    cumulative: bool = False
 
     @property
     def coefficients(self) -> np.ndarray:
@@ -367,6 +372,8 @@ class Estimate:
             codes = np.where(summed_out, 0, codes).astype(codes.dtype)
             summed_out = None
         scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
+        if self.cumulative:
+            scores = log_group_probabilities(scores)
         if self.calibration is not None:
             scores = self.calibration(scores)
         with np.errstate(divide="ignore"):  # a class proportion of 0 gives -inf

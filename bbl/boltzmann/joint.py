@@ -148,7 +148,7 @@ def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
         notes=(*fit.notes, *limit.notes),
         unbounded=limit.unbounded,
         rank=limit.rank,
-        remedy="Use ridge='firth' (finite, with intervals) or ridge='cv'",
+        remedy=limit.remedy,
     )
 
 

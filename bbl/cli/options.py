@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import bbl
 from bbl.api.machine.call import AUTO
 from bbl.bayesnet.learners import LEARNERS
 from bbl.boltzmann.tuning import RULES
+from bbl.choices import Logits
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
@@ -31,6 +32,7 @@ ENGINE_OPTIONS = (
     "lambdah",
     "eps",
     "ridge",
+    "logits",
     "prior_count",
     "tolerance",
     "itmax",
@@ -250,6 +252,12 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="penalty (conditional, shbm); 0: logistic regression; firth: Firth's penalty, finite "
         "under separation; or cv, cv-1se",
+    )
+    group.add_argument(
+        "--logits",
+        choices=(*get_args(Logits), "cv"),
+        help="use of the order of the response, declared by --levels (conditional); default: "
+        "nominal",
     )
     group.add_argument(
         "--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)"

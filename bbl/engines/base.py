@@ -11,6 +11,7 @@ import numpy as np
 
 from bbl.capabilities import ABSENT, NOT_COUNTS
 from bbl.checks import real
+from bbl.design.factors import Factor
 from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
 from bbl.engines.traits import JointTraits, PosteriorTraits, Tuned
 from bbl.errors import OptionError
@@ -412,6 +413,28 @@ class Engine:
     def variants(self) -> tuple[Engine, ...]:
         """Return the engines to compare at each value of the tuned option."""
         return (self,)
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether parameters are those of cumulative logits instead of class scores."""
+        return False
+
+    @property
+    def is_ordinal(self) -> bool:
+        """Whether all groups share one table of parameters, up to a factor."""
+        return False
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether class scores can be calibrated: whether their multiples are scores as well."""
+        return True
+
+    def for_response(self, response: Factor) -> Engine:
+        """Return the engine for this response.
+
+        Raises a LevelError if an option needs ordered groups and they are not.
+        """
+        return self
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
         """Return the engine for rows with this `total` weight and this layout.

@@ -187,11 +187,14 @@ class Limit(NamedTuple):
         As in `EngineFit`.
     notes : tuple of Note
         As in `EngineFit`.
+    remedy : str
+        As in `EngineFit`.
     """
 
     rank: int
     unbounded: tuple[tuple[int, ...], ...]
     notes: tuple[Note, ...]
+    remedy: str = "Use ridge='firth' (finite, with intervals) or ridge='cv'"
 
 
 class JointFit(NamedTuple):

@@ -46,6 +46,11 @@ class JointInfluence(ABC):
         """
 
     @property
+    def distinct(self) -> np.ndarray:
+        """Groups (q,) whose parameters are not functions of those of other groups."""
+        return np.setdiff1d(np.arange(len(self.coefficients)), [self.reference])
+
+    @property
     @abstractmethod
     def unbounded(self) -> set[tuple[int, int]]:
         """Levels, as (predictor, code), of parameters that diverge."""

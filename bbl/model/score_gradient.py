@@ -13,6 +13,7 @@ import itertools
 import numpy as np
 
 from bbl.errors import OptionError
+from bbl.model.cumulative import logit_slopes
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import one_hot
@@ -40,9 +41,13 @@ class ScoreGradient:
     layout : Layout
     theta : ndarray, shape (K, layout.size)
         Parameters of the groups, used to weight the states of missing cells.
+    cumulative : bool, default False
+        Whether the sums ``c_g0 + sum_k c_gk t_k(x)`` are cumulative logits instead of class scores.
+        Rows then have to be complete.
     """
 
-    def __init__(self, layout: Layout, theta: np.ndarray):
+    def __init__(self, layout: Layout, theta: np.ndarray, cumulative: bool = False):
+        self.cumulative = cumulative
         self.layout = layout
         self.theta = theta
         # (max(order, 2), size): columns in the one-hot codes X of each parameter's levels. Terms of
@@ -76,6 +81,9 @@ class ScoreGradient:
             Unit u consists of the rows ``starts[u]:starts[u + 1]``.
         """
         K = p.shape[1]
+        if self.cumulative:
+            slopes = (logit_slopes(p) * weights[:, None, None]).reshape(len(p), -1)
+            return self._sum_units(codes, slopes, starts).reshape(len(starts) - 1, K, K, -1)
         # score_derivatives: derivatives of P_y with respect to the class score of group g, P_y
         # (1[y=g] - P_g), times the weight of the row
         if missing is None or not missing.any():

@@ -347,12 +347,15 @@ def head_text(call: str, labels: Labels) -> str:
     return "\n".join(lines)
 
 
-def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
+def fit_text(
+    call: str, labels: Labels, parameters: Parameters, thresholds: pd.Series | None = None
+) -> str:
     """Return a fit as R prints it: the call (made by `call_text`), the levels, and the first
     fields and couplings.
 
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead
-    of ``h`` and ``J``.
+    of ``h`` and ``J``. A fit to an ordered response has `thresholds`; the groups share one table of
+    parameters, which is printed once.
     """
     layout = parameters.layout
     d = "" if parameters.pooled is None else "d"
@@ -376,6 +379,9 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
         for g, group in enumerate(labels.groups[:K])
         if not is_reference[g]
     }
+    if thresholds is not None:
+        group_suffixes = dict.fromkeys(list(group_suffixes)[:1], "")
+        is_reference &= False  # no line about it
     blocks = []
     for i in range(m):
         levels = labels.levels[i][1:]
@@ -397,7 +403,10 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
         for g in np.flatnonzero(is_reference)
     ]
     blocks += terms_line + groups_line + (zero_groups if group_suffixes else [])
-    return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(blocks)
+    head = f"{head_text(call, labels)}\n\n"
+    if thresholds is not None and len(thresholds):
+        head += f"Thresholds:\n{vector_text(thresholds.index, thresholds)}\n\n"
+    return f"{head}Coefficients:\n" + "\n\n".join(blocks)
 
 
 def group_text(

@@ -18,7 +18,7 @@ from bbl.choices import Unseen
 from bbl.design.decisions import Costs, Priors, check_costs
 from bbl.design.frames import to_frame
 from bbl.design.weights import name_new_rows, refuse_weights
-from bbl.errors import BBLError
+from bbl.errors import BBLError, OptionError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers
 from bbl.report.page import Part
@@ -214,6 +214,13 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         choice("unseen", unseen, ("raise", "ignore"))
         # its `constant` (K,), scores without terms, is shifted like a row of scores
         attribution = self._attribution()
+        if attribution.cumulative and priors is not None:
+            raise OptionError(
+                "With given priors, probabilities no longer follow cumulative logits, so they are "
+                "not sums over terms.",
+                argument="priors",
+                hint="Leave priors out.",
+            )
         attribution = replace(
             attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0]
         )

@@ -16,12 +16,13 @@ from bbl.checks import check_keywords, integer, near_match
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
+from bbl.model.cumulative import odds_logits
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import WIDTH, distinct_names, label_index, label_text, table_text
-from bbl.stats.metrics import LossRecord, first_largest, shares_loss
+from bbl.stats.metrics import LossRecord, first_largest, log_probabilities, shares_loss
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +52,9 @@ class Attribution:
     averaged : bool
         Whether scores are averaged over draws. The terms are then at the mean of the draws and
         only approximately add up to the scores.
+    cumulative : bool
+        Whether the sums are cumulative logits of an ordered response instead of class scores: the
+        log-odds of a group or a higher one against the lower ones.
     """
 
     names: list[str]
@@ -58,6 +62,7 @@ class Attribution:
     shown: list[tuple[int, ...]]
     constant: np.ndarray
     averaged: bool = False
+    cumulative: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,8 +240,24 @@ def explain_rows(
     the rows; `verdict` as in `Explanation`.
     """
     n, K = scores.shape
-    groups = labels.groups
-    if of is None:
+    groups: tuple[Hashable, ...] = labels.groups
+    if attribution.cumulative:
+        if of is not None:
+            raise OptionError(
+                "Cumulative logits have no terms for the log-odds of two groups.",
+                argument="of",
+                hint="Leave of out: the log-odds of each row's most probable group or a higher one "
+                "are explained.",
+                value=of,
+            )
+        target = np.maximum(first_largest(np.where(np.isnan(scores), -np.inf, scores)), 1)
+        reference = np.zeros(n, dtype=np.intp)
+        # the score of the first group is 0: it stands for all groups below
+        scores = np.column_stack(
+            [0.0 * scores[:, 0], odds_logits(np.exp(log_probabilities(scores)))]
+        )
+        groups = ("lower", *(f"{label_text(group)} or higher" for group in groups[1:]))
+    elif of is None:
         # numbers (n,) of the groups in the log-odds, target against reference
         target, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_most_probable(scores)
     else:
@@ -262,7 +283,9 @@ def explain_rows(
     log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
     # without terms, one number for all groups
     constant = np.broadcast_to(attribution.constant, scores.shape[1])
-    baseline = _difference(constant[target], constant[reference])
+    baseline = constant[target]
+    if not attribution.cumulative:
+        baseline = _difference(baseline, constant[reference])
     is_dropped = np.isnan(log_odds)  # rows dropped for missing values have scores nan
     log_odds_parts[is_dropped] = np.nan
     baseline[is_dropped] = np.nan

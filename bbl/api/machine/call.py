@@ -321,7 +321,14 @@ def prepare(
         layout = Layout(encoded.design.n_levels, terms, support, encoded.design.n_ordered)
     # sampling weights are not numbers of rows
     total = encoded.sample.total if encoded.survey is None else float(encoded.sample.n)
-    engine = engine.for_rows(layout, total)
+    engine = engine.for_response(encoded.design.response).for_rows(layout, total)
+    if calibrate != "none" and not engine.calibrates:
+        raise OptionError(
+            f"calibrate={calibrate!r} changes class scores, which cumulative logits do not have.",
+            argument="calibrate",
+            hint="Leave calibrate out, or use logits='adjacent'.",
+            value=calibrate,
+        )
     spec = FitSpec(engine, log_z, calibrate, level, workers, rng)
     return spec, replace(encoded, layout=layout)
 

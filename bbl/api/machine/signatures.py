@@ -11,6 +11,7 @@ from bbl.choices import (
     CalibrationKind,
     Gauge,
     LevelCoding,
+    Logits,
     LogZ,
     MissingPolicy,
     PairPenalty,
@@ -64,6 +65,7 @@ class _Options(TypedDict, total=False):
     epochs: int
     early_stopping: bool
     ordered: LevelCoding | Literal["cv"]
+    logits: Logits | Literal["cv"]
     iss: Grid | TuningRule
     rate: float
     pairs: int | None

@@ -110,7 +110,7 @@ class JointTests:
             [
                 is_dropped
                 & influence.determined(g, influence.reference)
-                & (g != influence.reference)
+                & (g in influence.distinct)
                 for g in range(len(influence.coefficients))
             ]
         )
@@ -119,6 +119,7 @@ class JointTests:
             deviations = step_deviations(influence, self._sample, self._survey)
             variances = np.einsum("gkgk->gk", influence.covariance())
             tested = is_dropped & (variances > 0.0)
+            tested[np.setdiff1d(np.arange(len(tested)), influence.distinct)] = False
         # for q tested coefficients: deviations (u, q), and the covariance (q, q) without the design
         groups, columns = np.nonzero(tested)
         E = deviations[:, groups, columns]

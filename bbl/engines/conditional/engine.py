@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 
 from bbl.checks import choice, flag, integer, real
+from bbl.choices import Logits
+from bbl.design.factors import Factor
 from bbl.engines.base import Engine
 from bbl.engines.conditional.basis_fits import fit_by_basis
 from bbl.engines.conditional.coding import CODINGS, coding_of
@@ -26,11 +28,18 @@ from bbl.engines.conditional.kernel import determined, make_basis, to_tables
 from bbl.engines.conditional.many_rows import fit_many_rows
 from bbl.engines.conditional.maximum import find_maximum
 from bbl.engines.conditional.multinomial import difference_covariance
+from bbl.engines.conditional.ordinal_influence import OrdinalInfluence
+from bbl.engines.conditional.ordinal_maximum import find_ordinal_maximum
+from bbl.engines.conditional.ordinal_ridge import (
+    fit_ordinal,
+    ordinal_coefficient_covariance,
+    ordinal_difference_covariance,
+)
 from bbl.engines.conditional.unbounded import limits
 from bbl.engines.engine_fit import JointFit, Limit
 from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
-from bbl.errors import OptionError
+from bbl.errors import Hint, LevelError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
@@ -43,6 +52,7 @@ __all__ = ["Conditional"]
 SINGLE_GROUPS = (
     "A conditional fit with ridge > 0 has no standard errors for single groups, and no tests"
 )
+LOGITS = get_args(Logits)
 RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; beyond, decreases with their number
 RIDGE_ROWS = 5000
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
@@ -95,6 +105,14 @@ class Conditional(Engine):
         linear by linear). "cumulative": one parameter for each level, where the penalty shrinks the
         differences between adjacent levels. "cv": the best of the three by cross-validation.
         Parameters are reported level by level in every case.
+    logits : {"nominal", "adjacent", "cumulative", "cv"}, default "nominal"
+        Use of the order of the groups, for a response that is declared ordered. "nominal": none,
+        one function f of the predictors for each group. The others have one function f for all
+        groups, which leaves fewer parameters. "adjacent": ``ln P(next group) / P(group)`` is a
+        threshold plus f, as in multinomial regression with equal steps (VGAM's ``acat``).
+        "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the model of
+        proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three by
+        cross-validation.
 
     Raises
     ------
@@ -117,6 +135,7 @@ class Conditional(Engine):
     epochs: int = 8
     early_stopping: bool = False
     ordered: str = "nominal"
+    logits: str = "nominal"
     name = "conditional"  # this and the following attributes are described in `Engine`
     tuned = Tuned(
         "ridge",
@@ -156,6 +175,9 @@ class Conditional(Engine):
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
         object.__setattr__(self, "early_stopping", flag("early_stopping", self.early_stopping))
         choice("ordered", self.ordered, (*CODINGS, "cv"))
+        choice("logits", self.logits, (*LOGITS, "cv"))
+        if self.logits != "nominal":
+            self._check_ordinal()
         if not self.penalised:
             self._check_unpenalised()
             if self.ordered != "nominal":
@@ -168,8 +190,38 @@ class Conditional(Engine):
 
     @property
     def inert(self) -> tuple[str, ...]:
-        """Options that have no effect: `lambda_` without a `start`."""
-        return ("lambda_",) if self.start is None else ()
+        """Options without effect: `lambda_` without a `start`, `epochs` without minibatches."""
+        return ("lambda_",) * (self.start is None) + ("epochs",) * self.is_ordinal
+
+    @property
+    def is_ordinal(self) -> bool:
+        """Whether all groups share one function of the predictors."""
+        return self.logits in ("adjacent", "cumulative")
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether parameters are those of cumulative logits instead of class scores."""
+        return self.logits == "cumulative"
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether class scores can be calibrated: not those of cumulative logits."""
+        return self.logits in ("nominal", "adjacent")
+
+    def _check_ordinal(self) -> None:
+        """Raise an OptionError for options that are not available for an ordered response."""
+        for name, is_given, advice in (
+            ("ridge", self.firth, "ridge=0 or ridge='cv'"),
+            ("start", self.start is not None, "start=None"),
+            ("early_stopping", self.early_stopping, "early_stopping=False"),
+        ):
+            if is_given:
+                raise OptionError(
+                    f"{name}={getattr(self, name)!r} is only available with logits='nominal'.",
+                    argument=name,
+                    hint=f"Use {advice}, or logits='nominal'.",
+                    value=getattr(self, name),
+                )
 
     def _check_unpenalised(self) -> None:
         """Raise an OptionError for options that only act through the penalty.
@@ -243,9 +295,41 @@ class Conditional(Engine):
         """Return the engines to compare: one for each scale and coding to be tried."""
         scales = SCALES if self.scale == "cv" else (self.scale,)
         codings = CODINGS if self.ordered == "cv" else (self.ordered,)
+        logits = LOGITS if self.logits == "cv" else (self.logits,)
         return tuple(
-            replace(self, scale=scale, ordered=ordered) for scale in scales for ordered in codings
+            replace(self, scale=scale, ordered=ordered, logits=name)
+            for name in logits
+            for scale in scales
+            for ordered in codings
         )
+
+    def for_response(self, response: Factor) -> Engine:
+        """Return the engine for this response.
+
+        With two groups all logits are the same, so that ``logits="cv"`` becomes "nominal". Raises a
+        LevelError if the logits need an ordered response and it is not.
+        """
+        if self.logits == "nominal":
+            return self
+        if not response.ordered:
+            name = response.name
+            levels = list(response.levels)
+            shown = ", ".join(map(repr, levels[:3])) + ", ..." * (len(levels) > 3)
+            raise LevelError(
+                f"logits={self.logits!r} needs an ordered response, but the levels of {name!r} are "
+                "not declared in order.",
+                argument="logits",
+                column=name,
+                hint=Hint(
+                    f"Declare their order: data[{name!r}] = pd.Categorical(data[{name!r}], "
+                    f"categories=[{shown}], ordered=True), with the levels from lowest to highest.",
+                    command_line=f"Declare their order: --levels {name}=LOWEST,...,HIGHEST.",
+                ),
+                value=self.logits,
+            )
+        if self.logits == "cv" and len(response.levels) < 3:
+            return replace(self, logits="nominal")
+        return self
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
         """Return the engine with the ridge used for this layout and total row weight.
@@ -391,8 +475,11 @@ class Conditional(Engine):
         )
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
-            covariance = difference_covariance(
-                basis.functions, p, weights, self.ridge_of(weights.sum()), OFFSET_PENALTY, pair
+            ridge = self.ridge_of(weights.sum())
+            covariance = (
+                ordinal_difference_covariance(basis, p, weights, self.logits, ridge, pair)
+                if self.is_ordinal
+                else difference_covariance(basis.functions, p, weights, ridge, OFFSET_PENALTY, pair)
             )
             tables = to_tables(basis, np.eye(len(covariance)))[0]
             return covariance, tables, determined(basis, tables, weights)
@@ -417,9 +504,10 @@ class Conditional(Engine):
         )
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
-            return coefficient_covariance(
-                basis, p, weights, self.ridge_of(weights.sum()), OFFSET_PENALTY
-            )
+            ridge = self.ridge_of(weights.sum())
+            if self.is_ordinal:
+                return ordinal_coefficient_covariance(basis, p, weights, self.logits, ridge)
+            return coefficient_covariance(basis, p, weights, ridge, OFFSET_PENALTY)
 
     def fit_groups(
         self,
@@ -448,6 +536,12 @@ class Conditional(Engine):
                 argument="ordered",
                 hint="Pass crossVal one of the codings.",
             )
+        if self.logits == "cv":
+            raise OptionError(
+                "logits='cv' is only available in bbl(), not in crossVal.",
+                argument="logits",
+                hint="Pass crossVal 'nominal', 'adjacent' or 'cumulative'.",
+            )
         grid = (
             [self.ridge_of(sample.total)] if values is None else [float(value) for value in values]
         )
@@ -464,7 +558,18 @@ class Conditional(Engine):
                 # without values, the engine may have Firth's penalty
                 engine = self if self.firth and values is None else replace(self, ridge=0.0)
                 unpenalised = engine._fit_unpenalised(sample, layout, K, start)
-            if penalised and sample.n <= ROWS:
+            if penalised and self.is_ordinal:
+                fits = fit_ordinal(
+                    sample,
+                    layout,
+                    K,
+                    self.logits,
+                    float(self.scale),
+                    penalised,
+                    self.ordered,
+                    ROWS,
+                )
+            elif penalised and sample.n <= ROWS:
                 # None: end early
                 tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
                 fits = fit_by_basis(
@@ -480,7 +585,7 @@ class Conditional(Engine):
             elif penalised:
                 fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
             coding = coding_of(layout, self.ordered)
-            if fits and not coding.is_nominal and self.start is None:
+            if fits and not coding.is_nominal and self.start is None and not self.is_ordinal:
                 # the coding may have fewer parameters than the layout, but a start would have all
                 # of them
                 limits_of_groups = [
@@ -492,7 +597,7 @@ class Conditional(Engine):
 
     def maximum(
         self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None
-    ) -> ConditionalInfluence:
+    ) -> ConditionalInfluence | OrdinalInfluence:
         """Return the influence of rows on the maximum of the likelihood, without a ridge.
 
         The engine's own ridge is ignored; Firth's penalty is applied if the engine has it. The
@@ -504,6 +609,9 @@ class Conditional(Engine):
             distinct_row.ravel(), len(codes), sample.response, sample.weights, K
         )
         with serial_blas():
+            if self.is_ordinal:
+                ordinal = find_ordinal_maximum(codes, weights, layout, self.logits, start)
+                return OrdinalInfluence(layout, ordinal, codes, weights, self.logits)
             maximum = find_maximum(codes, weights, layout, start, self.firth)
         return ConditionalInfluence(layout, maximum, codes, weights, self.firth)
 
@@ -541,6 +649,7 @@ class Conditional(Engine):
             return None
         # one basis for each kernel: the folds keep the bases of all scales and codings that are
         # tried
+        # (the logits share it)
         n_kernels = len(SCALES) * (len(CODINGS) if self.ordered == "cv" else 1)
         check_memory(
             n_kernels * self.memory(sample.n, layout),

@@ -18,6 +18,9 @@ from bbl.engines.conditional.discriminative import (
 from bbl.engines.conditional.kernel import Basis, make_basis
 from bbl.engines.conditional.likelihood import design
 from bbl.engines.conditional.maximum import ConditionalMaximum, find_maximum
+from bbl.engines.conditional.ordinal_maximum import find_ordinal_maximum
+from bbl.engines.conditional.ordinal_solve import OrdinalSolution, solve_ordinal
+from bbl.model.cumulative import log_group_probabilities
 from bbl.model.layout import Layout
 from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import Folds
@@ -118,6 +121,8 @@ class HeldOut:
         self.bases: dict[tuple, Basis] = {}
         self.panels: dict[tuple, Panels] = {}
         self.fits: dict[tuple[tuple, float], list[Solution]] = {}
+        # the most recent fits of all folds to an ordered response, by options and logits
+        self.ordinal_fits: dict[tuple, list[OrdinalSolution]] = {}
 
     def __call__(
         self,
@@ -143,7 +148,7 @@ class HeldOut:
             Number of folds to fit in parallel.
         """
         if not ridge:
-            return self._score_unpenalised(rows, workers)
+            return self._score_unpenalised(engine.logits, rows, workers)
         options = float(engine.scale), engine.ordered
         with serial_blas():
             if options not in self.bases:
@@ -151,6 +156,8 @@ class HeldOut:
                     self.codes, self.weights, self.layout, options[0], RANK, options[1]
                 )
             basis = self.bases[options]
+            if engine.logits != "nominal":
+                return self._score_ordinal(engine.logits, options, ridge, rows, workers)
             if engine.early_stopping:
                 fits: list[Solution] = []
                 for path_ridge in falling_ridges(ridge):
@@ -187,12 +194,41 @@ class HeldOut:
             fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
-    def _score_unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
+    def _score_ordinal(
+        self,
+        logits: str,
+        options: tuple,
+        ridge: float,
+        rows: Sequence[np.ndarray],
+        workers: int,
+    ) -> np.ndarray:
+        """Return the log probabilities (N, K) of the validation rows with logits in order.
+
+        `options` are the kernel's; the other arguments are as in `__call__`.
+        """
+        functions = self.bases[options].functions
+        starts = self.ordinal_fits.get((options, logits), [None] * len(self.fold_weights))
+        tasks = [
+            (functions, weights, logits, ridge, start)
+            for weights, start in zip(self.fold_weights, starts, strict=True)
+        ]
+        fits = run_tasks(solve_ordinal, tasks, workers)
+        self.ordinal_fits[options, logits] = fits
+        return np.concatenate(
+            [
+                fit.group_scores(functions[self.distinct_row[validated]] @ fit.weights, self.K)
+                for fit, validated in zip(fits, rows, strict=True)
+            ]
+        )
+
+    def _score_unpenalised(
+        self, logits: str, rows: Sequence[np.ndarray], workers: int
+    ) -> np.ndarray:
         """Return the class scores (N, K) of the validation rows, fold by fold, without a penalty.
 
         `rows` and `workers` are as in `__call__`.
         """
-        tasks = [(self.codes, weights, self.layout) for weights in self.fold_weights]
+        tasks = [(self.codes, weights, self.layout, logits) for weights in self.fold_weights]
         fold_scores = []
         with serial_blas():
             for maximum, validated_rows in zip(
@@ -205,6 +241,8 @@ class HeldOut:
                 )
                 # `maximum.groups` are the groups with training rows
                 scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf
+                if logits == "cumulative":
+                    scores = log_group_probabilities(scores)
                 fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
@@ -247,9 +285,13 @@ def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
     return np.argsort(first_fold, kind="stable")
 
 
-def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> ConditionalMaximum:
+def _maximise_fold(
+    codes: np.ndarray, weights: np.ndarray, layout: Layout, logits: str
+) -> ConditionalMaximum:
     """Return the maximum of the likelihood of a fold's training rows; see `_fit_fold`."""
     rows = np.flatnonzero(weights.any(axis=1))
+    if logits != "nominal":
+        return find_ordinal_maximum(codes[rows], weights[rows], layout, logits)
     return find_maximum(codes[rows], weights[rows], layout)
 
 

@@ -25,7 +25,7 @@ from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.site_hessians import informed
 
-__all__ = ["ConditionalMaximum", "find_maximum", "leading_columns"]
+__all__ = ["ConditionalMaximum", "find_maximum", "independent_columns", "leading_columns"]
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean log-likelihood; one more step follows
 HARMLESS = 1e-6  # gradient norm that changes coefficients in the fourth decimal at most
@@ -94,6 +94,16 @@ class ConditionalMaximum:
         """The reference group."""
         return int(self.groups[0])
 
+    @property
+    def reported(self) -> np.ndarray:
+        """Groups with parameters of their own."""
+        return self.groups
+
+    @property
+    def remedy(self) -> str:
+        """How to make all parameters finite."""
+        return "Use ridge='firth' (finite, with intervals) or ridge='cv'"
+
     def rank(self, g: int) -> int:
         """Return the degrees of freedom of the parameters of group `g`.
 
@@ -147,7 +157,7 @@ class _Table:
         self.start = start
         self.Z = design(codes, layout)
         self.shares = counts / counts.sum()
-        self.columns, self.aliased = _independent_columns(self.Z)
+        self.columns, self.aliased = independent_columns(self.Z)
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
@@ -300,7 +310,7 @@ class _Face:
         return coefficients
 
 
-def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return masks (p,) of a basis of the columns of a design (n, p), and of dependent columns.
 
     All columns that are independent of the others are in the basis. If there are at least as many

@@ -40,11 +40,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     notes = absent_levels(counts, hint="Set ridge > 0.")
     if maximum.is_separated:
         # -1: of no predictor and no level
-        notes += (
-            Note(
-                -1, -1, SEPARATED, hint="Use ridge='firth' (finite, with intervals) or ridge='cv'."
-            ),
-        )
+        notes += (Note(-1, -1, SEPARATED, hint=f"{maximum.remedy}."),)
     elif maximum.n_rows < len(maximum.aliased):  # fewer distinct rows than columns of the design
         notes += (Note(-1, -1, TOO_FEW_ROWS, hint="Use ridge='cv'."),)
     else:
@@ -60,10 +56,12 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     for g in range(len(maximum.coefficients)):
         # for a group without rows, no parameter counts as unbounded
         is_unbounded = (
-            ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
+            ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.reported)
         )
         unbounded_parameters = (
             () if maximum.is_separated else first_parameters(layout, is_unbounded)
         )
-        out.append(Limit(maximum.rank(g), unbounded_parameters, notes if g == 0 else ()))
+        out.append(
+            Limit(maximum.rank(g), unbounded_parameters, notes if g == 0 else (), maximum.remedy)
+        )
     return out

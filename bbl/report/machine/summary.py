@@ -40,8 +40,8 @@ __all__ = [
     "density_summary",
     "estimate_summary",
     "fit_summary",
+    "own_summary",
     "shown_note",
-    "survey_summary",
     "test_sections",
 ]
 
@@ -356,20 +356,22 @@ def fit_summary(
     )
 
 
-def survey_summary(
+def own_summary(
     call: str, labels: Labels, facts: Mapping[str, Any], sections: Sequence[Section]
 ) -> Summary:
-    """Return the summary of a classifier under a sampling design: its facts and its own tables.
+    """Return the summary of a classifier with its facts and its own tables only.
 
-    Naive Bayes likelihood-ratio tests are left out: they treat the weights as counts of
-    independent rows.
+    Naive Bayes likelihood-ratio tests are left out. Under a sampling design they would treat the
+    weights as counts of independent rows, and they ignore the order of a response.
     """
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts))}
     tables |= {section.heading: section.table for section in sections}
     return Summary(head_text(call, labels), dict(facts), "", list(sections), tables)
 
 
-def coefficient_section(coefficients: pd.DataFrame) -> Section:
+def coefficient_section(
+    coefficients: pd.DataFrame, heading: str = "Coefficients", note: str = ""
+) -> Section:
     """Return a regression's coefficients with their tests as a section.
 
     `coefficients` has the columns ``Estimate``, ``Std. Error``, the statistic, and its p-value
@@ -379,7 +381,7 @@ def coefficient_section(coefficients: pd.DataFrame) -> Section:
         name: p_texts(column) if str(name).startswith("Pr(") else statistic_texts(column, 4)
         for name, column in coefficients.items()
     }
-    return Section("Coefficients", pd.DataFrame(texts, index=coefficients.index))
+    return Section(heading, pd.DataFrame(texts, index=coefficients.index), note)
 
 
 def density_summary(

@@ -114,6 +114,7 @@ def pack(
         "sections": [_pack_section(section) for section in sections],
         "tuning": _pack_tuning(tuning),
         **({} if sampling_design is None else {"sampling_design": sampling_design}),
+        **({"cumulative": True} if estimate.cumulative else {}),
     }
     calibration = estimate.calibration
     arrays = {
@@ -504,6 +505,17 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
     )
 
 
+def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
+    """Return whether energies are cumulative logits, which files of other fits do not mention.
+
+    Raises a ValueError if they cannot be with this engine.
+    """
+    cumulative = meta.get("cumulative", False)
+    if not (cumulative is False or (cumulative is True and engine.cumulative)):
+        raise ValueError("'cumulative' is malformed")
+    return cumulative
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return the arguments of a result class from content stored by `pack`; `classes` is whether it
     has a response.
@@ -562,6 +574,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         else None,
         predictive=unpack_predictive(layout, hidden_layout, arrays),
         relevance=_unpack_relevance(arrays),
+        cumulative=_unpack_cumulative(meta, engine),
     )
     # such files have complete rows: the counts of the first predictor's levels sum to nobs
     if "nobs" not in meta:

@@ -260,7 +260,16 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
         raise OptionError(
             f"{engine.refusals()['pooled']}.", argument="of", hint="Pass two groups, of=(a, b)."
         )
-    return resolve_of(of, groups, pooled=False)
+    selection = resolve_of(of, groups, pooled=False)
+    if engine.cumulative and isinstance(selection, tuple) and 0 not in selection:
+        raise OptionError(
+            "With logits='cumulative' all groups have the same effects, so that two groups after "
+            f"{groups[0]!r} do not differ.",
+            argument="of",
+            hint=f"Pass of=({groups[1]!r}, {groups[0]!r}) for the effects.",
+            value=of,
+        )
+    return selection
 
 
 def without_reference(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from bbl.engines import Engine
 from bbl.report import text
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.ordinal import thresholds
 
 __all__ = ["fit_facts", "fit_text", "observations"]
 
@@ -22,7 +23,10 @@ def fit_text(fit: MachineResults) -> str:
     """Return the printed form of a fit: call, coefficients and treatment of missing values."""
     # `incomplete` is the number of training observations with missing values
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
-    return text.fit_text(fit.call, fit.labels, fit.estimate.parameters) + missing
+    shown_thresholds = (
+        thresholds(fit.estimate, fit.engine, fit.labels) if fit.engine.is_ordinal else None
+    )
+    return text.fit_text(fit.call, fit.labels, fit.estimate.parameters, shown_thresholds) + missing
 
 
 def _missing_text(fit: MachineResults) -> str:
@@ -174,6 +178,11 @@ def _joint_facts(fit: MachineResults) -> dict[str, Any]:
     reference levels.
     """
     facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}  # the maximised objective
+    if fit.engine.is_ordinal:
+        values = thresholds(fit.estimate, fit.engine, fit.labels)
+        criteria = {} if fit.engine.penalised else {"AIC": fit.aic, "BIC": fit.bic}
+        shown = ", ".join(f"{name}: {value:.6g}" for name, value in values.items())
+        return facts | criteria | {"Thresholds": shown}
     if not fit.engine.penalised:
         # `log_z` of a joint fit is stored so that this difference is the intercept
         with np.errstate(divide="ignore"):

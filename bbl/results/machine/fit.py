@@ -25,7 +25,7 @@ from bbl.model.attribution import zero_sum_factors
 from bbl.model.layout import Layout
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
-from bbl.report.machine.summary import Summary, fit_summary, survey_summary
+from bbl.report.machine.summary import Summary, fit_summary, own_summary
 from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
@@ -35,6 +35,7 @@ from bbl.results.explanation import Attribution
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.fitted_machine import FittedMachine
+from bbl.results.machine.ordinal import thresholds
 from bbl.results.machine.report_parts import machine_parts, summary_notes
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
@@ -45,6 +46,7 @@ __all__ = ["BBLResults"]
 # Larger parameters have no finite optimum: naive Bayes without a prior count uses ln 1e-300 (-690)
 # for ln 0.
 LARGEST_LOG_ODDS = 100.0
+CUMULATIVE_PRIORS = "With given priors, probabilities no longer follow cumulative logits"
 CALIBRATED = " The calibration of class scores is taken as fixed."
 TEMPERATURE = (
     "calibrate='temperature' multiplied the class scores by an estimated factor, whose "
@@ -104,6 +106,12 @@ class BBLResults(FittedMachine, ClassifierResults):
         """
         estimate = self.estimate
         parameters = self.estimate.parameters
+        if estimate.cumulative and self.priors is not None:
+            raise OptionError(
+                f"{CUMULATIVE_PRIORS}, so effects have no standard errors by the delta method.",
+                argument="priors",
+                hint="Fit without priors, or use se='bootstrap'.",
+            )
         # otherwise the class proportions are also estimated from the rows
         has_given_shares = self.priors is not None
         is_sample = self._kept is not None and not self._kept.is_complete
@@ -115,7 +123,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             self.survey,
             is_sample,
         )
-        gradient = ScoreGradient(parameters.layout, parameters.theta)
+        gradient = ScoreGradient(parameters.layout, parameters.theta, estimate.cumulative)
         if estimate.calibration is None:
             return DeltaMethod(covariance, gradient)
         covariance = replace(covariance, note=covariance.note + CALIBRATED)
@@ -251,6 +259,26 @@ class BBLResults(FittedMachine, ClassifierResults):
         return cls(**unpack(meta, arrays, classes=True))
 
     @property
+    def thresholds(self) -> pd.Series:
+        """Thresholds between adjacent groups of an ordered response, indexed as ``low|high``.
+
+        With ``logits="adjacent"``, ``ln P(high) / P(low)`` at reference levels; with
+        ``logits="cumulative"``, ``ln P(y <= low) / P(y > low)`` at reference levels.
+
+        Raises
+        ------
+        OptionError
+            If the fit does not use the order of the response.
+        """
+        if not self.engine.is_ordinal:
+            raise OptionError(
+                "This fit has no thresholds: it does not use the order of the response.",
+                argument="logits",
+                hint="Fit with method='conditional', logits='cumulative' or 'adjacent'.",
+            )
+        return thresholds(self.estimate, self.engine, self.labels)
+
+    @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
         """The fit that a bootstrap refits and its weight in predictions: the fit itself, with
         weight 1. An OptionError if refits would leave out an estimated temperature.
@@ -294,7 +322,9 @@ class BBLResults(FittedMachine, ClassifierResults):
             Displays as text, HTML or LaTeX; has the attribute ``tables``. The tests are the
             likelihood-ratio tests of eq. (27) of Woo & Wang (2022), one for each predictor
             separately. A fit with a sampling design shows the tests of its own parameters instead,
-            and a fit with ``method="conditional"`` its coefficients with standard errors.
+            and a fit with ``method="conditional"`` its coefficients with standard errors. A fit
+            with ``logits="adjacent"`` or ``"cumulative"`` shows its thresholds and one column of
+            effects, with standard errors if ``ridge=0``.
 
         Examples
         --------
@@ -306,9 +336,9 @@ class BBLResults(FittedMachine, ClassifierResults):
          'Tests of the couplings, dJ = 0 (Yes - No)']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
-        if self._sampling_design is not None:
+        if self._sampling_design is not None or self.engine.is_ordinal:
             facts = self._classifier_facts()
-            return survey_summary(self.call, self.labels, facts, self._sections)
+            return own_summary(self.call, self.labels, facts, self._sections)
         # `_counts` has each predictor's weighted level counts (K, L_i); `_sections` are tables of
         # tests
         tests = likelihood_ratio(self._counts, pseudocount)
@@ -435,6 +465,12 @@ class BBLResults(FittedMachine, ClassifierResults):
         terms, constant = zero_sum_factors(
             layout.factors(self.estimate.parameters.theta)[: len(layout.scopes)]
         )
+        if estimate.cumulative and self.priors is not None:
+            raise OptionError(
+                f"{CUMULATIVE_PRIORS}, so they are not sums over terms.",
+                argument="priors",
+                hint="Fit without priors, or with logits='adjacent'.",
+            )
         # energies become scores: plus ln proportion, minus ln Z
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
@@ -445,7 +481,12 @@ class BBLResults(FittedMachine, ClassifierResults):
             constant = estimate.calibration(constant)
         titles = [":".join(names[i] for i in scope) for scope in terms]
         return Attribution(
-            titles, terms, list(terms), constant, averaged=estimate.predictive is not None
+            titles,
+            terms,
+            list(terms),
+            constant,
+            averaged=estimate.predictive is not None,
+            cumulative=estimate.cumulative,
         )
 
     @check_keywords

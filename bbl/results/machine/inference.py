@@ -64,6 +64,10 @@ JOINT_NOTE = (
     " Parameters are log odds ratios against {}, as in logistic and multinomial regression, with "
     "Wald tests."
 )
+CUMULATIVE_NOTE = (
+    " Parameters are log odds ratios of a group or a higher one against the lower ones, the same "
+    "for all groups after {}, with Wald tests."
+)
 SURVEY_NOTE = (
     "{}: t and F distributions, joint tests with the Rao-Scott correction. Tests do not depend on "
     "the penalty; terms with too few rows or clusters are not tested."
@@ -147,9 +151,10 @@ class Inference(Estimates):
     @cached_property
     def note(self) -> str:
         """Text on the standard errors and tests, printed below them."""
-        joint_note = (
-            JOINT_NOTE.format(label_text(self._labels.groups[0])) if self._engine.joint else ""
-        )
+        joint_note = ""
+        if self._engine.joint:
+            text = CUMULATIVE_NOTE if self._engine.cumulative else JOINT_NOTE
+            joint_note = text.format(label_text(self._labels.groups[0]))
         if self._survey is not None:
             note = SURVEY_NOTE.format(self._survey.errors) + joint_note
         elif self._kept is not None:
@@ -405,6 +410,29 @@ class Inference(Estimates):
     def statistic(self) -> str:
         """Name of a parameter's test statistic: t under a sampling design, else z."""
         return "z" if self._survey is None else "t"
+
+    @property
+    def _df(self) -> float:
+        """Degrees of freedom of the test statistic; infinite without a sampling design."""
+        return np.inf if self._survey is None else self._survey.df
+
+    def _intercept_covariance(self) -> np.ndarray:
+        """Return the covariance (K, K) of the intercepts of a joint fit, relative to the reference
+        group; NaN for intercepts that are not determined.
+        """
+        influence = self._joint_tests.influence
+        if self._survey is None:
+            out = influence.covariance()[:, 0, :, 0].copy()
+        else:
+            deviations = self._joint_tests.deviations[:, :, 0]
+            out = deviations.T @ deviations
+        reference = influence.reference
+        is_unknown = [
+            g != reference and not influence.determined(g, reference)[0] for g in range(len(out))
+        ]
+        out[is_unknown] = np.nan
+        out[:, is_unknown] = np.nan
+        return out
 
     def _intercepts(self) -> pd.DataFrame:
         """Return the intercepts of a joint fit: a row for each group except the reference, with the

@@ -36,6 +36,7 @@ from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import Inference
+from bbl.results.machine.ordinal import coefficient_sections, untested_sections
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults
 from bbl.rows.kept import KeptRows
@@ -166,6 +167,7 @@ class MachineResults(ModelResults):
             for name in ("scale", "start", "prior_count")
             if name not in options and getattr(engine, name, None)
         ]
+        options += ["logits"] * engine.is_ordinal
         settings = {name: getattr(engine, name) for name in options}
         if self.estimate.relevance is not None:
             settings["relevance"] = self.estimate.relevance.level
@@ -564,8 +566,11 @@ class MachineResults(ModelResults):
 
     def _test_sections(self) -> list[Section]:
         """Return the sections of joint tests of fields and couplings; none without tests or for
-        large models.
+        large models. For an ordered response, thresholds and effects come first.
         """
+        is_ordinal = self.engine.is_ordinal and self.estimate.parameters.layout.size > 0
+        if is_ordinal and not self.engine.has_tests:
+            return untested_sections(self.estimate, self.engine, self.labels)
         if (
             (self.training is None and self._kept is None)
             or not 0 < self.estimate.parameters.layout.size <= MAX_TESTED_PARAMETERS
@@ -575,7 +580,13 @@ class MachineResults(ModelResults):
         try:
             inference = self._inference
         except (DataError, OptionError) as error:
-            return [Section("Tests", pd.DataFrame(), str(error))]
+            tests_section = Section("Tests", pd.DataFrame(), str(error))
+            if is_ordinal:
+                shown = untested_sections(self.estimate, self.engine, self.labels)
+                return [*shown, tests_section]
+            return [tests_section]
+        if is_ordinal:
+            return coefficient_sections(inference, self.estimate, self.engine, self.labels)
         of: Compared = "group"
         if self.estimate.parameters.pooled is not None:
             # two groups have one difference; with more, each group is compared with all rows

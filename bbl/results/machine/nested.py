@@ -109,7 +109,18 @@ def _conditional_ratio_test(
         for fit in (one, other)
     ]
     large, small = (one, other) if len(term_sets[0]) >= len(term_sets[1]) else (other, one)
-    if not (term_sets[0] < term_sets[1] or term_sets[1] < term_sets[0]):
+    # models of adjacent logits are those of nominal ones in which all steps are equal
+    tests_steps = _logits(one) != _logits(other)
+    if tests_steps:
+        large, small = _order_by_logits(one, other)
+        small_set, large_set = term_sets if small is one else term_sets[::-1]
+        if not small_set <= large_set:
+            raise DataError(
+                "the models are not nested: the one with adjacent logits has terms that the other "
+                "does not have.",
+                hint="Compare the criteria.",
+            )
+    elif not (term_sets[0] < term_sets[1] or term_sets[1] < term_sets[0]):
         relation = (
             "have the same terms"
             if term_sets[0] == term_sets[1]
@@ -134,6 +145,13 @@ def _conditional_ratio_test(
             "in these rows the larger model has no more parameters: its other terms are "
             "redundant, or have levels that never occur together."
         )
+    if tests_steps:
+        return {
+            "ratio": ratio,
+            "df": df,
+            "p": float(chi2.sf(max(ratio, 0.0), df)),
+            "test": "likelihood ratio",
+        }
     layout = large.estimate.parameters.layout
     # terms of the smaller fit, as in `term_sets`
     small_terms = {
@@ -174,6 +192,34 @@ def _conditional_ratio_test(
         "p": float(chi2.sf(max(ratio, 0.0), df)),
         "test": "likelihood ratio",
     }
+
+
+def _logits(fit: MachineResults) -> str:
+    """Return how a joint fit uses the order of the groups; see `bbl.Conditional`."""
+    return str(getattr(fit.engine, "logits", "nominal"))
+
+
+def _order_by_logits(
+    one: MachineResults, other: MachineResults
+) -> tuple[MachineResults, MachineResults]:
+    """Return the fit with nominal logits and the fit with adjacent logits.
+
+    Raises a DataError or OptionError if one of them is of another kind.
+    """
+    by_logits = {_logits(fit): fit for fit in (one, other)}
+    if "cumulative" in by_logits:
+        raise DataError("cumulative logits are not nested in other logits; compare AIC or BIC.")
+    large = by_logits["nominal"]
+    if large.engine.has_profiles:
+        raise OptionError(
+            "only one of the models has Firth's penalty.",
+            hint="Fit both with ridge=0.",
+        )
+    if large.survey is not None:
+        raise OptionError(
+            "equal steps have no test under a sampling design.", hint="Compare the criteria."
+        )
+    return large, by_logits["adjacent"]
 
 
 def _in_larger_layout(

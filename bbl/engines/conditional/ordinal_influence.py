@@ -1,0 +1,206 @@
+"""Information at the maximum of an ordered response's likelihood, and influence of rows on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from bbl.engines.conditional.likelihood import design
+from bbl.engines.conditional.maximum import ZERO_LOADING
+from bbl.engines.conditional.ordinal_logits import ordinal_logits
+from bbl.engines.conditional.ordinal_maximum import (
+    OrdinalLikelihood,
+    OrdinalMaximum,
+    to_coefficients,
+)
+from bbl.engines.likelihood.existence import rank
+from bbl.engines.likelihood.influence import inverse_on_basis
+from bbl.memory import check_memory
+from bbl.model.joint_influence import JointInfluence
+from bbl.model.layout import Layout
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
+
+__all__ = ["OrdinalInfluence"]
+
+
+class OrdinalInfluence(JointInfluence):
+    """Influence of rows on the maximum of the likelihood of an ordered response.
+
+    The coefficients (K, 1 + size) of all groups are linear in the q unknowns, intercepts and
+    effects, which have the observed information I of one observation. A row with score u changes
+    the unknowns by ``I^-1 u / W``, where W is the total weight of the rows.
+
+    Parameters
+    ----------
+    layout : Layout
+    maximum : OrdinalMaximum
+    codes : ndarray, shape (n, m)
+        The distinct training rows.
+    counts : ndarray, shape (n, K)
+        The weight of each row in each group.
+    name : {"adjacent", "cumulative"}
+        The logits.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        maximum: OrdinalMaximum,
+        codes: np.ndarray,
+        counts: np.ndarray,
+        name: str,
+    ):
+        self.layout = layout
+        self.maximum = maximum
+        self.total = float(counts.sum())
+        self.coefficients = maximum.coefficients
+        self.reference = maximum.reference
+        self._codes = codes
+        self._counts = counts
+        self._name = name
+        self._logits = ordinal_logits(name, maximum.groups)
+
+    @property
+    def distinct(self) -> np.ndarray:
+        """The first group after the reference: the parameters of others are multiples."""
+        return self.maximum.groups[1:2]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of the training rows."""
+        return self.total * self.maximum.value
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        """Inverse (q, q) of the information of one observation; 0 for unknowns held fixed."""
+        maximum = self.maximum
+        out = np.zeros((len(maximum.free),) * 2)
+        with serial_blas():
+            inverse = inverse_on_basis(maximum.fisher, np.ones(len(maximum.fisher), dtype=bool))
+        out[np.ix_(maximum.free, maximum.free)] = inverse
+        return out
+
+    def _spread(self, unknowns: np.ndarray) -> np.ndarray:
+        """Return the coefficients (K, 1 + size, ...) given unknowns (q, ...)."""
+        return to_coefficients(unknowns, self._logits, len(self.coefficients))
+
+    def _pair_rows(self, a: int, b: int) -> np.ndarray:
+        """Return the matrix (1 + size, q) that maps unknowns to group `a` minus group `b`."""
+        q = len(self.maximum.free)
+        groups = self.maximum.groups.tolist()
+        k = len(groups)
+        size = self.layout.size
+        out = np.zeros((1 + size, q))
+        multiplier = 0.0
+        for g, sign in ((a, 1.0), (b, -1.0)):
+            if g in groups[1:]:
+                out[0, groups.index(g) - 1] += sign
+                multiplier += sign * float(self._logits.multipliers[groups.index(g)])
+        out[np.arange(1, 1 + size), k - 1 + np.arange(size)] = multiplier
+        return out
+
+    def unknowns_covariance(self) -> np.ndarray:
+        """Return the covariance (q, q) of the intercepts and effects."""
+        return self._inverse / self.total
+
+    def covariance(self) -> np.ndarray:
+        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients."""
+        n_coefficients = self.coefficients.size
+        check_memory(
+            16.0 * float(n_coefficients) ** 2,
+            f"A covariance of {n_coefficients:,} coefficients",
+            "See bse.",
+        )
+        half = self._spread(self._inverse / self.total)  # (K, 1 + size, q)
+        shape = self.coefficients.shape
+        return np.moveaxis(self._spread(half.reshape(n_coefficients, -1).T), -1, 0).reshape(
+            *shape, *shape
+        )
+
+    def covariance_between(self, a: int, b: int) -> np.ndarray:
+        """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
+        rows = self._pair_rows(a, b)
+        return rows @ self._inverse @ rows.T / self.total
+
+    def determined(self, a: int, b: int) -> np.ndarray:
+        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
+        return self.maximum.determined(a, b)
+
+    def separated(self, a: int, b: int) -> np.ndarray:
+        """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
+        maximum = self.maximum
+        if a not in maximum.groups or b not in maximum.groups:
+            return np.zeros(len(maximum.aliased), dtype=bool)
+        return ~maximum.aliased & ~maximum.determined(a, b)
+
+    def at(self, coefficients: np.ndarray) -> OrdinalInfluence:
+        """Return the influence on one Newton step from `coefficients` (K, 1 + size)."""
+        maximum = self.maximum
+        groups = maximum.groups
+        own = coefficients[groups] - coefficients[groups[0]]
+        unknowns = np.concatenate([own[1:, 0], own[1, 1:] / self._logits.multipliers[1]])
+        eligible = np.append(np.ones(len(groups) - 1, dtype=bool), maximum.columns[1:])
+        shares = self._counts[:, groups] / self.total
+        with serial_blas():
+            X = design(self._codes, self.layout)[:, 1:]
+            likelihood = OrdinalLikelihood(self._logits, X, shares, eligible, unknowns)
+            likelihood.value(unknowns[eligible])
+            likelihood.gradient()
+            (fisher,) = likelihood.curvatures()
+            basis = rank(fisher)[0]
+        free = eligible.copy()
+        free[eligible] = basis
+        moved = replace(
+            maximum,
+            coefficients=coefficients,
+            unknowns=unknowns,
+            free=free,
+            fisher=fisher[np.ix_(basis, basis)],
+            basis=self._spread(free.astype(float)) > 0.0,
+            flat=np.zeros((*coefficients.shape, 0)),
+        )
+        return OrdinalInfluence(self.layout, moved, self._codes, self._counts, self._name)
+
+    @property
+    def flat(self) -> np.ndarray:
+        """Directions (K, 1 + size, d) that do not change the fit."""
+        is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))
+        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True
+        unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
+        return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
+
+    @property
+    def unbounded(self) -> set[tuple[int, int]]:
+        """Levels, as (predictor, code), of parameters that diverge because rows are separated."""
+        return self.layout.levels_of(
+            (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
+        )
+
+    def _scores(self, rows: Sample) -> tuple[np.ndarray, np.ndarray]:
+        """Return derivatives (n, k) of ln P(group | row) in the logits, and the design."""
+        Z = design(rows.codes, self.layout)
+        maximum = self.maximum
+        k = len(maximum.groups)
+        log_p = self._logits.log_p(Z[:, 1:] @ maximum.unknowns[k - 1 :], maximum.unknowns[: k - 1])
+        assert log_p is not None  # noqa: S101  # the maximum is in order
+        y = np.searchsorted(maximum.groups, rows.response)
+        return self._logits.logit_scores(np.exp(log_p), y), Z
+
+    def scores(self, rows: Sample) -> np.ndarray:
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients."""
+        scores, Z = self._scores(rows)
+        out = np.zeros((rows.n, *self.coefficients.shape))
+        out[:, self.maximum.groups] = scores[:, :, None] * Z[:, None, :]
+        return out
+
+    def __call__(self, rows: Sample) -> np.ndarray:
+        """Return the influences (n, K, 1 + size) of rows on coefficients, times `total`."""
+        scores, Z = self._scores(rows)
+        # derivatives (n, q) in the unknowns
+        in_unknowns = np.column_stack(
+            [scores[:, 1:], (scores @ self._logits.multipliers)[:, None] * Z[:, 1:]]
+        )
+        return np.moveaxis(self._spread((in_unknowns @ self._inverse).T), -1, 0)

@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,12 +14,17 @@ from clusters import local_cluster
 # tests leave few cycles, and a collection looks at all that pytest keeps: a tenth of the time
 gc.set_threshold(50_000)
 
+# without cached bytecode, every worker and every Python that a test starts compiles all modules
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs the first
 
-# a BLAS that takes all cores would wait for the other workers
+# threads of BLAS and of fits (n_jobs) on all cores would wait for the other workers
 if "PYTEST_XDIST_WORKER" in os.environ:
     share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+    for name in ("OMP_NUM_THREADS", "LOKY_MAX_CPU_COUNT"):
+        os.environ.setdefault(name, str(max(1, share)))
 
 # as a shell leaves it to what it starts in the background
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

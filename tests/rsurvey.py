@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -27,9 +28,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.json"))
 
 
+@functools.cache
+def stored(name: str) -> dict:
+    """Return a case, which nobody may change."""
+    return json.loads((folder() / f"{name}.json").read_text(encoding="utf-8"))
+
+
 def read(name: str) -> tuple[dict, pd.DataFrame]:
     """Return a case and its table."""
-    case = json.loads((folder() / f"{name}.json").read_text(encoding="utf-8"))
+    case = stored(name)
     table = {}
     for column in case["data"]["columns"]:
         if column["type"] == "factor":

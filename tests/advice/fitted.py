@@ -283,7 +283,6 @@ ZEROS = fit(
     structural_zeros=pd.DataFrame({"a": [1], "b": [1]}),
 )
 GAPPED = pd.DataFrame({"a": [None], "b": [None], "c": [0]})
-BLOCKS = blocks()
 BAYES = networks.structure("y", {"a": [], "b": []})
 
 
@@ -319,8 +318,13 @@ def without_arviz() -> Any:
         return posterior().posterior.to_arviz()
 
 
+@functools.cache
+def biclustered() -> Any:
+    return blocks()
+
+
 def kept(folder: Any, store_data: bool) -> Any:
-    BLOCKS.save(folder / "m.bbl", store_data=store_data)
+    biclustered().save(folder / "m.bbl", store_data=store_data)
     return bbl.load(folder / "m.bbl")
 
 

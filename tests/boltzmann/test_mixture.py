@@ -134,8 +134,8 @@ def test_chains_of_machines_with_too_many_states_to_list_have_that_distribution(
     # and couplings weak, so that the chains change between clusters
     fit = machine(name, draws=4, c=800.0)
     p = truth(fit)
-    chains = MixtureChains(fit.estimate.predictive, 0, 200, np.random.default_rng(1))
-    drawn = chains.run(300, 1500, 5, 2.0)
+    chains = MixtureChains(fit.estimate.predictive, 0, 500, np.random.default_rng(1))
+    drawn = chains.run(200, 300, 5, 2.0)
     states = drawn.draws.reshape(-1, len(fit.labels.names))
     sizes = [len(levels) for levels in fit.labels.levels]
     index = np.ravel_multi_index(states.T.astype(int), sizes)

@@ -369,6 +369,8 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
             options["n_iter"] = 50
     elif method == "bayes":
         options |= {"draws": 20, "chains": 2, "warmup": 20}
+    elif method == "pvi":
+        options |= {"n_iter": 200, "chains": 20}
     response = method in ("conditional", "auto") or not chance(0.1)
     if method not in ("auto", "conditional", "bayes", "pvi") and chance(0.35):
         options["log_z"] = one(

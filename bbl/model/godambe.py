@@ -18,6 +18,10 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Influence", "RowInfluence", "TermCovariances", "term_covariances"]
 
+# bytes of the weighted influences that are multiplied at once, so that they stay in the L2 cache
+# (30,000 rows of 20 predictors with 4 levels: 2.4 ms a chunk instead of 3.7 ms)
+PRODUCT_BYTES = 2**20
+
 
 class RowInfluence(ABC):
     """Influence of rows on the estimate of one group, and the covariance of the estimate.
@@ -138,9 +142,7 @@ class Influence(RowInfluence):
             if zero_sum
             else column_penalties
         )
-        self._flat_positions = []
-        for i in range(layout.m):
-            self._flat_positions.append(_locate_site_parameters(layout, i))
+        self._flat_positions = _locate_site_parameters(layout)
         self._penalty_gradient = []
         self._inverse = []
         self.determined = np.ones(layout.size, dtype=bool)
@@ -265,7 +267,11 @@ class Influence(RowInfluence):
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
         """Return the Godambe covariance of each table of fields, then of couplings."""
-        return term_covariances(self.layout, self.blocks(rows))
+        chunks = rows.blocks(ROWS)
+        # dividing the weights is faster than dividing the influences
+        return term_covariances(
+            self.layout, ((self(chunk), chunk.weights / self.total**2) for chunk in chunks)
+        )
 
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the Godambe covariance (layout.size, layout.size) of all parameters."""
@@ -395,7 +401,15 @@ class Influence(RowInfluence):
         return number
 
 
-def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
+def _locate_site_parameters(layout: Layout) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return `_locate_parameters_of` each site, cached in the layout."""
+    attributes = vars(layout)
+    if "_site_parameters" not in attributes:
+        attributes["_site_parameters"] = [_locate_parameters_of(i, layout) for i in range(layout.m)]
+    return attributes["_site_parameters"]
+
+
+def _locate_parameters_of(i: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions (p,) of the parameters of site i in the flat vector, and their weights
     (p,) in the mean over sites.
     """
@@ -452,8 +466,14 @@ class TermCovariances:
                 if q == 1:
                     self._sums[q][:, 0, 0] += weights @ psi[:, starts] ** 2
                 elif q:  # tables are empty if a predictor has one level
-                    psi_of_tables = _gather_tables(psi.T, starts, q)
-                    self._sums[q] += (psi_of_tables * weights) @ psi_of_tables.transpose(0, 2, 1)
+                    # a few tables at a time, whose products with the weights stay in the cache
+                    n_tables = max(1, PRODUCT_BYTES // (psi.itemsize * q * len(psi)))
+                    for first in range(0, len(tables), n_tables):
+                        batch = slice(first, first + n_tables)
+                        psi_of_tables = _gather_tables(psi.T, starts[batch], q)
+                        self._sums[q][batch] += (psi_of_tables * weights) @ psi_of_tables.transpose(
+                            0, 2, 1
+                        )
 
     def by_table(self) -> list[np.ndarray]:
         """Return the covariance matrices (q, q) in the order of the tables."""

@@ -156,9 +156,10 @@ def _non_finite_text(v: float) -> str:
 
 def label_text(label: object) -> str:
     """Return a name or a level for printing: on one line, without control characters."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label)
-    )
+    text = str(label)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _width(text: str) -> int:

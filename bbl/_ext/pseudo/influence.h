@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include "cpu.h"
 
-#define INFLUENCE_ROWS 32 /* rows of data whose influences are added at a time */
+#define INFLUENCE_ROWS 1024     /* rows of data for which the inverse is copied once */
+#define INFLUENCE_PRODUCTS 32   /* rows of data whose influences on some parameters are added at a time */
+#define INFLUENCE_SLICE 16      /* columns of the inverse copied at a time, at most (4 LANES) */
 
 /* The inputs and outputs of the influences of rows on the parameters of one site */
 typedef struct {
@@ -54,17 +56,18 @@ static inline void add_curvatures_of_row(const ptrdiff_t *active, ptrdiff_t n_ac
 
 /* Add the influences of rows first_row ... first_row + n_rows - 1 of the data, at most INFLUENCE_ROWS, to site->out.
    `active` lists the columns that are 1 in these rows, row by row; the k-th row has the columns at active_start[k] ...
-   active_start[k + 1] - 1. residuals (n_rows, q) and weights (n_rows,) are for these rows only. */
+   active_start[k + 1] - 1. residuals (n_rows, q) and weights (n_rows,) are for these rows only.
+   `slice` (p, INFLUENCE_SLICE) is for intermediate results. */
 static inline void add_influences_of_rows(const influence_site *site, ptrdiff_t first_row, ptrdiff_t n_rows,
                                           const ptrdiff_t *active, const ptrdiff_t *active_start,
-                                          const double *residuals, const double *weights)
+                                          const double *residuals, const double *weights, double *slice)
 {
 #ifdef CPU_X86
     if (cpu_runs(32)) {
-        influence_32_add_rows(site, first_row, n_rows, active, active_start, residuals, weights);
+        influence_32_add_rows(site, first_row, n_rows, active, active_start, residuals, weights, slice);
         return;
     }
 #endif
-    influence_add_rows(site, first_row, n_rows, active, active_start, residuals, weights);
+    influence_add_rows(site, first_row, n_rows, active, active_start, residuals, weights, slice);
 }
 #endif

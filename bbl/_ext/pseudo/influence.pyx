@@ -10,6 +10,7 @@ from libc.stdlib cimport free, malloc
 
 cdef extern from "influence.h" nogil:
     const Py_ssize_t INFLUENCE_ROWS
+    const Py_ssize_t INFLUENCE_SLICE
     ctypedef struct influence_site:
         Py_ssize_t n, c, q, p
         const double *inverse
@@ -21,7 +22,7 @@ cdef extern from "influence.h" nogil:
                                double *sums)
     void add_influences_of_rows(const influence_site *site, Py_ssize_t first_row, Py_ssize_t n_rows,
                                 const Py_ssize_t *active, const Py_ssize_t *active_start, const double *residuals,
-                                const double *weights)
+                                const double *weights, double *slice)
 
 
 cdef Py_ssize_t list_active(const double *row, const Py_ssize_t[::1] columns, Py_ssize_t *active) noexcept nogil:
@@ -73,29 +74,35 @@ def add_influences(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], q = residuals.shape[1], p = inverse.shape[0]
     cdef Py_ssize_t block, first_row, n_rows, k
+    cdef Py_ssize_t block_size = min(INFLUENCE_ROWS, n)
     cdef influence_site site  # the arguments, in the struct described in influence.h
     cdef Py_ssize_t *active  # columns that are 1 in the rows of a block, row by row
-    cdef Py_ssize_t *active_start  # (INFLUENCE_ROWS + 1,) position in `active` at which each row starts
+    cdef Py_ssize_t *active_start  # (block_size + 1,) position in `active` at which each row starts
+    cdef double *slice  # (p, INFLUENCE_SLICE) some columns of the inverse
     if (p != q * c or inverse.shape[1] != p or offset.shape[0] != p or out_rows.shape[0] != p or factors.shape[0] != p
             or residuals.shape[0] != n or weights.shape[0] != n or out.shape[1] != n):
         raise ValueError("the arrays of the site do not fit together")
     if n == 0 or p == 0:
         return
     # one block of memory for both arrays
-    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (INFLUENCE_ROWS * c + INFLUENCE_ROWS + 1))
-    if active == NULL:
+    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (block_size * c + block_size + 1))
+    slice = <double *> malloc(sizeof(double) * <size_t> (p * INFLUENCE_SLICE))
+    if active == NULL or slice == NULL:
+        free(active)
+        free(slice)
         raise MemoryError
-    active_start = active + INFLUENCE_ROWS * c
+    active_start = active + block_size * c
     site.n, site.c, site.q, site.p, site.out = n, c, q, p, &out[0, 0]
     site.inverse, site.offset, site.out_row, site.factor = &inverse[0, 0], &offset[0], &out_rows[0], &factors[0]
     with nogil:
-        for block in range((n + INFLUENCE_ROWS - 1) // INFLUENCE_ROWS):
-            first_row = block * INFLUENCE_ROWS
-            n_rows = min(INFLUENCE_ROWS, n - first_row)
+        for block in range((n + block_size - 1) // block_size):
+            first_row = block * block_size
+            n_rows = min(block_size, n - first_row)
             active_start[0] = 0
             for k in range(n_rows):
                 active_start[k + 1] = active_start[k] + list_active(&design[first_row + k, 0], columns,
                                                                     active + active_start[k])
             add_influences_of_rows(&site, first_row, n_rows, active, active_start, &residuals[first_row, 0],
-                                   &weights[first_row])
+                                   &weights[first_row], slice)
     free(active)
+    free(slice)

@@ -126,11 +126,9 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
     """
     chosen = relevance.chosen
     layout = small.parameters.layout
-    n_levels = data.layout.n_levels
-    n_ordered = data.layout.n_ordered
     # all predictors with the terms of the chosen ones; layout.terms has an array (terms, k) for
     # each order k
-    full_layout = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
+    full_layout = data.layout.with_terms([chosen[terms] for terms in layout.terms])
     # positions of the parameters of `small` in the full vector
     positions = np.concatenate(
         [full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)]
@@ -141,7 +139,7 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
     shared_lkh = 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
-        counts = level_counts(data.sample.pooled, n_levels)  # counts of known values
+        counts = level_counts(data.sample.pooled, full_layout.n_levels)  # counts of known values
         shares = smoothed(counts, SHARED_PRIOR_COUNT)
         for i in others:
             # table: a view of the fields of i

@@ -116,7 +116,7 @@ class StepScorer:
 
     def _fit(self, model: Model) -> Score:
         """Return the score of a model; raise an OptionError if the engine refuses it."""
-        layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
+        layout = self.layout.with_terms(sorted(model))
         total = 0.0
         n_parameters = 0
         for g, rows in enumerate(self.groups):

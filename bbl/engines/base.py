@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,12 +15,17 @@ from bbl.design.factors import Factor
 from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
 from bbl.engines.traits import JointTraits, PosteriorTraits, Tuned
 from bbl.errors import OptionError
-from bbl.model.godambe import Influence, RowInfluence
+from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 from bbl.model.regressors import from_sites, to_sites
+from bbl.model.scored_influence import influence_of
 from bbl.model.unpenalised import unpenalised
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
+
+if TYPE_CHECKING:
+    from bbl.design.design import Design
+    from bbl.model.support import Support
 
 __all__ = [
     "NEED_ERRORS",
@@ -443,6 +448,16 @@ class Engine:
         """
         return self
 
+    def scores(self, design: Design) -> list[np.ndarray | None] | None:
+        """Return the level scores of a design's predictors, see `Layout`; None if couplings are not
+        linear in scores.
+        """
+        return None
+
+    def layout_of(self, design: Design, terms: Any, support: Support | None = None) -> Layout:
+        """Return the layout of a design's predictors with `terms`, None for all pairs."""
+        return Layout(design.n_levels, terms, support, design.n_ordered, self.scores(design))
+
     def held_out(
         self, sample: Sample, layout: Layout, K: int, folds: Folds
     ) -> Callable[..., np.ndarray] | None:
@@ -505,8 +520,8 @@ class Engine:
         """
         equations = self.equations(sample, layout, site_theta)._asdict()
         rows = equations.pop("rows")
-        # the other fields of `Equations` are keyword arguments of `Influence`
-        return Influence(rows, layout, **equations), rows
+        # the other fields of `Equations` are keyword arguments of `influence_of`
+        return influence_of(rows, layout, **equations), rows
 
     def unpenalised(
         self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray
@@ -527,7 +542,7 @@ class Engine:
         # `EngineFit.site_theta`. `determined` has the same shape (layout.D, 1 + D): a row for each
         # level, columns for the field and D regressors.
         site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
-        influence = Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
+        influence = influence_of(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
         # `from_sites` averages over the sites of a term, so the mean is 1 if the parameter is
         # determined at all of them
         is_determined = from_sites(layout, determined.astype(float)) == 1.0

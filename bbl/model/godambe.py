@@ -143,11 +143,19 @@ class Influence(RowInfluence):
             else column_penalties
         )
         self._flat_positions = _locate_site_parameters(layout)
-        self._penalty_gradient = []
-        self._inverse = []
+        self._penalty_gradient: list[np.ndarray] = []
+        self._inverse: list[np.ndarray] = []
         self.determined = np.ones(layout.size, dtype=bool)
+        self._invert_hessians(sample, penalty)
+
+    def _invert_hessians(self, sample: Sample, penalty: np.ndarray) -> None:
+        """Set `_penalty_gradient`, `_inverse`, `_penalty_shift` and `determined`.
+
+        `penalty` is as in `_penalise`.
+        """
+        layout = self.layout
         # _: mean score
-        for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
+        for i, (_, H) in site_hessians(sample, layout, self.site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
@@ -226,7 +234,7 @@ class Influence(RowInfluence):
 
     def _site_influence(self, i: int, row_arrays: tuple) -> np.ndarray:
         """Return ``psi_i W/W_i`` (p, n) from the results of `_row_arrays` for n rows."""
-        p = len(self._inverse[i])
+        p = len(self._flat_positions[i][0])
         psi = np.zeros((p, len(row_arrays[0])))
         self._add_site(i, row_arrays, np.arange(p), np.ones(p), psi)
         return psi
@@ -313,8 +321,12 @@ class Influence(RowInfluence):
         for (i, positions), a, b in zip(
             positions_by_site.items(), bounds[:-1], bounds[1:], strict=True
         ):
-            independent[a:b, a:b] = self._inverse[i][np.ix_(positions, positions)] / self._totals[i]
+            independent[a:b, a:b] = self._inverse_block(i, positions) / self._totals[i]
         return covariance, independent
+
+    def _inverse_block(self, i: int, positions: np.ndarray) -> np.ndarray:
+        """Return ``H_i^-1`` of some of the p parameters of site i, given their positions (q,)."""
+        return self._inverse[i][np.ix_(positions, positions)]
 
     def site_coupling_positions(
         self, selected_columns: dict[int, np.ndarray]

@@ -34,6 +34,11 @@ class Layout:
     n_ordered : array_like of int, shape (m,), optional
         Number of levels of each predictor, counted from the first, that are ordered; 0 (default)
         for nominal predictors. Positions do not depend on it.
+    scores : sequence of m items, optional
+        Scores of the levels of predictors whose couplings are linear in a score: for each predictor
+        None (nominal), or an array (L_i - 1,) with the scores of the non-reference levels relative
+        to the reference level, in (0, 1]; nan for a level with couplings of its own. Positions do
+        not depend on it: see `bbl.model.scores`.
 
     Attributes
     ----------
@@ -53,9 +58,11 @@ class Layout:
     support : Support or None
         As passed; its `scope` contains the predictors with structural zeros, its `factor` a table
         of 0 and -inf for their levels.
+    scores : tuple or None
+        As passed; None if all predictors are nominal.
     size : int
         Length of the parameter vector: the number of free parameters of a group (eq. 7 restricted
-        to `terms`).
+        to `terms`), unless there are `scores`, by which parameters are proportional to each other.
 
     Examples
     --------
@@ -71,8 +78,9 @@ class Layout:
 
     support: Support | None
 
-    def __init__(self, n_levels, terms=None, support=None, n_ordered=None):
+    def __init__(self, n_levels, terms=None, support=None, n_ordered=None, scores=None):
         self.support = support
+        self.scores = None if scores is None else tuple(scores)
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
         self.n_ordered = (
@@ -235,6 +243,12 @@ class Layout:
         layout.support = support if support.n_zeros else None
         return layout
 
+    def with_terms(self, terms) -> Layout:
+        """Return a layout of the same predictors with other terms, in the form that the class
+        takes.
+        """
+        return Layout(self.n_levels, terms, self.support, self.n_ordered, self.scores)
+
     def beside(self, *predictors: int) -> np.ndarray:
         """Return the other members of all terms that contain these predictors and at least one
         more, in increasing order.
@@ -256,14 +270,15 @@ class Layout:
         `support`.
         """
         n_ordered = self.n_ordered[predictors]
+        scores = None if self.scores is None else [self.scores[i] for i in predictors]
         if self.complete:
-            return Layout(self.n_levels[predictors], n_ordered=n_ordered)
+            return Layout(self.n_levels[predictors], n_ordered=n_ordered, scores=scores)
         new_index = np.full(self.m, -1)
         new_index[predictors] = np.arange(len(predictors))
         # -1 for predictors that are left out
         renumbered_terms = [new_index[terms] for terms in self.terms]
         kept_terms = [terms[(terms >= 0).all(axis=1)] for terms in renumbered_terms]
-        return Layout(self.n_levels[predictors], kept_terms, n_ordered=n_ordered)
+        return Layout(self.n_levels[predictors], kept_terms, None, n_ordered, scores)
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if the layout does not

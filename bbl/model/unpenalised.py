@@ -21,6 +21,7 @@ from bbl.model.moments import (
     usable_weight,
 )
 from bbl.model.regressors import Regressors, pair_cells, regressors
+from bbl.model.scored_sites import ScoredPenalty, fit_scored_sites
 from bbl.model.site_hessians import Solve, informed, site_hessians, site_scores, solver
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
@@ -42,6 +43,9 @@ CHORD_TOLERANCE = 1e-4
 STEP_TOLERANCE = 1e-6
 # a parameter that changes by more in the last Newton step has no finite optimum
 DIVERGING_STEP = 1e-3
+# gradient norm and number of Newton steps of sites with scores
+SCORED_TOLERANCE = 1e-10
+MAX_SCORED_STEPS = 50
 CERTAIN_LOG_ODDS = 10.0  # log odds at which a level is treated as almost certain in a row
 # multiplies `CERTAIN_LOG_ODDS` to allow for the rounding of log odds in single precision
 SINGLE_PRECISION_SHARE = 0.999
@@ -88,6 +92,18 @@ def unpenalised(
     determined : ndarray of bool, shape (layout.D, 1 + D)
         Whether each parameter is determined by the rows; False for sites not in `sites`.
     """
+    if layout.scores is not None:
+        scored = fit_scored_sites(
+            sample,
+            layout,
+            site_theta,
+            ScoredPenalty(),
+            tolerance=SCORED_TOLERANCE,
+            itmax=MAX_SCORED_STEPS,
+            floor=SCORED_TOLERANCE,
+            sites=sites,
+        )
+        return scored.site_theta, scored.determined
     site_theta = site_theta.copy()
     columns = regressors(layout).columns
     determined = np.zeros(site_theta.shape, dtype=bool)

@@ -45,7 +45,6 @@ from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.engines.pseudo.blocks import FULL_FIT_FACTOR, few_enough, sample_size
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
-from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
 from bbl.model.support import Support
 from bbl.parallel import n_workers
@@ -318,7 +317,7 @@ def prepare(
     with out_of_memory("The list of pairs in the formula", FEWER_PREDICTORS):
         # None stands for all pairs
         terms = None if encoded.design.terms.complete else encoded.design.terms.terms
-        layout = Layout(encoded.design.n_levels, terms, support, encoded.design.n_ordered)
+        layout = engine.layout_of(encoded.design, terms, support)
     # sampling weights are not numbers of rows
     total = encoded.sample.total if encoded.survey is None else float(encoded.sample.n)
     engine = engine.for_response(encoded.design.response).for_rows(layout, total)

@@ -66,6 +66,7 @@ class _Options(TypedDict, total=False):
     early_stopping: bool
     ordered: LevelCoding | Literal["cv"]
     logits: Logits | Literal["cv"]
+    level_scores: Mapping[Any, Sequence[float]] | None
     iss: Grid | TuningRule
     rate: float
     pairs: int | None

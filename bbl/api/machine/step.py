@@ -22,7 +22,6 @@ from bbl.checks import check_keywords, choice, real
 from bbl.design.formula import parse, write_formula
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, DataWarning, OptionError
-from bbl.model.layout import Layout
 from bbl.parallel import progress_bar
 from bbl.report.text import label_text
 from bbl.results.comparisons.step import StepResults
@@ -288,14 +287,7 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     """
     labels = fit.labels
     old_estimate = fit.estimate
-    # support: the cells that can occur, or None for all; n_ordered: numbers of ordered levels, 0
-    # for nominal predictors
-    layout = Layout(
-        fit.design.n_levels,
-        sorted(terms),
-        fit.estimate.parameters.layout.support,
-        fit.design.n_ordered,
-    )
+    layout = old_estimate.parameters.layout.with_terms(sorted(terms))
     # with more terms the exact ln Z may be too costly: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
     data = FitData(fit._all_rows(), layout, len(labels.groups), labels)

@@ -23,6 +23,8 @@ from bbl.boltzmann.inference.significance import (
     variances,
 )
 from bbl.model.godambe import term_covariances
+from bbl.model.moments import level_counts
+from bbl.model.scores import score_information
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries, hypergeometric
 from bbl.stats.odds import least_cells, shifts_from_pooled
@@ -207,10 +209,14 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None
     )
     lacks_information = np.zeros(layout.size, dtype=bool)
     for side in sides:
+        # of couplings that are linear in scores, otherwise 1
+        units, _ = score_information(layout, level_counts(side.rows, layout.n_levels))
         if side.terms:
-            lacks_information |= variances(side.terms) > 1.0 / least_information
+            lacks_information |= variances(side.terms) * units**2 > 1.0 / least_information
         if side.terms and pooled is not None and pooled.terms:
-            expected_variances = variances(pooled.terms) * (pooled.rows.total / side.rows.total)
+            expected_variances = (
+                variances(pooled.terms) * units**2 * (pooled.rows.total / side.rows.total)
+            )
             lacks_information |= expected_variances > 1.0 / least_information
     return lacks_information
 

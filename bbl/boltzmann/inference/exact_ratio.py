@@ -88,7 +88,7 @@ def exact_ratio_test(
     scopes = [tuple(int(i) for i in scope) for scope in layout.scopes[layout.m :]]
     dropped = [scope for scope, is_kept in zip(scopes, kept, strict=True) if not is_kept]
     small_terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
-    small_layout = Layout(layout.n_levels, small_terms, layout.support)
+    small_layout = layout.with_terms(small_terms)
     statistic = 0.0
     df = 0
     for g, sample in enumerate(groups):

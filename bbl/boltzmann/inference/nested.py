@@ -229,7 +229,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     not have a normal distribution. Under a sampling design, V is the design covariance of all
     groups together, and the tail is computed by `rao_scott`.
     """
-    small_layout = Layout(layout.n_levels, layout.pairs[kept])
+    small_layout = layout.with_terms(layout.pairs[kept])
     table_slices = [
         slice(begin, end)
         for begin, end in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)

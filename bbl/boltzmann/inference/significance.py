@@ -20,6 +20,13 @@ from bbl.model.godambe import RowInfluence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
 from bbl.model.regressors import from_sites, regressors
+from bbl.model.scores import (
+    free_sizes,
+    is_scored,
+    score_information,
+    scored_tables,
+    site_scores_of,
+)
 from bbl.model.unpenalised import cell_sizes
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
@@ -272,6 +279,9 @@ def evidence(
     # parameters of the log odds of a level, for each site (m,): the intercept, and one for each
     # non-reference level of a regressor
     n_site_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
+    if layout.scores is not None:
+        site_scores = site_scores_of(layout)
+        n_site_parameters = np.array([1.0 + site_scores.n_features(i) for i in range(layout.m)])
     has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
     # (couplings,) each: the smallest expected count, and whether any cell is empty
     least_expected, is_absent = cell_sizes(rows, layout)
@@ -314,10 +324,16 @@ def evidence(
     )
     # there is no rule about cells for fields
     expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
+    # n (L_i,) of each predictor; code 0 is the reference level
+    counts = level_counts(rows, layout.n_levels)
+    # couplings with scores use the rows of all levels, so they have no rule about cells either
+    has_scores = scored_tables(layout)
+    units, lacks_scores = score_information(layout, counts)
+    expected_counts[has_scores] = np.inf
     kind[:] = Kind.WALD  # each of the lines below overrides the previous ones
     kind[~has_all_sites | (expected_counts < least_cell)] = Kind.EXACT
     if influence:
-        kind[variances(terms) > 1.0 / least_information] = Kind.EXACT
+        kind[variances(terms) * units**2 > 1.0 / least_information] = Kind.EXACT
     if survey is not None and survey.df < 1:
         kind[:] = Kind.FEW
     if deviations is not None:
@@ -327,13 +343,15 @@ def evidence(
         kind[(variance > 0.0) & (variance < ROUNDING_VARIANCE)] = Kind.FEW
     kind[lacks_exact_test(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[has_all_sites & ~is_determined] = Kind.UNBOUNDED
-    # n (L_i,) of each predictor; code 0 is the reference level
-    counts = level_counts(rows, layout.n_levels)
     is_absent_level = np.concatenate([(n[1:] == 0) | (n[0] == 0) for n in counts])
     if fitted is None:
-        kind[np.concatenate([is_absent_level, is_absent])] = Kind.ABSENT
+        has_no_rows = np.concatenate([is_absent_level, is_absent])
+        kind[np.where(has_scores, lacks_scores, has_no_rows)] = Kind.ABSENT
     else:
-        _mark_sampled(layout, kind, is_absent_level, is_absent, theta - start, terms)
+        _mark_sampled(
+            layout, kind, is_absent_level, is_absent & ~has_scores[layout.D :], theta - start, terms
+        )
+        kind[has_scores & lacks_scores] = Kind.ABSENT
     return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations, fitted)
 
 
@@ -363,7 +381,7 @@ def _mark_sampled(
     kind[has_no_rows] = Kind.FEW
     kind[: layout.D][is_absent_level] = Kind.ABSENT
     for scope, begin, end in zip(layout.scopes, layout.cuts[:-1], layout.cuts[1:], strict=True):
-        if len(scope) > 1:
+        if len(scope) > 1 and not is_scored(layout, scope):
             absent = _absent_in_table(layout, scope, is_absent_level)
             kind[begin:end][absent] = Kind.ABSENT
 
@@ -400,8 +418,8 @@ def lacks_exact_test(layout: Layout) -> np.ndarray:
     """Return which parameters (layout.size,) have no exact test.
 
     These are couplings of three or more predictors, couplings of pairs if their test would
-    condition on more than `MAX_HELD` predictors, and all parameters of models with structural
-    zeros.
+    condition on more than `MAX_HELD` predictors, couplings that are linear in scores, and all
+    parameters of models with structural zeros.
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
@@ -414,7 +432,7 @@ def lacks_exact_test(layout: Layout) -> np.ndarray:
         n_conditioned > MAX_HELD, np.diff(layout.pair_start)
     )
     out[layout.pair_start[-1] :] = True
-    return out
+    return out | scored_tables(layout)
 
 
 @dataclass(frozen=True)
@@ -611,7 +629,7 @@ class Comparison:
         `cuts` are the layout's cuts, `n_wald` is the number of parameters with a Wald test in each
         table, `df` the number of tested ones, and `is_mid_p` marks tables with mid-p-values.
         """
-        sizes = np.diff(cuts)
+        sizes = free_sizes(self.layout)
         # A table is only called not estimable if none of its parameters is estimable, so the least
         # cautious kind is used.
         least_kind = np.minimum.reduceat(np.append(self.verdict, max(Kind)), cuts[:-1])

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bbl.checks import integer, real
 from bbl.engines.base import PENALTY, Engine, absent_levels, check_orders, penalty_option
 from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
+from bbl.engines.level_scores import (
+    NOMINAL,
+    LevelScores,
+    check_linear,
+    layout_scores,
+    linear_options,
+)
 from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import (
@@ -30,6 +38,9 @@ from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 from bbl.rows.sample import Rows, Sample
+
+if TYPE_CHECKING:
+    from bbl.design.design import Design
 
 __all__ = ["MaximumLikelihood"]
 
@@ -60,6 +71,12 @@ class MaximumLikelihood(Engine):
         Norm of the gradient of the mean log-likelihood at which the iteration ends.
     itmax : int, default 200
         Maximum number of Newton steps. L-BFGS may take ten times as many.
+    ordered : {"nominal", "linear"}, default "nominal"
+        Couplings of ordered predictors with three or more levels. ``"linear"`` makes them linear in
+        scores of the levels (linear by linear association, or row effects for an ordered and a
+        nominal predictor), as in `PseudoLikelihood`.
+    level_scores : dict of list, optional
+        Scores of the levels of some predictors for ``ordered="linear"``, as in `PseudoLikelihood`.
 
     Raises
     ------
@@ -96,6 +113,8 @@ class MaximumLikelihood(Engine):
     prior_count: float = 0.0
     tolerance: float = 1e-10
     itmax: int = 200
+    ordered: str = NOMINAL
+    level_scores: LevelScores | None = None
     name = "ml"
     order = MAX_ORDER
     tuned = PENALTY
@@ -113,6 +132,9 @@ class MaximumLikelihood(Engine):
         object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
         object.__setattr__(self, "itmax", integer("itmax", self.itmax, 1))
+        ordered, level_scores = linear_options(self.ordered, self.level_scores)
+        object.__setattr__(self, "ordered", ordered)
+        object.__setattr__(self, "level_scores", level_scores)
 
     @property
     def penalised(self) -> bool:
@@ -126,9 +148,14 @@ class MaximumLikelihood(Engine):
             "composite_criteria": "method='ml' computes the full likelihood: see aic and bic"
         }
 
+    def scores(self, design: Design) -> list[np.ndarray | None] | None:
+        """Return the level scores of a design's predictors; None with nominal couplings."""
+        return layout_scores(design, self.ordered, self.level_scores)
+
     def layout(self, sample: Rows, layout: Layout) -> Layout:
         """Return the layout unchanged, or raise an error if its sums are too large to compute."""
         check_orders(self.lambda_, layout)
+        check_linear(self.ordered, layout)
         if layout.support is not None:
             check_zeros(layout)
         for component in components(layout):

@@ -70,7 +70,7 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     free : ndarray of bool, shape (size,)
         Parameters that may be infinite: those without a penalty.
     """
-    size = table.layout.size
+    size = table.size
     empty = np.flatnonzero(
         counts == 0.0 if table.possible is None else table.possible & (counts == 0.0)
     )
@@ -153,9 +153,9 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
         else table.possible.reshape(table.shape)
     )
     support = possible.copy()
-    direction = np.zeros(layout.size)
+    direction = np.zeros(table.size)
     observed = counts.reshape(table.shape)
-    for scope in layout.scopes:
+    for scope in table.margin_scopes:
         other_axes = tuple(i for i in range(layout.m) if i not in scope)
         # margins of the scope; the other axes have length 1
         is_empty = (observed.sum(axis=other_axes, keepdims=True) == 0.0) & possible.any(
@@ -164,7 +164,10 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
         margin_direction = step_down(layout, scope, is_empty.squeeze(other_axes))
         # None: there is no empty cell, or a sub-term is not in the model; the margin stays on the
         # face
-        if margin_direction is not None and free[margin_direction != 0.0].all():
+        if margin_direction is None:
+            continue
+        margin_direction = table.of_margin(margin_direction)
+        if free[margin_direction != 0.0].all():
             support &= ~is_empty
             direction += margin_direction
     return Face(None if np.array_equal(support, possible) else support.ravel(), direction)

@@ -119,7 +119,7 @@ class IncompleteLikelihood(Objective):
     ):
         check_memory(
             # the indicators (n, size), and four vectors (n,)
-            8.0 * table.n * (table.layout.size + 4),
+            8.0 * table.n * (table.size + 4),
             f"Sums over {table.n} states of incomplete rows",
             "Use fewer predictors, missing='level' or method='pseudo'.",
         )
@@ -246,8 +246,8 @@ class IncompleteLikelihood(Objective):
         first_states = np.array(np.unravel_index(cells, pattern.counts.shape)).T @ table.strides
         lengths = [table.shape[i] for i in pattern.missing]
         offsets = np.array(list(np.ndindex(*lengths))) @ table.strides[list(pattern.missing)]
-        out = np.empty((len(cells), table.layout.size))
-        step = max(1, BLOCK_SIZE // max(1, len(offsets) * table.layout.size))
+        out = np.empty((len(cells), table.size))
+        step = max(1, BLOCK_SIZE // max(1, len(offsets) * table.size))
         for first in range(0, len(cells), step):
             states = first_states[first : first + step, None] + offsets
             p = self.p[states]
@@ -264,7 +264,7 @@ class IncompleteLikelihood(Objective):
         If all values of a row are missing, they are the moments of the model.
         """
         table = self.table
-        size = self.table.layout.size
+        size = self.table.size
         out = np.tile(self.mu, (rows.n, 1))
         state_p = self.p.reshape(table.shape)
         indicators = self._indicators.reshape(*table.shape, size)

@@ -12,6 +12,7 @@ from copy import copy
 import numpy as np
 
 from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
+from bbl.engines.likelihood.scored import tied_parameters
 from bbl.engines.likelihood.solve import MAX_STATES, Penalty, Solution, n_states, tree_order
 from bbl.engines.likelihood.states import StateTable
 from bbl.engines.likelihood.tree import Component, JunctionTree, components
@@ -80,14 +81,10 @@ class LikelihoodInfluence(RowInfluence):
                 )
                 for component in components(layout)
             ]
-        # A part drops parameters without information from its basis. If they were in the solution's
-        # basis, they are not determined after all. `|` keeps the value of `determined` for
-        # parameters outside the solution's basis.
+        # Parameters of the solution's basis without information are not determined after all.
         self.determined = solution.determined.copy()
         for part in self._parts:
-            self.determined[part.component.positions] &= (
-                part.basis | ~solution.basis[part.component.positions]
-            )
+            self.determined[part.component.positions] &= ~part.uninformed
 
     @property
     def pull(self) -> np.ndarray:
@@ -180,14 +177,14 @@ class _Part:
     ----------
     total : float
         Weight of the rows; rows without any observed value are not counted.
-    basis : ndarray of bool, shape (size,)
-        The solution's basis, excluding parameters without information in H.
+    uninformed : ndarray of bool, shape (size,)
+        Parameters of the solution's basis without information in H, which have no influence.
     mu : ndarray, shape (size,)
         Moments of the model.
     share : float
         Proportion s of the rows, if a prior count adds others.
     inverse : ndarray, shape (size, size)
-        Inverse of H on the parameters in the basis.
+        Inverse of H on the other parameters in the basis.
     flat_directions : ndarray, shape (size, size)
         Column k is the change of all parameters as parameter k, outside the basis, increases by 1;
         0 for k in the basis.
@@ -237,10 +234,24 @@ class _Part:
             + (1.0 - self.share) * complete_information
             + np.diag(penalty.ridge)
         )
-        self.basis = basis & (H.diagonal() > NO_INFORMATION)
-        self.inverse = inverse_on_basis(H, self.basis)
-        # column k: 1 at k and -(H_bb)^-1 H_bk in the basis b, so that the gradient there stays zero
-        self.flat_directions = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
+        shared = tied_parameters(component.layout)
+        if shared is None:
+            informed_basis = basis & (H.diagonal() > NO_INFORMATION)
+            self.uninformed = basis & ~informed_basis
+            self.inverse = inverse_on_basis(H, informed_basis)
+            # column k: 1 at k and -(H_bb)^-1 H_bk in the basis b, so that the gradient there stays
+            # zero
+            self.flat_directions = np.where(informed_basis, 0.0, np.eye(len(H)) - self.inverse @ H)
+        else:  # the same for the free parameters, in the columns of those that represent them
+            free_H = shared.project(H)
+            has_information = free_H.diagonal() > NO_INFORMATION
+            free_basis = basis[shared.first] & has_information
+            self.uninformed = (basis[shared.first] & ~has_information)[shared.index]
+            free_inverse = inverse_on_basis(free_H, free_basis)
+            self.inverse = shared.spread(free_inverse)
+            directions = np.where(free_basis, 0.0, np.eye(len(free_H)) - free_inverse @ free_H)
+            self.flat_directions = np.zeros(H.shape)
+            self.flat_directions[:, shared.first] = shared.matrix @ directions
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         # negative variances are rounding errors
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))

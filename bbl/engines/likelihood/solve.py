@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from bbl.engines.likelihood.existence import (
 from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.newton import Maximum, StateLikelihood, maximise
 from bbl.engines.likelihood.quasi_newton import minimise
+from bbl.engines.likelihood.scored import ScoredStates, ScoredTree, tied_parameters
 from bbl.engines.likelihood.states import StateTable
 from bbl.engines.likelihood.tree import (
     Component,
@@ -35,6 +36,7 @@ from bbl.engines.likelihood.tree import (
 )
 from bbl.model.elimination import elimination_order
 from bbl.model.layout import Layout
+from bbl.model.scores import is_scored
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample
 
@@ -221,6 +223,30 @@ class Solver:
 
         `size` is the number of the component's parameters.
         """
+        shared = tied_parameters(component.layout)
+        if shared is None:
+            return self._fit_free(component, rows, penalty, start)
+        # in the free parameters
+        solution = self._fit_free(
+            component,
+            rows,
+            Penalty(shared.ridge(penalty.ridge), penalty.prior_count),
+            None if start is None else shared.restrict(start),
+        )
+        return replace(
+            solution,
+            theta=shared.expand(solution.theta),
+            determined=solution.determined[shared.index],
+            basis=shared.firsts(solution.basis),
+        )
+
+    def _fit_free(
+        self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
+    ) -> Solution:
+        """Fit the free parameters of a component, of which there may be fewer than parameters.
+
+        Then `size`, here and in the methods below, is their number.
+        """
         if rows.in_memory:  # from here on, the rows contain only the component's columns
             rows = component.columns(cast(Sample, rows))
             component = component._replace(predictors=np.arange(component.layout.m))
@@ -228,7 +254,10 @@ class Solver:
             return self._fit_incomplete(component, rows, penalty, start)
         # structural zeros with too many states were refused earlier
         has_zeros = component.layout.support is not None
-        order = perfect_order(component.layout) if penalty.is_zero and not has_zeros else None
+        has_closed_form = (
+            penalty.is_zero and not has_zeros and tied_parameters(component.layout) is None
+        )
+        order = perfect_order(component.layout) if has_closed_form else None
         if order is not None:
             solution = self._fit_closed(component, rows, order)
             if solution is not None:
@@ -269,7 +298,7 @@ class Solver:
         method does not prove that this is the correct face, the fit is repeated on the facial set.
         With L-BFGS nothing can be proved, and the first face is kept.
         """
-        table = StateTable(component.layout)
+        table = _state_table(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
             penalty.prior_count
         )
@@ -279,7 +308,7 @@ class Solver:
         face = zero_margins(table, counts, free)
         basis, determined = _rank_on_face(table, face, penalty)
         objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
-        if component.layout.size > MAX_NEWTON_SIZE:
+        if table.size > MAX_NEWTON_SIZE:
             maximum = self._climb(
                 objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge
             )
@@ -307,7 +336,7 @@ class Solver:
         negligible probability are then treated as empty, and the fit is repeated if this reduces
         the facial set.
         """
-        table = StateTable(component.layout)
+        table = _state_table(component.layout)
         prior_counts = table.spread(penalty.prior_count)
         patterns = missing_patterns(table, component, rows)
         objective = IncompleteLikelihood(table, patterns, prior_counts, penalty.ridge)
@@ -347,27 +376,35 @@ class Solver:
         """Fit on a junction tree by L-BFGS."""
         order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
-        tree = JunctionTree(component.layout, order)
+        shared = tied_parameters(component.layout)
+        tree = (
+            JunctionTree(component.layout, order)
+            if shared is None
+            else ScoredTree(component.layout, order, shared)
+        )
         ridge = penalty.ridge
         total = rows.total + penalty.prior_count
         counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(
             penalty.prior_count
         )
-        log_support, direction = _find_tree_face(tree, counts, ridge == 0.0)
+        free = ridge == 0.0
+        log_support, direction = _find_tree_face(
+            tree, counts, free if shared is None else free[shared.index]
+        )
+        if shared is not None:  # it is zero in tables that share parameters
+            direction = direction[shared.first]
         target = tree.moments_of(counts / total)
         objective = TreeLikelihood(tree, target, ridge, log_support)
         start = _independent_start(component.layout, target) if start is None else start
         maximum = self._climb(objective.value, objective.gradient, start, target, total, ridge)
-        all_parameters = np.ones(component.layout.size, dtype=bool)
+        all_parameters = np.ones(len(ridge), dtype=bool)
         if log_support is None:
             return Solution(*maximum, all_parameters, all_parameters)
         basis = determined = direction == 0.0  # if there are too many parameters to find a rank
-        if component.layout.size <= MAX_INFORMATION_SIZE:
+        if len(ridge) <= MAX_INFORMATION_SIZE:
             # parameters identified by equally probable states of the support; adding one makes
             # every penalised parameter determined
-            even_information = tree.information(
-                tree.margins(np.zeros(component.layout.size), log_support)
-            )
+            even_information = tree.information(tree.margins(np.zeros(len(ridge)), log_support))
             basis, determined = rank(even_information + np.diag((ridge > 0.0).astype(float)))
         theta = _push_on_tree(tree, maximum.theta, direction, log_support)
         return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, basis)
@@ -416,12 +453,19 @@ def _sum_rows(
     return rows.pooled.sums(key, lambda chunk: function(component.columns(chunk)))
 
 
+def _state_table(layout: Layout) -> StateTable:
+    """Return the table of states of a layout, with its free parameters."""
+    shared = tied_parameters(layout)
+    return StateTable(layout) if shared is None else ScoredStates(layout, shared)
+
+
 def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors with moments `target` (size,).
+    """Return the parameters (size,) of independent predictors with moments `target` (size,), where
+    fields come first.
 
     Moments below 0.001 are raised to this value.
     """
-    theta = np.zeros(layout.size)
+    theta = np.zeros(len(target))
     for i in range(layout.m):
         level_shares = layout.table(target, i)
         reference_share = max(1.0 - float(level_shares.sum()), 1e-3)
@@ -437,8 +481,8 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
     """
     support = table.possible if face.support is None else face.support
     if support is None:
-        return (np.ones(table.layout.size, dtype=bool),) * 2
-    if table.layout.size > MAX_INFORMATION_SIZE:
+        return (np.ones(table.size, dtype=bool),) * 2
+    if table.size > MAX_INFORMATION_SIZE:
         return (face.direction == 0.0,) * 2
     # equal probabilities; the ones added below make penalised parameters determined
     even_p = support / support.sum()
@@ -482,6 +526,8 @@ def _find_tree_face(
     direction = np.zeros(tree.layout.size)
     support = np.ones(tree.n_cells, dtype=bool)
     for scope, clique_number in zip(layout.scopes, tree.clique_of_term.tolist(), strict=True):
+        if len(scope) > 1 and is_scored(layout, scope):  # its parameters are not a table
+            continue
         clique = tree.cliques[clique_number]
         outside = tuple(axis for axis, i in enumerate(clique.scope) if i not in scope)
         margin = counts[clique.cells].reshape(clique.shape).sum(axis=outside, keepdims=True)

@@ -28,6 +28,8 @@ class StateTable:
     ----------
     n : int
         Number of states.
+    size : int
+        Number of parameters.
     shape : tuple of int
         Numbers of levels, which is the shape of a table of all states.
     strides : ndarray of intp, shape (m,)
@@ -40,6 +42,7 @@ class StateTable:
 
     def __init__(self, layout: Layout):
         self.layout = layout
+        self.size = layout.size
         self.shape = tuple(int(L) for L in layout.n_levels)
         self.n = int(np.prod(self.shape, dtype=float))  # float: integers could overflow
         strides = np.ones(layout.m, dtype=np.intp)  # the position of codes x is x @ strides
@@ -63,6 +66,17 @@ class StateTable:
                 cell = (cell[:, None] + self.strides[i] * np.arange(1, self.shape[i])).ravel()
             out[first:stop] = cell
         return out
+
+    @property
+    def margin_scopes(self) -> list[tuple[int, ...]]:
+        """Scopes whose parameters are a table of their margin: all of the layout's."""
+        return self.layout.scopes
+
+    def of_margin(self, direction: np.ndarray) -> np.ndarray:
+        """Return a direction (layout.size,) in the tables of `margin_scopes` in the parameters of
+        this table: unchanged.
+        """
+        return direction
 
     def energies(self, theta: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of all states for the parameters `theta` (size,).

@@ -91,7 +91,8 @@ def components(layout: Layout) -> list[Component]:
         support = layout.support  # structural zeros; their predictors are all in one component
         if support is not None:
             support = support.renumbered(number) if label[support.scope[0]] == k else None
-        sublayout = Layout(layout.n_levels[predictors], terms, support)
+        scores = None if layout.scores is None else [layout.scores[i] for i in predictors]
+        sublayout = Layout(layout.n_levels[predictors], terms, support, scores=scores)
         found_components.append(Component(predictors, sublayout, np.concatenate(positions)))
     return found_components
 
@@ -307,7 +308,8 @@ class JunctionTree:
         indicator of the clique.
         """
         size = self.layout.size
-        mu = self.moments(margins)
+        # not `moments`, which a tree of other parameters overrides
+        mu = self.design.parameter_sums(margins.joint)
         out = np.empty((size, size))
         n_columns = _columns_at_once(self.n_cells)
         for first in range(0, size, n_columns):

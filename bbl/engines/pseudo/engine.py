@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
 import numpy as np
 
-from bbl._ext.pseudo.pseudo import CONVERGED, memory_estimate
+from bbl._ext.pseudo.pseudo import CONVERGED, STUCK, memory_estimate
 from bbl.checks import choice, flag, integer, real
 from bbl.choices import PairPenalty
 from bbl.engines.base import (
@@ -27,6 +27,13 @@ from bbl.engines.base import (
     penalty_option,
 )
 from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
+from bbl.engines.level_scores import (
+    NOMINAL,
+    LevelScores,
+    check_linear,
+    layout_scores,
+    linear_options,
+)
 from bbl.engines.pseudo.blocks import (
     Corrected,
     few_enough,
@@ -36,6 +43,7 @@ from bbl.engines.pseudo.blocks import (
 )
 from bbl.engines.pseudo.solvers import (
     FINEST,
+    FLOOR,
     POLISH_SIZE,
     Sites,
     Solution,
@@ -49,16 +57,27 @@ from bbl.engines.pseudo.solvers import (
 from bbl.engines.pseudo.sparse_sites import solve_sparse
 from bbl.errors import OptionError
 from bbl.model.gauge import GAUGES, reference_fields
-from bbl.model.godambe import Influence, RowInfluence
+from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
-from bbl.model.moments import level_counts, log_ratio, smoothed, usable_rows
+from bbl.model.moments import level_counts, log_ratio, smoothed, usable_rows, usable_weight
 from bbl.model.regressors import from_sites, penalties, regressors, to_sites
+from bbl.model.scored_influence import influence_of
+from bbl.model.scored_sites import (
+    ScoredFit,
+    ScoredPenalty,
+    fit_scored_sites,
+    scored_hessians,
+)
+from bbl.model.scores import score_map, site_scores_of
 from bbl.model.site_hessians import site_hessians, solver
 from bbl.model.unpenalised import unbounded_parameters
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample, code_dtype
 from bbl.rows.stored import StoredSample
+
+if TYPE_CHECKING:
+    from bbl.design.design import Design
 
 __all__ = [
     "CLOSE_COMPARISON_NORM",
@@ -333,6 +352,17 @@ class PseudoLikelihood(Engine):
         on the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a predictor
         is constant in a group and neither `lambdah` nor `prior_count` is positive. The same
         `lambda_` is a weaker penalty: a quarter as strong with two levels.
+    ordered : {"nominal", "linear"}, default "nominal"
+        Couplings of ordered predictors with three or more levels. ``"linear"`` makes them linear in
+        scores of the levels: ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` for two ordered predictors,
+        where theta is the log odds ratio of neighbouring levels, and ``u_i(a) phi_j(b)`` for an
+        ordered and a nominal one. Fields stay free, and penalties act on the couplings of all
+        levels as with ``"nominal"``, so that their strength does not depend on the unit of the
+        scores.
+    level_scores : dict of list, optional
+        Scores of the levels of some predictors, such as ``{"edu": [8, 12, 16]}``, for
+        ``ordered="linear"``. They may be of predictors that are not declared as ordered. By default
+        the levels are equally spaced: 0, 1, 2, ...
 
     Raises
     ------
@@ -359,6 +389,8 @@ class PseudoLikelihood(Engine):
     precision: str = "double"
     gauge: str = "reference"
     penalty: str = "l2"
+    ordered: str = NOMINAL
+    level_scores: LevelScores | None = None
     name = "pseudo"
     order = MAX_ORDER
     tuned = PENALTY
@@ -383,6 +415,9 @@ class PseudoLikelihood(Engine):
         choice("precision", self.precision, tuple(FINEST))
         choice("gauge", self.gauge, GAUGES)
         choice("penalty", self.penalty, get_args(PairPenalty))
+        ordered, level_scores = linear_options(self.ordered, self.level_scores)
+        object.__setattr__(self, "ordered", ordered)
+        object.__setattr__(self, "level_scores", level_scores)
         if self.sparse:
             self._check_sparse()
 
@@ -394,6 +429,13 @@ class PseudoLikelihood(Engine):
                 hint="Set lambda_ > 0, such as 0.03, or leave penalty out.",
                 argument="lambda_",
                 value=self.lambda_,
+            )
+        if self.ordered != NOMINAL:
+            raise OptionError(
+                f"penalty={self.penalty!r} cannot be combined with ordered={self.ordered!r}.",
+                hint="Use ordered='nominal', or leave penalty out.",
+                argument="ordered",
+                value=self.ordered,
             )
         for name in ("lambdah", "prior_count"):
             value = getattr(self, name)
@@ -436,9 +478,14 @@ class PseudoLikelihood(Engine):
         """Whether the two solutions of a pair are kept separate."""
         return not self.symmetrize
 
+    def scores(self, design: Design) -> list[np.ndarray | None] | None:
+        """Return the level scores of a design's predictors; None with nominal couplings."""
+        return layout_scores(design, self.ordered, self.level_scores)
+
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout unchanged, or raise an OptionError if its terms are not supported."""
         check_orders(self.lambda_, layout)
+        check_linear(self.ordered, layout)
         if self.sparse:
             self._check_sparse_layout(sample, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
@@ -566,12 +613,25 @@ class PseudoLikelihood(Engine):
         optimum = fitted.copy()
         determined = np.zeros(fitted.shape, dtype=bool)
         columns = regressors(layout).columns
-        for i, (_, H) in site_hessians(rows, layout, fitted, sites).items():
+        is_scored = layout.scores is not None
+        hessians = (
+            scored_hessians(rows, layout, fitted, sites.tolist())
+            if is_scored
+            else {i: H for i, (_, H) in site_hessians(rows, layout, fitted, sites).items()}
+        )
+        for i, H in hessians.items():
             cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
             solve, is_informed, _ = solver(H)
-            optimum[cells] += solve(gradient[cells].ravel()).reshape(-1, len(columns[i]))
+            site_gradient = gradient[cells].ravel()
+            if is_scored:  # H is of the free parameters
+                site_map = site_scores_of(layout).maps[i]
+                step = site_map.expand(solve(site_map.gather(site_gradient)))
+                is_informed = is_informed[site_map.index]
+            else:
+                step = solve(site_gradient)
+            optimum[cells] += step.reshape(-1, len(columns[i]))
             determined[cells] = is_informed.reshape(-1, len(columns[i]))
-        influence = Influence(rows, layout, optimum, lambda_=0.0, lambdah=0.0)
+        influence = influence_of(rows, layout, optimum, lambda_=0.0, lambdah=0.0)
         is_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, optimum), is_determined, influence)
 
@@ -677,6 +737,8 @@ class PseudoLikelihood(Engine):
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
+        if layout.scores is not None:
+            return self._path_scored(sample, layout, grid, workers, warm_starts, site_start)
         if not sample.in_memory:
             return self._path_stored(
                 cast(StoredSample, sample), layout, grid, workers, warm_starts, site_start
@@ -780,6 +842,83 @@ class PseudoLikelihood(Engine):
             out[k] = replace(fit, state=rounds.state())
         return out
 
+    def _path_scored(
+        self,
+        rows: Rows,
+        layout: Layout,
+        grid: list,
+        workers: int,
+        warm_starts: WarmStarts | None,
+        start: np.ndarray | None,
+    ) -> list[EngineFit]:
+        """Fit couplings that are linear in scores, at each penalty of `grid` in decreasing order.
+
+        Rows may be in memory or in a file, and have missing values in memory. The first fit begins
+        at the solution `start` (layout.D, 1 + D), or without couplings; with `warm_starts`, at an
+        extrapolation of these. Solutions are added to `warm_starts`.
+        """
+        out: list[Any] = [None] * len(grid)
+        site_rows = rows
+        if not rows.complete:  # missing values of each site, for the counts of its levels
+            rows = cast(Sample, rows)
+            site_rows = replace(rows, missing=~usable_rows(rows, layout))
+        counts = level_counts(site_rows, layout.n_levels)
+        absent = (
+            absent_levels(counts, hint="Set lambdah > 0.")
+            if warm_starts is None and self.diverges(min(grid))
+            else ()
+        )
+        site_theta = start
+        if site_theta is None and not warm_starts:
+            site_theta = _start(self, counts, layout, starts_at_stop=False)
+        for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
+            lambda_ = grid[k]
+            if warm_starts:
+                site_theta = extrapolate(warm_starts, lambda_)
+            lambdah = self.lambdah_at(lambda_)
+            fit = fit_scored_sites(
+                rows,
+                layout,
+                cast(np.ndarray, site_theta),
+                ScoredPenalty(lambda_, lambdah, self.prior_count, self.zero_sum),
+                tolerance=self.tolerance,
+                itmax=self.itmax,
+                floor=FLOOR["double"],
+                workers=workers,
+            )
+            site_theta = fit.site_theta
+            if warm_starts is not None:
+                warm_starts[lambda_] = site_theta
+            out[k] = self._finish_scored(rows, layout, lambda_, fit, counts, absent)
+        return out
+
+    def _finish_scored(
+        self,
+        rows: Rows,
+        layout: Layout,
+        lambda_: float | tuple[float, ...],
+        fit: ScoredFit,
+        counts: list[np.ndarray],
+        absent: tuple[Note, ...],
+    ) -> EngineFit:
+        """Return the symmetrised fit of `_path_scored`, with notes and its number of parameters."""
+        sites = Sites(layout.m)
+        # means over the usable rows of a site, as a share of all rows
+        sites.value = fit.value * (usable_weight(rows, layout) / rows.total)
+        sites.norm = fit.norm
+        sites.n_iter = fit.n_iter
+        sites.status[:] = np.where(fit.converged, CONVERGED, STUCK)
+        unbounded: tuple[tuple[int, ...], ...] = ()
+        if not _positive(lambda_) and not self.prior_count:
+            unbounded = _first_undetermined(layout, fit.determined, counts)
+        finished = self._finish(
+            rows, layout, lambda_, fit.site_theta, sites, None, absent, unbounded
+        )
+        if self.zero_sum:
+            finished = self._symmetrise_zero_sum(rows, layout, finished)
+        shared = score_map(layout)
+        return replace(finished, rank=None if shared is None else shared.n)
+
     def diverges(self, lambda_) -> bool:
         """Return whether the fields of absent levels diverge with this penalty on couplings.
 
@@ -801,11 +940,12 @@ class PseudoLikelihood(Engine):
         sites: Sites,
         normaliser: Callable | None,
         absent: tuple[Note, ...],
+        unbounded: tuple[tuple[int, ...], ...] | None = None,
     ) -> EngineFit:
         """Return the symmetrised fit (eq. 18), with notes on non-convergence and absent levels.
 
         `sites` contains reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`.
-        ``normaliser(half)`` is ln Z.
+        ``normaliser(half)`` is ln Z. `unbounded` is as in `EngineFit`, or None to find out.
         """
         theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.diverges(lambda_) else ()
@@ -813,15 +953,15 @@ class PseudoLikelihood(Engine):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             what = "did not converge"
             notes += (Note(int(i), -1, what, detail, hint="Increase itmax, tolerance or lambda_."),)
-        unbounded: tuple[tuple[int, ...], ...] = ()
         # a penalty on fields alone leaves couplings unbounded
-        if not _positive(lambda_) and not self.prior_count:
+        if unbounded is None and not _positive(lambda_) and not self.prior_count:
             with serial_blas():
                 unbounded = unbounded_parameters(
                     sample, layout, site_theta, max_parameters=POLISH_SIZE
                 )
         value = -float(sites.value.sum())
         converged = sites.status == CONVERGED
+        unbounded = unbounded or ()
         converged[[i for i, *_ in unbounded]] = False  # i: the predictor, first in each tuple
         return EngineFit(
             theta,
@@ -834,6 +974,36 @@ class PseudoLikelihood(Engine):
             notes=notes,
             unbounded=unbounded,
         )
+
+
+def _first_undetermined(
+    layout: Layout, determined: np.ndarray, counts: list[np.ndarray]
+) -> tuple[tuple[int, ...], ...]:
+    """Return one parameter without a finite optimum for each site that has any, in the form of
+    `EngineFit.unbounded`.
+
+    `determined` (layout.D, 1 + D) marks parameters with a finite optimum. Levels without rows, by
+    `counts`, are not considered: they have notes.
+    """
+    regs = regressors(layout)
+    out = []
+    for i in np.flatnonzero(layout.n_levels > 1):
+        columns = regs.columns_of(int(i))
+        has_rows = (counts[i][1:] > 0.0) & (counts[i][0] > 0.0)
+        levels = np.arange(layout.start[i], layout.start[i + 1])[has_rows]
+        cells = np.argwhere(~determined[np.ix_(levels, columns)])
+        if len(cells):
+            # a coupling if there is one, otherwise the field
+            row, column = max(cells.tolist(), key=lambda cell: cell[1] > 0)
+            members = regs.members(int(columns[column]) - 1) if column else []
+            out.append(
+                (
+                    int(i),
+                    int(levels[row] - layout.start[i]) + 1,
+                    *(code for member in members for code in member),
+                )
+            )
+    return tuple(out)
 
 
 def _positive(lambda_: float | tuple[float, ...]) -> bool:

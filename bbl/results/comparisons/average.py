@@ -180,7 +180,7 @@ class AverageResults(ClassifierResults):
                 hint="Call crossVal() of each of fit.members.",
             )
         asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
-        data = stored_data(self, f"formula={self.formula!r}, data=..., method='auto'")
+        data = stored_data(self, f"formula={self.formula!r}, data=..., method='auto'", PREPARED_AS)
         score = asked.score_name(data)
         folds = asked.folds(self, data)
         spec = FitSpec(PREPARED_AS, workers=asked.workers, rng=asked.rng)

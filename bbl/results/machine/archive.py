@@ -531,7 +531,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     terms = {name: arrays[name] for name in terms_table}
     check_arrays(terms, terms_table, m=len(design.n_levels))
     support = _unpack_support(arrays, design, engine)
-    layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
+    layout = engine.layout_of(design, list(terms.values()), support)
     # the layout with any hidden units after the predictors. The second argument limits its size, so
     # that a forged file cannot request more parameters than it has numbers
     hidden_layout = engine.widened(

@@ -20,7 +20,6 @@ from bbl.checks import flag, generator, near_match
 from bbl.crossval import Scored
 from bbl.engines import Engine
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.model.layout import Layout
 from bbl.model.support import Support
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import argument_texts
@@ -82,8 +81,11 @@ class CrossValArguments:
         return splitter_folds(cv, frame, np.asarray(rows.response), rows.weights)
 
 
-def stored_data(fit: ModelResults, arguments: str, support: Support | None = None) -> FitData:
-    """Return a fit's training rows, with the terms of its formula and structural zeros.
+def stored_data(
+    fit: ModelResults, arguments: str, engine: Engine, support: Support | None = None
+) -> FitData:
+    """Return a fit's training rows, with the layout that an engine fits to them: the terms of the
+    formula, and structural zeros.
 
     Raises a DataError if the fit has no rows; its hint shows `arguments` of `bbl.crossVal`.
     """
@@ -98,7 +100,7 @@ def stored_data(fit: ModelResults, arguments: str, support: Support | None = Non
     terms = design.terms
     # None: all pairs
     scopes = None if terms.complete else terms.terms
-    layout = Layout(design.n_levels, scopes, support, design.n_ordered)
+    layout = engine.layout_of(design, scopes, support)
     return FitData(
         fit.training,
         layout,
@@ -188,12 +190,16 @@ class CrossValidationMixin(MachineResults):
         0.5
         """
         asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
-        data = stored_data(
-            self, f"formula={self.formula!r}, data=...", self.estimate.parameters.layout.support
-        )
         # such as ", eps = 0.5"
         shown_options = "".join(f", {argument}" for argument in argument_texts(options))
         settings = pop_grid(type(self.engine), options)
+        engine = _with_options(self.engine, options)
+        data = stored_data(
+            self,
+            f"formula={self.formula!r}, data=...",
+            engine,
+            self.estimate.parameters.layout.support,
+        )
         folds = asked.folds(self, data)
         kind = self.estimate.log_z_kind
         # a method that selects terms may select different ones in each fold; one that fits P(y | x)
@@ -201,7 +207,7 @@ class CrossValidationMixin(MachineResults):
         asks_auto = kind == "none" or (kind == "exact" and self.engine.chooses)
         relevance = self.estimate.relevance
         spec = FitSpec(
-            _with_options(self.engine, options),
+            engine,
             "auto" if asks_auto else kind,
             self._calibration(),
             None if relevance is None else relevance.level,

@@ -22,7 +22,6 @@ from bbl.crossval import Scores
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.attribution import zero_sum_factors
-from bbl.model.layout import Layout
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
 from bbl.report.machine.summary import Summary, fit_summary, own_summary
@@ -567,12 +566,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         if relevance is not None:  # select predictors again, among the terms of the formula
             # of the formula; `complete` if it has all pairs, `terms.terms` lists them
             terms = self.design.terms
-            # (m,): number of ordered levels of each predictor
-            n_ordered = self.design.n_ordered
             # None stands for all pairs
-            layout = Layout(
-                self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered
-            )
+            layout = self.engine.layout_of(self.design, None if terms.complete else terms.terms)
         level = None if relevance is None else relevance.level
         data = FitData(train, layout, K, self.labels)
         spec = FitSpec(self.engine, self.estimate.log_z_kind, relevance=level, rng=rng)

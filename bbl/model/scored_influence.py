@@ -1,0 +1,98 @@
+"""Influence of rows on a pseudo-likelihood estimate whose couplings are linear in scores."""
+
+# With the map ``theta = A beta`` of a site's free parameters beta, its Hessian is ``A' H A``, and
+# the influence on theta is ``A (A' H A)^-1 A' u``, with the score u of a row.
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.model.godambe import Influence
+from bbl.model.layout import Layout
+from bbl.model.scored_sites import ScoredPenalty, scored_hessians
+from bbl.model.scores import site_scores_of
+from bbl.model.site_hessians import inverse
+from bbl.rows.sample import Sample
+
+__all__ = ["ScoredInfluence", "influence_of"]
+
+
+class ScoredInfluence(Influence):
+    """`Influence` with couplings that are linear in scores.
+
+    `_inverse` and `_penalty_shift` are of the r free parameters of a site: (r, r) and (r,).
+    """
+
+    def __init__(
+        self,
+        sample: Sample,
+        layout: Layout,
+        site_theta: np.ndarray,
+        lambda_: float | tuple[float, ...],
+        lambdah: float,
+        prior_count: float = 0.0,
+        zero_sum: bool = False,
+    ):
+        self._penalty = ScoredPenalty(lambda_, lambdah, prior_count, zero_sum)
+        super().__init__(sample, layout, site_theta, lambda_, lambdah, prior_count, zero_sum)
+
+    def _invert_hessians(self, sample: Sample, penalty: np.ndarray) -> None:
+        layout = self.layout
+        scores = site_scores_of(layout)
+        sites = np.flatnonzero(layout.n_levels > 1).tolist()
+        hessians = scored_hessians(sample, layout, self.site_theta, sites)
+        matrices = dict(zip(sites, self._penalty.matrices(layout, sites), strict=True))
+        self._penalty_shift = []
+        for i in range(layout.m):
+            site_map = scores.maps[i]
+            positions = self._flat_positions[i][0]
+            if not len(positions):  # a predictor with one level has no parameters
+                self._penalty_gradient.append(np.zeros(0))
+                self._inverse.append(np.zeros((0, 0)))
+                self._penalty_shift.append(np.zeros(0))
+                continue
+            inverted, is_determined = inverse(hessians[i] + matrices[i])
+            theta = self.site_theta[layout.start[i] : layout.start[i + 1]][:, self._columns[i]]
+            free_gradient = matrices[i] @ site_map.restrict(theta.ravel())
+            # the gradient in free parameters is enough: it is only used in products with influences
+            gradient = np.zeros(len(positions))
+            gradient[site_map.first] = free_gradient / site_map.factor[site_map.first]
+            self._penalty_gradient.append(gradient)
+            self._inverse.append(inverted)
+            self._penalty_shift.append(free_gradient @ inverted)
+            self.determined[positions[~is_determined[site_map.index]]] = False
+
+    def _add_site(
+        self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray
+    ) -> None:
+        Z, residuals, weights = row_arrays
+        site_map = site_scores_of(self.layout).maps[i]
+        if not site_map.n:
+            return
+        residual = residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
+        design = Z[:, self._columns[i]]
+        score = (residual[:, :, None] * design[:, None, :]).reshape(len(design), -1)
+        psi = site_map.gather_rows(score) @ self._inverse[i] - self._penalty_shift[i]
+        psi *= weights[i][:, None]
+        # the rows of `out` are distinct
+        out[out_rows] += site_map.expand(psi).T * shares[:, None]
+
+    def _inverse_block(self, i: int, positions: np.ndarray) -> np.ndarray:
+        site_map = site_scores_of(self.layout).maps[i]
+        index = site_map.index[positions]
+        factor = site_map.factor[positions]
+        return factor[:, None] * self._inverse[i][np.ix_(index, index)] * factor
+
+
+def influence_of(
+    sample: Sample,
+    layout: Layout,
+    site_theta: np.ndarray,
+    lambda_: float | tuple[float, ...],
+    lambdah: float,
+    prior_count: float = 0.0,
+    zero_sum: bool = False,
+) -> Influence:
+    """Return the `Influence` on a site solution, of the class for its layout."""
+    kind = Influence if layout.scores is None else ScoredInfluence
+    return kind(sample, layout, site_theta, lambda_, lambdah, prior_count, zero_sum)

@@ -127,6 +127,9 @@ WITH_ZEROS: dict[str, str] = {
     "`mcSample`": (
         "with structural zeros, chains that change one predictor at a time may not reach every cell"
     ),
+    '`ordered="linear"`': (
+        "with structural zeros, degrees of freedom are counted for tables of all levels"
+    ),
     "`explain()`": "with structural zeros in single groups, class scores are not sums of terms",
     '`reconstruct(method="gibbs")` and `"mf"`': (
         "with structural zeros, missing values have exact probabilities"

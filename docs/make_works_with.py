@@ -88,6 +88,8 @@ REMARKS = """\
   but not survey designs. Intervals for differences of a penalised fit need `start=None`, at most
   5,000 distinct rows, a finite `ridge`, and no `early_stopping`. Codings of ordered levels
   (`ordered=`) need `ridge > 0`.
+- Pseudo-likelihood and maximum likelihood with `ordered="linear"` support everything in their
+  columns except structural zeros, `mlestimate` and `penalty="l1"` or `"group"`.
 """
 
 

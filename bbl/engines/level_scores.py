@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bbl.capabilities import WITH_ZEROS
 from bbl.checks import choice, near_match, real
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
@@ -160,8 +161,9 @@ def check_linear(ordered: str, layout: Layout) -> None:
             value=LINEAR,
         )
     if layout.scores is not None and layout.support is not None:
+        reason = WITH_ZEROS['`ordered="linear"`']
         raise OptionError(
-            "ordered='linear' cannot be combined with structural zeros.",
+            f"ordered='linear': {reason}.",
             argument="ordered",
             hint="Use ordered='nominal', or leave structural_zeros out.",
             value=LINEAR,

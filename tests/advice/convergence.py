@@ -143,6 +143,11 @@ TABLE = {
         lambda: fit("y ~ a + b", LEVELS, lambdah=0),
         settled("y ~ a + b", LEVELS, lambdah=0.1),
     ),
+    "a level in order that pseudo-likelihood never sees": case(
+        "Set lambdah > 0",
+        lambda: fit("y ~ a*b", LEVELS, ordered="linear", level_scores={"a": [0, 1, 2]}),
+        settled("y ~ a*b", LEVELS, ordered="linear", level_scores={"a": [0, 1, 2]}, lambdah=0.1),
+    ),
     "a level that a sparse fit never sees": case(
         "Use penalty='l2' and lambdah > 0",
         lambda: fit("y ~ b*c", NO_C, penalty="group", lambda_=0.01, xlevels={"c": [0, 1, 2]}),

@@ -27,6 +27,9 @@ from bbl.model.listing import state_energies
 QUICK = {"chains": 2, "warmup": 20, "draws": 20}
 PAIRS = DATA[["a", "b", "c"]]
 ORDERED = DATA.assign(a=pd.Categorical(np.arange(60) % 3, ordered=True))
+UNORDERED = ORDERED.assign(a=ORDERED["a"].astype(str))
+ZEROS_IN_ORDER = ORDERED[(ORDERED["a"] != 2) | (ORDERED["b"] == 0)]
+THIRD = pd.DataFrame({"a": [2], "b": [1]})
 THREE = DATA.assign(y=np.where(DATA["a"] == DATA["b"], DATA["y"], "u"))
 HOLES = DATA.assign(
     a=DATA["a"].where((np.arange(60) % 2 == 0) | (DATA["y"] == "t")),
@@ -43,6 +46,10 @@ BATCHES = {"data": lambda: iter([DATA])}
 
 def conditional(formula: str = "y ~ a + b", data: Any = DATA, **options: Any) -> Any:
     return fit(formula, data, method="conditional", **options)
+
+
+def linear(formula: str = "y ~ a + b", data: Any = ORDERED, **options: Any) -> Any:
+    return fit(formula, data, ordered="linear", **options)
 
 
 def crossed(formula: str = "y ~ .", data: Any = DATA, **options: Any) -> Any:
@@ -131,6 +138,74 @@ ENGINES = {
         lambda: conditional(ridge="firth", start="pseudo", ordered="nominal"),
         lambda: conditional(ridge="firth", start=None, ordered="nominal"),
         lambda: conditional(ridge=0.1, start="pseudo"),
+    ),
+    "an order that only conditional likelihood has": case(
+        "Use ordered='linear', or method='conditional'",
+        lambda: fit(data=ORDERED, ordered="cumulative"),
+        lambda: fit(data=ORDERED, ordered="linear"),
+        lambda: conditional(data=ORDERED, ordered="cumulative"),
+    ),
+    "scores of nominal levels": case(
+        "Use ordered='linear', or leave level_scores out",
+        lambda: fit(data=ORDERED, level_scores={"a": [1, 2, 4]}),
+        lambda: fit(data=ORDERED, level_scores={"a": [1, 2, 4]}, ordered="linear"),
+        lambda: fit(data=ORDERED),
+    ),
+    "scores that are not in a dict": case(
+        "Name predictors and list the scores of their levels",
+        lambda: linear(level_scores=3),
+        lambda: linear(level_scores={"a": [1, 2, 4]}),
+    ),
+    "scores that are not in a list": case(
+        r"List one score for each level, such as \[8, 12, 16\]",
+        lambda: linear(level_scores={"a": 3}),
+        lambda: linear(level_scores={"a": [8, 12, 16]}),
+    ),
+    "equal scores": case(
+        "List the scores in increasing order, and merge levels with equal scores",
+        lambda: linear(level_scores={"a": [1, 1, 2]}),
+        lambda: linear(level_scores={"a": [1, 2, 4]}),
+        lambda: fit(data=ORDERED.assign(a=ORDERED["a"].astype(int) // 2)),
+    ),
+    "scores of an unknown predictor": case(
+        "Name predictors of the formula",
+        lambda: linear(level_scores={"z": [1, 2, 4]}),
+        lambda: linear(level_scores={"a": [1, 2, 4]}),
+    ),
+    "scores of some levels": case(
+        "List one score for each of 0, 1, 2",
+        lambda: linear(level_scores={"a": [1, 2]}),
+        lambda: linear(level_scores={"a": [1, 2, 4]}),
+    ),
+    "scores of two levels": case(
+        "Leave 'b' out of level_scores",
+        lambda: linear(level_scores={"a": [1, 2, 4], "b": [0, 1]}),
+        lambda: linear(level_scores={"a": [1, 2, 4]}),
+    ),
+    "an order that is not declared": case(
+        r"Declare them as an ordered pd\.Categorical, give their level_scores, or use",
+        lambda: fit(data=UNORDERED, ordered="linear"),
+        lambda: fit(data=ORDERED, ordered="linear"),
+        lambda: fit(data=UNORDERED, ordered="linear", level_scores={"a": [0, 1, 2]}),
+        lambda: fit(data=UNORDERED, ordered="nominal"),
+    ),
+    "an order of codes": case(
+        r"Call bbl\.bbl\('~ \.', data, \.\.\.\), or use ordered='nominal'",
+        lambda: bbl.mlestimate(np.arange(60)[:, None] % 3, ordered="linear"),
+        lambda: fit("~ .", ORDERED[["a", "b"]], ordered="linear"),
+        lambda: bbl.mlestimate(np.arange(60)[:, None] % 3, ordered="nominal"),
+    ),
+    "an order with structural zeros": case(
+        "Use ordered='nominal', or leave structural_zeros out",
+        lambda: zeros(data=ZEROS_IN_ORDER, table=THIRD, ordered="linear"),
+        lambda: zeros(data=ZEROS_IN_ORDER, table=THIRD, ordered="nominal"),
+        lambda: zeros(data=ZEROS_IN_ORDER, table=None, ordered="linear"),
+    ),
+    "an order with a sparse penalty": case(
+        "Use ordered='nominal', or leave penalty out",
+        lambda: fit("y ~ .^2", ORDERED, ordered="linear", penalty="group", lambda_=0.1),
+        lambda: fit("y ~ .^2", ORDERED, ordered="nominal", penalty="group", lambda_=0.1),
+        lambda: fit("y ~ .^2", ORDERED, ordered="linear", lambda_=0.1),
     ),
     "an order of two levels": case(
         r"Declare them as an ordered pd\.Categorical, or use ordered='nominal'",

@@ -454,14 +454,15 @@ def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
 
 def _pack_options(engine: Engine) -> dict[str, Any]:
     """Return an engine's options for JSON: tuples as lists, infinity as ``"inf"``."""
-    options = asdict(engine)
-    options = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
-    }
     return {
-        name: "inf" if isinstance(value, float) and np.isinf(value) else value
-        for name, value in options.items()
+        name: "inf" if isinstance(value, float) and np.isinf(value) else _tuples_to_lists(value)
+        for name, value in asdict(engine).items()
     }
+
+
+def _tuples_to_lists(value: Any) -> Any:
+    """Return a value with all nested tuples replaced by lists."""
+    return [_tuples_to_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:

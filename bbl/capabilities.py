@@ -85,6 +85,7 @@ CAPABILITIES: dict[str, Capability] = {
     "effects_bootstrap": Capability(RESULTS, 'the same by refits, `se="bootstrap"`'),
     "etable": Capability(RESULTS, "`etable`"),
     "explain": Capability(RESULTS, "`explain()`"),
+    "explore": Capability(RESULTS, '`explore()`: a page that answers "what if"'),
     "importance": Capability(RESULTS, "`importance()`"),
     "log_scores": Capability(RESULTS, "`log_scores`"),
     "average": Capability(RESULTS, "a member of `average`"),

@@ -445,7 +445,7 @@ def test_help_fits_into_120_columns_and_names_every_option(capsys):
         main(["--help"])
     with pytest.raises(SystemExit):
         main(["effects", "--help"])
-    for command in ("evaluate", "explain"):
+    for command in ("evaluate", "explain", "explore"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
     out = capsys.readouterr().out
@@ -765,6 +765,21 @@ def test_a_saved_model_is_evaluated(survey, run, tmp_path):
     assert run("~ mood + id", survey, "--sep", ";", "--save", density)[0] == 0
     for command in ("evaluate", "explain"):
         assert "has no response" in run(command, density, survey, *options)[2]
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_saved_model_is_explored_on_a_page(survey, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = tmp_path / "m.bbl"
+    assert run("~ mood + id", survey, "--sep", ";", "--save", model)[0] == 0
+    status, out, err = run("explore", model)
+    assert status == 0 and not out and err.endswith("written to explore.html\n")
+    page = (tmp_path / "explore.html").read_text(encoding="utf-8")
+    assert 'id="whatif-model"' in page and page == bbl.load(model).explore("other.html").html
+    status, _, err = run("explore", model, "--page", tmp_path / "nowhere" / "page.html")
+    assert status == 1 and "--page: the directory" in err
+    status, _, err = run("explore", tmp_path / "no.bbl")
+    assert status == 1 and "No such file" in err
 
 
 @pytest.mark.filterwarnings("default")

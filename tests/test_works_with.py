@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -142,6 +143,11 @@ def effects(kind, fit):
         raise BBLError(found.note)
 
 
+def what_if_page(model):
+    with tempfile.TemporaryDirectory() as folder:
+        assert "whatif-model" in model.explore(Path(folder, "page.html")).html
+
+
 def plot_network(kind, fit):
     fit("y ~ .^2" if kind in ENGINES else "y ~ .").plot_network()
 
@@ -188,6 +194,7 @@ TRIALS = {
     ),
     "etable": lambda kind, fit: str(bbl.etable({"one": plain(kind), "two": fit("y ~ a + b")})),
     "explain": lambda kind, fit: plain(kind).explain(DATA.head(2)),
+    "explore": lambda kind, fit: what_if_page(plain(kind)),
     "importance": lambda kind, fit: plain(kind).importance(DATA),
     "log_scores": lambda kind, fit: bbl.log_scores(plain(kind), DATA),
     "average": average_with,

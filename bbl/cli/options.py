@@ -58,13 +58,14 @@ examples:
   {PROGRAM} predict fit.bbl new.csv --keep id > predicted.csv     predict with a saved model
   {PROGRAM} evaluate fit.bbl test.csv                             compare predictions with observed groups
   {PROGRAM} explain fit.bbl new.csv --keep id > explained.csv     explain each prediction
+  {PROGRAM} explore fit.bbl                                       a page that answers "what if"
   {PROGRAM} effects fit.bbl people.csv --variables Home           effects of levels on probabilities
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
   {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
-"{PROGRAM} predict --help" lists the options of predict; likewise for evaluate, explain and effects.
+"{PROGRAM} predict --help" lists the options of predict; likewise for the other commands.
 Models, predictions and tables go to standard output, warnings and errors to standard error. Exit
 status: 0 on success, 1 after an error in files, data or model, 2 for an invalid command."""  # noqa: E501
 EFFECTS_TEXT = """Estimate effects of predictor levels on the group probabilities of a saved model.
@@ -73,6 +74,8 @@ probabilities, with standard error, test and interval where the method has them.
 EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy,
 log-loss, Brier score and AUC with intervals, confusion matrix, and scores of each group, on
 standard output. A note counts the rows without a group, which are left out."""
+EXPLORE_TEXT = """Write a page that answers "what if" for a saved model: one HTML file, without
+network access, that shows the predictions as levels are chosen."""
 EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a
 row adds to the log-odds of two groups. The result is a CSV table on standard output, one line for
 each row of the table."""
@@ -437,10 +440,11 @@ def _make_fit_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _make_saved_parser(command: str, text: str, content: str) -> argparse.ArgumentParser:
+def _make_saved_parser(command: str, text: str, content: str | None) -> argparse.ArgumentParser:
     """Return the parser of a command on a saved model, with two arguments: model file and table.
 
-    `text` describes the command in its help, `content` describes the table.
+    `text` describes the command in its help, `content` describes the table; None for a command
+    without a table.
     """
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False
@@ -449,6 +453,9 @@ def _make_saved_parser(command: str, text: str, content: str) -> argparse.Argume
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="model file written by --save or fit.save()"
     )
+    if content is None:
+        parser.set_defaults(newdata=None)
+        return parser
     nargs = "?" if command == "effects" else None
     parser.add_argument("newdata", type=Path, nargs=nargs, metavar="NEWDATA", help=content)
     return parser
@@ -507,6 +514,19 @@ def _make_explain_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _make_explore_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``explore`` commands."""
+    parser = _make_saved_parser("explore", EXPLORE_TEXT, content=None)
+    parser.add_argument(
+        "--page",
+        type=Path,
+        default=Path("explore.html"),
+        metavar="PAGE",
+        help="file to write; default: explore.html",
+    )
+    return parser
+
+
 def _make_effects_parser() -> argparse.ArgumentParser:
     """Return the parser of ``effects`` commands."""
     content = (
@@ -561,6 +581,7 @@ SAVED_PARSERS = {
     "predict": _make_predict_parser,
     "evaluate": _make_evaluate_parser,
     "explain": _make_explain_parser,
+    "explore": _make_explore_parser,
     "effects": _make_effects_parser,
 }
 

@@ -1,4 +1,4 @@
-"""Sessions with a saved model: predict, evaluate, explain, effects.
+"""Sessions with a saved model: predict, evaluate, explain, explore, effects.
 
 Errors name Python arguments (``keep=``); `bbl.__main__`, which prints them, replaces these by
 options.
@@ -57,11 +57,18 @@ class NewTable(NamedTuple):
 
 def run_saved(args: argparse.Namespace) -> None:
     """Run the command on a saved model given by the parsed arguments."""
-    # some commands lack the options --plot and --report
+    # some commands lack the options --plot, --report and --page
     if getattr(args, "plot", None) is not None:
         check_figure(args.plot)
     check_writable("report", getattr(args, "report", None))
-    sessions = {"predict": predict, "evaluate": _evaluate, "explain": _explain, "effects": _effects}
+    check_writable("page", getattr(args, "page", None))
+    sessions = {
+        "predict": predict,
+        "evaluate": _evaluate,
+        "explain": _explain,
+        "explore": _explore,
+        "effects": _effects,
+    }
     if args.newdata is not None:
         check_readable(args.newdata)
     sessions[args.command](bbl.load(args.model), args)
@@ -136,6 +143,11 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     if args.plot is not None:
         save_figure(lambda: _get_figure(explanation.plot(args.row - 1)), args.plot)
     _print_beside(table.copied, explanation.frame)
+
+
+def _explore(fit: Model, args: argparse.Namespace) -> None:
+    """Write a page that answers what-if questions to --page."""
+    print_note(f"{fit.explore(args.page)}")
 
 
 def _effects(fit: Model, args: argparse.Namespace) -> None:

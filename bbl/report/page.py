@@ -19,7 +19,7 @@ __all__ = ["Part", "figure_html", "page_html"]
 # of a figure on the page; the stored picture has twice as many, for high-resolution screens
 PIXELS_PER_INCH = 80
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; --shade: rgba(0, 0, 0, .3); }
+:root { color-scheme: light dark; --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; --bar: #2f6fae; --minus: #b2412b; --chosen: #dcebf8; --shade: rgba(0, 0, 0, .3); }
 body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
 header, main, footer { max-width: 68rem; margin: 0 auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.5rem 0 .5rem; overflow-wrap: anywhere; }
@@ -66,11 +66,11 @@ footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
   .long tfoot tr { display: block; }
 }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ec; --soft: #b6bec6; --link: #8ec3f5; --paper: #14171a; --code: #1f2428; --line: #7d8893; --shade: rgba(255, 255, 255, .35); }
+  :root { --ink: #e6e9ec; --soft: #b6bec6; --link: #8ec3f5; --paper: #14171a; --code: #1f2428; --line: #7d8893; --bar: #6faee6; --minus: #e98a73; --chosen: #1d3a54; --shade: rgba(255, 255, 255, .35); }
   img { filter: brightness(.88); padding: .25rem; }
 }
 @media print {
-  :root { --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; }
+  :root { --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; --bar: #2f6fae; --minus: #b2412b; --chosen: #dcebf8; }
   .scroll { overflow: visible; background: none; }
   .hint { display: none !important; }
   .wide img { max-width: 100%; }
@@ -79,6 +79,8 @@ footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
   h2, caption, thead { break-after: avoid; }
 }
 """  # noqa: E501
+# what a page may load: data in the page itself, and nothing from elsewhere
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
 # widths of screens, in pixels, below which a hint says that a wider figure scrolls
 HINT_WIDTHS = range(700, 1601, 100)
@@ -99,11 +101,14 @@ class Part:
         Paragraphs, as plain text.
     html : sequence of str
         Tables and figures after the paragraphs, as HTML.
+    widget : str
+        HTML after these, whose tables are not put into scrolling boxes.
     """
 
     heading: str
     text: Sequence[str] = ()
     html: Sequence[str] = field(default_factory=list)
+    widget: str = ""
 
 
 def figure_html(figure: Any, alt: str, caption: str) -> str:
@@ -143,38 +148,47 @@ def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> s
     )
 
 
-def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
-    """Return an HTML page without scripts or external resources: title, `lead` paragraph,
-    contents, parts, `foot`.
+def page_html(
+    title: str, lead: str, parts: Sequence[Part], foot: str, *, style: str = "", script: str = ""
+) -> str:
+    """Return an HTML page without external resources: title, `lead` paragraph, contents, parts,
+    `foot`.
+
+    `style` follows the style sheet of all pages, `script` is run at the end. Browsers are told to
+    refuse any request.
     """
     links = "".join(
         f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1)
     )
+    contents = f'<nav aria-label="Sections"><ul>{links}</ul></nav>' if len(parts) > 1 else ""
+    closing = f"<script>\n{script}</script>\n" if script else ""
     sections = []
     for k, section in enumerate(parts, 1):
         paragraphs = "".join(f"<p>{html_text(line)}</p>" for line in section.text)
         body = "\n".join(_box_tables(content, section.heading) for content in section.html)
         heading = f'<h2 id="part{k}">{html_text(section.heading)}</h2>'
         sections.append(
-            f'<section aria-labelledby="part{k}">{heading}{paragraphs}\n{body}</section>'
+            f'<section aria-labelledby="part{k}">{heading}{paragraphs}\n{body}{section.widget}'
+            "</section>"
         )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{html_text(title)}</title>
-<style>{STYLE}</style>
+<style>{STYLE}{style}</style>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
 <header><h1>{html_text(title)}</h1><p>{html_text(lead)}</p>
-<nav aria-label="Sections"><ul>{links}</ul></nav></header>
+{contents}</header>
 <main id="content">
 {"".join(sections)}
 </main>
 <footer><p>{html_text(foot)}</p></footer>
-</body>
+{closing}</body>
 </html>
 """
 

@@ -27,11 +27,22 @@ from bbl.design.numbers import NumberFactor
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import progress_bar
+from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
 from bbl.results.deprecated import Deprecated, DeprecatedNames
+from bbl.results.exploration import (
+    CONTENT,
+    Exploration,
+    WhatIf,
+    is_in_notebook,
+    what_if,
+    what_if_assets,
+    what_if_page,
+    what_if_part,
+)
 from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.report_page import data_part
 from bbl.rows.kept import KeptRows
@@ -217,6 +228,47 @@ class ModelResults(DeprecatedNames, ABC):
     @abstractmethod
     def _model_parts(self) -> list[Part]:
         """Return the report's sections on parameters, structure or terms."""
+
+    @abstractmethod
+    def _score_model(self) -> ScoreModel:
+        """Return the class scores as sums of tables; raises an OptionError if they are not, or if
+        the tables are too large for a page.
+        """
+
+    def _what_if(self) -> WhatIf:
+        """Return the what-if section of pages; raises an OptionError as `_score_model`."""
+        return what_if(
+            self._score_model(),
+            self.design,
+            self._counts,
+            self.training,
+            self.class_shares,
+            self._shares_in_use,
+        )
+
+    def _what_if_part(self) -> Part:
+        """Return the what-if section of the report, or a sentence on why there is none."""
+        try:
+            return what_if_part(self._what_if())
+        except OptionError as error:
+            return Part("What if", [f"Not available: {error.message}"])
+
+    @property
+    def _shares_in_use(self) -> np.ndarray:
+        """Class proportions (K,) that predictions assume."""
+        return self.class_shares
+
+    def _title(self) -> str:
+        """Return the title of pages."""
+        response = self.labels.response
+        return f"Model of {'its rows' if response is None else label_text(response)}"
+
+    def _lead(self) -> str:
+        """Return the sentence below the title of pages."""
+        return (
+            f"{self._rows_text()}, {len(self.labels.names)} predictors, {self.n_parameters} "
+            "parameters."
+        )
 
     def _summary_notes(self) -> list[str]:
         """Return the sentences above the summary in the report."""
@@ -412,13 +464,15 @@ class ModelResults(DeprecatedNames, ABC):
         newdata: object = None,
         weights: Hashable | ArrayLike = None,
         *,
+        interactive: bool = True,
         verbose: int = 1,
     ) -> None:
         """Write evaluation, parameters, figures and summary to one HTML page, without network
-        access or scripts.
+        access.
 
-        The page begins with sentences on how good the predictions are and which predictors matter
-        most. Then come the evaluation with its figures, the differences between the groups with
+        The page begins with a form that answers "what if" (see `explore`), unless the model is too
+        large for one. Then come sentences on how good the predictions are and which predictors
+        matter most, the evaluation with its figures, the differences between the groups with
         their tests, the interactions as a table and a graph, the summary, and the data with dropped
         rows and merged levels. The layout is suitable for phones, print and screen readers.
 
@@ -432,6 +486,8 @@ class ModelResults(DeprecatedNames, ABC):
             Weights of the new rows. By default the column that held the training weights, such as
             ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
             weight.
+        interactive : bool, default True
+            Whether the page has the form; without it the page has no scripts.
         verbose : int, default 1
             0 for no progress bar.
 
@@ -453,9 +509,6 @@ class ModelResults(DeprecatedNames, ABC):
         ...     path.read_text(encoding="utf-8")[:15]
         '<!DOCTYPE html>'
         """
-        response = self.labels.response
-        n_predictors = len(self.labels.names)
-        subject = "its rows" if response is None else label_text(response)
         sections = (  # each is a step of the progress bar
             lambda: self._evaluation_parts(newdata, weights),
             self._model_parts,
@@ -463,17 +516,69 @@ class ModelResults(DeprecatedNames, ABC):
             lambda: [data_part(self.call, self.design, self._counts, self.class_shares)],
         )
         parts: list[Part] = []
+        if flag("interactive", interactive):
+            parts.append(self._what_if_part())
         with progress_bar(len(sections), "report", verbose) as progress:
             for make_parts in sections:
                 parts += make_parts()
                 progress()
         html = page_html(
-            f"Model of {subject}",
-            (f"{self._rows_text()}, {n_predictors} predictors, {self.n_parameters} parameters."),
+            self._title(),
+            self._lead(),
             parts,
-            "Generated by bbl, the Boltzmann Bayes learner. This page contains no scripts.",
+            f"Generated by bbl, the Boltzmann Bayes learner. {CONTENT}",
+            **(what_if_assets() if any(part.widget for part in parts) else {}),
         )
         Path(path).write_text(html, encoding="utf-8")
+
+    @check_keywords
+    def explore(self, path: str | os.PathLike[str] | None = None) -> Exploration:
+        """Make a page that answers "what if": predictions as levels are chosen, one HTML file
+        without network access.
+
+        The page has all predictors with their levels, and "unknown" where the average over the
+        levels of a predictor is affordable; the probabilities follow each choice, with the
+        contributions of the levels, the decision at given costs, and other class proportions. They
+        are those of `predict`. For a model without a response, it shows the probabilities of any
+        predictor given the others. The answers are part of the page's address, which can be shared.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            By default ``explore.html`` in the current directory; in a notebook the page is shown
+            and not written.
+
+        Returns
+        -------
+        Exploration
+            The page, which notebooks show.
+
+        Raises
+        ------
+        OptionError
+            If the class scores are not sums of tables (hidden units), a predictor is numeric, or
+            the model is too large for a page.
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = fit.explore(Path(folder, "titanic.html"))
+        ...     page.path.exists()
+        True
+        """
+        html = what_if_page(self._what_if(), self._title(), self._lead())
+        if path is None and is_in_notebook():
+            return Exploration(html, None)
+        written = Path("explore.html" if path is None else path)
+        written.write_text(html, encoding="utf-8")
+        return Exploration(html, written)
 
     @check_keywords
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:

@@ -20,7 +20,7 @@ from bbl.report.machine.plot_interactions import draw_network as original
 from bbl.report.page import STYLE
 
 matplotlib.use("Agg")
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "input"}
 
 
 class Outline(HTMLParser):
@@ -97,7 +97,9 @@ def test_a_page_can_be_read_by_a_screen_reader(pages, name):
     assert len(set(ids)) == len(ids)
     assert {own["href"].removeprefix("#") for own in page.all("a")} <= set(ids)
     regions = [own for _, own in page.elements if own.get("role") == "group"]
-    assert len(page.all("table")) <= len(regions)
+    # bars are as wide as the page
+    scrolling = [own for own in page.all("table") if own.get("class") != "bars"]
+    assert len(scrolling) <= len(regions)
     assert all(own["aria-label"] and own["tabindex"] == "0" for own in regions)
     assert all(own["scope"] in ("row", "col") for own in page.all("th"))
     notes = (
@@ -107,12 +109,26 @@ def test_a_page_can_be_read_by_a_screen_reader(pages, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_fetches_nothing_and_runs_nothing(pages, name):
+def test_a_page_fetches_nothing_and_runs_only_its_own_script(pages, name):
     text = pages[name].read_text(encoding="utf-8")
     page = Outline(text)
-    assert not {"script", "link", "iframe", "object", "form"} & {tag for tag, _ in page.elements}
+    assert not {"link", "iframe", "object"} & {tag for tag, _ in page.elements}
+    assert page.all("script") in ([], [{"type": "application/json", "id": "whatif-model"}, {}])
+    assert not any("action" in own for own in page.all("form"))
+    (policy,) = (own["content"] for own in page.all("meta") if "http-equiv" in own)
+    assert policy.startswith("default-src 'none'") and "http" not in policy
     assert all(own["src"].startswith("data:image/png;base64,") for own in page.all("img"))
     assert not re.search(r"https?://|url\(|@import|\son\w+=", re.sub(r"base64,[^\"]*", "", text))
+
+
+def test_a_report_without_a_form_runs_nothing(titanic, tmp_path):
+    fit = bbl.bbl("Survived ~ Sex", titanic, "Freq")
+    fit.report(tmp_path / "page.html", interactive=False)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    tags = {tag for tag, _ in Outline(text).elements}
+    assert not tags & {"script", "form", "input"} and "What if" not in text
+    with pytest.raises(bbl.errors.BBLTypeError, match="interactive"):
+        fit.report(tmp_path / "page.html", interactive="no")
 
 
 def luminance(colour):
@@ -228,9 +244,9 @@ def test_a_report_says_what_the_model_says(pages, titanic):
 def test_a_report_begins_with_what_predictions_are_worth(pages, titanic):
     text = pages["pseudo"].read_text(encoding="utf-8")
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", text)
-    assert headings[0] == "In short" and headings[-2:] == ["Summary", "Data"]
+    assert headings[:2] == ["What if", "In short"] and headings[-2:] == ["Summary", "Data"]
     assert "<title>Model of Survived</title>" in text
-    first = html.unescape(re.sub("<[^>]+>", " ", text.split("<h2")[1]))
+    first = html.unescape(re.sub("<[^>]+>", " ", text.split("<h2")[2]))
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, "Freq")
     scores = fit.evaluate().scores
     naive = bbl.bbl("Survived ~ .", titanic, "Freq", "naive", prior_count=1).evaluate().scores
@@ -255,7 +271,7 @@ def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_pa
     data.loc[:3, "town"] = ["<script>alert(1)</script>", "u", "v", None]
     ready = bbl.lump(bbl.bin(data, bins=3, response="<y>"), response="<y>")
     fit = bbl.bbl("`<y>` ~ .", ready, missing="drop", lambda_=0.1, lambdah=0.01)
-    fit.report(tmp_path / "page.html", data)
+    fit.report(tmp_path / "page.html", data, interactive=False)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "binned numbers" in text and "rare levels merged (3)" in text
     assert "<script" not in text and "<y>" not in text and "age &amp; more" in text

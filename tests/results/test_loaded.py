@@ -188,7 +188,8 @@ def questions(fit, path):
     """Return what asks for every public attribute and method of a model, by name."""
     given, asked = arguments(fit, path), {}
     for name in dir(fit):
-        if name.startswith("_") or name == "save":
+        # pages begin with other answers if the model has its rows
+        if name.startswith("_") or name in ("save", "explore"):
             continue
         value = answer(lambda name=name: getattr(fit, name))
         if not callable(value):

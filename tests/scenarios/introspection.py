@@ -48,6 +48,7 @@ NOT_ASKED = {
     "save": "it has a law of its own",
     "report": "it has a law of its own",
     "write_bif": "it writes a file",
+    "explore": "it writes a file, and its section is in the report",
     "compare": "it is anova, which is a function",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",

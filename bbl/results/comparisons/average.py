@@ -23,6 +23,7 @@ from bbl.design.design import Design
 from bbl.engines import PREPARED_AS
 from bbl.errors import ClassError, OptionError
 from bbl.parallel import progress_bar
+from bbl.report.explore.score_model import ScoreMixture, ScoreModel
 from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part
@@ -444,6 +445,14 @@ class AverageResults(ClassifierResults):
             f"{NOT_A_SUM}, so it has no explanation.",
             hint="Explain a member, fit.members[0].explain(...), or fit with method='pseudo'.",
         )
+
+    def _score_model(self) -> ScoreModel:
+        scores = ScoreMixture(
+            weights=self.member_weights,
+            members=[member._score_model().scores for member in self.members],
+            averages_posteriors=True,
+        )
+        return ScoreModel(scores, None, f"{NOT_A_SUM}.")
 
     def _model_parts(self) -> list[Part]:
         """Return no sections for the HTML report: an average has no figure of parameters."""

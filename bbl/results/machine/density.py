@@ -11,13 +11,16 @@ from numpy.typing import ArrayLike
 
 from bbl.checks import check_keywords, real
 from bbl.errors import ClassError
+from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
+from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.report_parts import machine_parts, summary_notes
+from bbl.results.machine.score_sum import machine_scores
 
 __all__ = ["DensityResults"]
 
@@ -59,6 +62,9 @@ class DensityResults(FittedMachine):
 
     def _model_parts(self) -> list[Part]:
         return machine_parts(self)
+
+    def _score_model(self) -> ScoreModel:
+        return machine_scores(self.estimate, [label_text(name) for name in self.labels.names])
 
     def _summary_notes(self) -> list[str]:
         return summary_notes(self)

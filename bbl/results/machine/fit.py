@@ -24,6 +24,7 @@ from bbl.errors import DataError, Hint, OptionError
 from bbl.model.attribution import zero_sum_factors
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
+from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.summary import Summary, fit_summary, own_summary
 from bbl.report.page import Part
 from bbl.report.text import label_text
@@ -36,6 +37,7 @@ from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.ordinal import thresholds
 from bbl.results.machine.report_parts import machine_parts, summary_notes
+from bbl.results.machine.score_sum import machine_scores
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.metrics import class_scores, with_priors
@@ -487,6 +489,9 @@ class BBLResults(FittedMachine, ClassifierResults):
             averaged=estimate.predictive is not None,
             cumulative=estimate.cumulative,
         )
+
+    def _score_model(self) -> ScoreModel:
+        return machine_scores(self.estimate, [label_text(name) for name in self.labels.names])
 
     @check_keywords
     def relevant(self) -> pd.DataFrame:

@@ -37,6 +37,7 @@ from bbl.design.decisions import Decisions
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.errors import BBLError, OptionError
+from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import category_frame
 from bbl.report.markup import Section
@@ -53,7 +54,13 @@ from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.network.archive import pack, unpack
 from bbl.results.network.facts import feature_facts, network_facts, network_text
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
-from bbl.results.network.tables import attribution, cell_tables, interchange_text, label_by_feature
+from bbl.results.network.tables import (
+    attribution,
+    cell_tables,
+    interchange_text,
+    label_by_feature,
+    network_scores,
+)
 from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.metrics import log_probabilities
@@ -387,6 +394,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def _attribution(self) -> Attribution:
         """Return ``ln P(y, x)`` as a sum over families; raises an OptionError for an average."""
         return attribution(self.labels, self._require_network("single sum for its scores"))
+
+    def _score_model(self) -> ScoreModel:
+        return network_scores(self.labels, self.network)
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
         """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB),

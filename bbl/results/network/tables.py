@@ -8,18 +8,27 @@ probability tables of all families (a feature with its feature parents).
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bbl.bayesnet.averaged import Averaged
 from bbl.bayesnet.predict import Network, log_table
 from bbl.design.labels import Labels
+from bbl.report.explore.score_model import (
+    ScoreMixture,
+    ScoreModel,
+    ScoreSum,
+    ScoreTerm,
+    check_size,
+)
 from bbl.report.network.text import bif_text
 from bbl.report.text import label_index, label_text
 from bbl.results.explanation import Attribution
 
-__all__ = ["attribution", "cell_tables", "interchange_text", "label_by_feature"]
+__all__ = ["attribution", "cell_tables", "interchange_text", "label_by_feature", "network_scores"]
 
 
 def cell_tables(
@@ -80,6 +89,34 @@ def attribution(labels: Labels, network: Network) -> Attribution:
         shown=[family_features[-1:] for family_features in tables],
         constant=log_table(network.prior),
     )
+
+
+def network_scores(labels: Labels, network: Network | Averaged) -> ScoreModel:
+    """Return ``ln P(y, x)`` as a sum of tables, or for an average of networks as the logarithm of
+    a mean; rows that are impossible in all classes have equal scores.
+    """
+    if isinstance(network, Averaged):
+        members = [_score_sum(labels, member) for member in network.members]
+        weights = np.full(len(members), 1.0 / len(members))
+        mixture = ScoreMixture(
+            weights=weights, members=members, averages_posteriors=False, equal_if_impossible=True
+        )
+        return ScoreModel(mixture, None, "The scores of an average of networks are not sums.")
+    scores = replace(_score_sum(labels, network), equal_if_impossible=True)
+    return ScoreModel(scores, scores)
+
+
+def _score_sum(labels: Labels, network: Network) -> ScoreSum:
+    """Return ``ln P(y, x)`` of a network as a sum of tables."""
+    check_size(network.theta.size)
+    parts = attribution(labels, network)
+    terms = [
+        ScoreTerm(scope, table, name, shown)
+        for (scope, table), name, shown in zip(
+            parts.terms.items(), parts.names, parts.shown, strict=True
+        )
+    ]
+    return ScoreSum(constant=parts.constant, terms=terms)
 
 
 def interchange_text(

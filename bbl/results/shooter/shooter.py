@@ -26,6 +26,7 @@ from bbl.capabilities import (
 from bbl.checks import choice
 from bbl.choices import EvaluationFigure
 from bbl.errors import OptionError
+from bbl.report.explore.score_model import ScoreModel, ScoreSum, ScoreTerm, check_size
 from bbl.report.machine.summary import Summary
 from bbl.report.markup import Section
 from bbl.report.notebook import first_rows
@@ -322,6 +323,16 @@ class ShooterResults(ClassifierResults):
             shown=list(tables),
             constant=constant,
         )
+
+    def _score_model(self) -> ScoreModel:
+        parts = self._attribution()
+        check_size(sum(table.size for table in parts.terms.values()))
+        terms = [
+            ScoreTerm(scope, table, name, scope)
+            for (scope, table), name in zip(parts.terms.items(), parts.names, strict=True)
+        ]
+        scores = ScoreSum(constant=parts.constant, terms=terms, sums_unknown=False)
+        return ScoreModel(scores, scores)
 
     @property
     def _advice(self) -> str:

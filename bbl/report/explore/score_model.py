@@ -1,0 +1,289 @@
+"""Class scores of a model as sums of tables, for the script of an HTML page to evaluate.
+
+There are K groups, m predictors, and predictor i has L_i levels.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bbl.errors import OptionError
+from bbl.model.attribution import Factors
+from bbl.model.elimination import elimination_order
+
+__all__ = [
+    "ScoreMixture",
+    "ScoreModel",
+    "ScoreNode",
+    "ScoreSum",
+    "ScoreTerm",
+    "check_size",
+    "list_terms",
+    "pack",
+]
+
+# of all tables on a page, 8 bytes each and 11 as text: about half a megabyte
+MAX_NUMBERS = 48_000
+# table cells, summed over groups and members, of the exact sum over unknown predictors: takes a
+# browser about 20 ms
+MAX_CELLS = 2**18
+
+
+@dataclass(frozen=True)
+class ScoreTerm:
+    """A term of the class scores.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The predictors on the axes of the table.
+    table : ndarray, shape (K, L_1, ...), or (1, L_1, ...) if the groups share it
+    name : str
+        Title of the term; empty for structural zeros, which contribute nothing to explain.
+    shown : tuple of int
+        The predictors whose levels label the term.
+    """
+
+    scope: tuple[int, ...]
+    table: np.ndarray
+    name: str = ""
+    shown: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreNode:
+    """Class scores before and after calibration.
+
+    Attributes
+    ----------
+    temperature : float
+        Factor of the scores.
+    offset : ndarray, shape (K,), or None
+        Added to the scores after the factor.
+    empty : ndarray, shape (K,), or None
+        Scores of a row without known predictors, which are not calibrated; None if they follow
+        from the tables.
+    needed : tuple of int
+        Predictors that must be known unless all are unknown.
+    equal_if_impossible : bool
+        Whether a row that is impossible in all groups gets equal scores.
+    """
+
+    temperature: float = 1.0
+    offset: np.ndarray | None = None
+    empty: np.ndarray | None = None
+    needed: tuple[int, ...] = ()
+    equal_if_impossible: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSum(ScoreNode):
+    """Class scores that are a constant plus a sum of tables.
+
+    Attributes
+    ----------
+    constant : ndarray, shape (K,)
+    terms : sequence of ScoreTerm
+    sums_unknown : bool
+        Whether scores are log-sum-exps over the levels of unknown predictors; otherwise a term
+        with an unknown predictor contributes 0.
+    is_cumulative : bool
+        Whether the sums are cumulative logits of an ordered response; see `bbl.model.cumulative`.
+    """
+
+    constant: np.ndarray
+    terms: Sequence[ScoreTerm]
+    sums_unknown: bool = True
+    is_cumulative: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreMixture(ScoreNode):
+    """Class scores of a weighted average of models.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (M,)
+        With sum 1.
+    members : sequence of ScoreSum or ScoreMixture
+    averages_posteriors : bool
+        Whether P(group | row) of the members is averaged, otherwise P(group, row).
+    """
+
+    weights: np.ndarray
+    members: Sequence[ScoreSum | ScoreMixture]
+    averages_posteriors: bool
+
+
+@dataclass(frozen=True)
+class ScoreModel:
+    """Class scores, and the terms that explain them.
+
+    Attributes
+    ----------
+    scores : ScoreSum or ScoreMixture
+    explained : ScoreSum or None
+        Terms that add up to the scores: `scores` itself, or for an average over posterior draws
+        the terms at their mean, which add up to the scores approximately.
+    unexplained : str
+        Why there are no terms; a sentence.
+    """
+
+    scores: ScoreSum | ScoreMixture
+    explained: ScoreSum | None
+    unexplained: str = ""
+
+
+def check_size(n_numbers: int) -> None:
+    """Raise an OptionError if tables with so many numbers are too large for a page."""
+    if n_numbers > MAX_NUMBERS:
+        raise OptionError(
+            f"The tables of this model have {n_numbers:,} numbers, and a page holds at most "
+            f"{MAX_NUMBERS:,}.",
+            hint="Fit fewer predictors or terms.",
+        )
+
+
+def list_terms(factors: Factors, names: Sequence[str]) -> list[ScoreTerm]:
+    """Return the terms with these tables, named after their predictors ``names`` (m,)."""
+    return [
+        ScoreTerm(scope, table, ":".join(names[i] for i in scope), scope)
+        for scope, table in factors.items()
+    ]
+
+
+@dataclass
+class _Numbers:
+    """Arrays that are stored one after the other in one text."""
+
+    arrays: list[np.ndarray] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, array: np.ndarray) -> int:
+        """Store an array in C order and return the position of its first number."""
+        start = self.size
+        self.arrays.append(np.ascontiguousarray(array, dtype="<f8").ravel())
+        self.size += array.size
+        return start
+
+    def as_text(self) -> str:
+        """Return all numbers as base64 of little-endian float64."""
+        flat = np.concatenate([np.zeros(0), *self.arrays]).astype("<f8")
+        return base64.b64encode(flat.tobytes()).decode()
+
+
+def pack(model: ScoreModel, n_levels: np.ndarray) -> dict[str, Any]:
+    """Return the model as a dict for JSON; numbers are in one text, exact to the bit.
+
+    Raises an OptionError if the tables are too large for a page.
+
+    Examples
+    --------
+    >>> table = np.log([[0.9, 0.1], [0.2, 0.8]])
+    >>> scores = ScoreSum(constant=np.zeros(2), terms=[ScoreTerm((0,), table, "a", (0,))])
+    >>> packed = pack(ScoreModel(scores, scores), np.array([2]))
+    >>> packed["unknown"]
+    {'most': 1, 'never': []}
+    """
+    K = len(next(_sums(model.scores)).constant)
+    check_size(sum(term.table.size for node in _sums(model.scores) for term in node.terms))
+    orders, most = _plan_unknown(model.scores, n_levels, K)
+    numbers = _Numbers()
+    packed: dict[str, Any] = {"scores": _pack_node(model.scores, numbers, orders)}
+    if model.explained is model.scores:
+        packed["explained"] = "scores"
+    elif model.explained is not None:
+        packed["explained"] = _pack_node(model.explained, numbers, orders)
+    else:
+        packed["explained"] = None
+    packed["unexplained"] = model.unexplained
+    packed["unknown"] = {"most": most, "never": sorted(_never_unknown(model.scores))}
+    packed["numbers"] = numbers.as_text()
+    return packed
+
+
+def _sums(node: ScoreSum | ScoreMixture) -> Iterator[ScoreSum]:
+    """Yield the sums in a tree of averages."""
+    if isinstance(node, ScoreSum):
+        yield node
+    else:
+        for member in node.members:
+            yield from _sums(member)
+
+
+def _never_unknown(node: ScoreSum | ScoreMixture) -> set[int]:
+    """Return the predictors that must be known to evaluate any member."""
+    if isinstance(node, ScoreSum):
+        return set(node.needed)
+    return set(node.needed) | set.intersection(*(_never_unknown(m) for m in node.members))
+
+
+def _scopes(node: ScoreSum) -> tuple[tuple[int, ...], ...]:
+    """Return the predictors of each term."""
+    return tuple(term.scope for term in node.terms)
+
+
+def _plan_unknown(
+    root: ScoreSum | ScoreMixture, n_levels: np.ndarray, K: int
+) -> tuple[dict[tuple, list[int]], int]:
+    """Return (elimination order of all predictors, by the scopes of a sum; the largest number of
+    predictors that may be unknown at once).
+
+    All may be unknown if the sum over all of them is affordable. Otherwise it is bounded by the
+    number of combinations of the predictors with most levels.
+    """
+    m = len(n_levels)
+    summed = [node for node in _sums(root) if node.sums_unknown]
+    orders: dict[tuple, list[int]] = {}
+    costs: dict[tuple, float] = {}
+    for node in summed:
+        scopes = _scopes(node)
+        if scopes in orders:
+            continue
+        mask = np.zeros((m, m), dtype=bool)
+        for scope in scopes:
+            mask[np.ix_(scope, scope)] = True
+        np.fill_diagonal(mask, False)
+        plan = elimination_order(n_levels, mask, MAX_CELLS)
+        orders[scopes], costs[scopes] = (list(range(m)), np.inf) if plan is None else plan
+    if K * sum(costs[_scopes(node)] for node in summed) <= MAX_CELLS:
+        return orders, m
+    # all combinations of u predictors, and half as many, ... while these are summed one by one
+    combinations = np.cumprod(np.sort(n_levels)[::-1].astype(float))
+    most = int((2.0 * K * len(summed) * combinations <= MAX_CELLS).sum())
+    return dict.fromkeys(orders, list(range(m))), most
+
+
+def _pack_node(
+    node: ScoreSum | ScoreMixture, numbers: _Numbers, orders: dict[tuple, list[int]]
+) -> dict[str, Any]:
+    """Return a node as a dict; its arrays are added to `numbers`."""
+    packed: dict[str, Any] = {"temperature": node.temperature, "needed": list(node.needed)}
+    packed["equalIfImpossible"] = node.equal_if_impossible
+    for name, array in (("offset", node.offset), ("empty", node.empty)):
+        packed[name] = None if array is None else numbers.add(array)
+    if isinstance(node, ScoreMixture):
+        packed["averagesPosteriors"] = node.averages_posteriors
+        packed["weights"] = numbers.add(node.weights)
+        packed["members"] = [_pack_node(member, numbers, orders) for member in node.members]
+        return packed
+    packed["constant"] = numbers.add(node.constant)
+    packed["sumsUnknown"] = node.sums_unknown
+    packed["isCumulative"] = node.is_cumulative
+    packed["order"] = orders.get(_scopes(node), [])
+    packed["terms"] = [
+        {
+            "name": term.name,
+            "scope": [int(i) for i in term.scope],
+            "shown": [int(i) for i in term.shown],
+            "shared": len(term.table) == 1 and len(node.constant) > 1,
+            "start": numbers.add(term.table),
+        }
+        for term in node.terms
+    ]
+    return packed

@@ -1,0 +1,229 @@
+/* What if: the class probabilities of a model, as answers change. Plain JavaScript without network
+access. The model is JSON in the page (see bbl/report/explore/score_model.py): class scores are sums of
+tables, or weighted averages of such sums. Answers are numbers of levels, in the order of the
+predictors; UNKNOWN (-1) stands for no answer. */
+"use strict";
+var whatif = (function () {
+  const UNKNOWN = -1;
+
+  // ---- numbers
+
+  /* Decode base64 of little-endian float64. */
+  function decodeNumbers(text) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    return new Float64Array(bytes.buffer);
+  }
+
+  /* ln(sum of exponentials); -Infinity for impossible states. */
+  function logSumExp(values) {
+    const largest = Math.max(...values);
+    if (largest === -Infinity) return -Infinity;
+    return largest + Math.log(values.reduce((sum, v) => sum + Math.exp(v - largest), 0));
+  }
+
+  function logSoftmax(scores) {
+    const total = logSumExp(scores);
+    return scores.map((score) => score - (total === -Infinity ? 0 : total));
+  }
+
+  // ---- sums over unknown predictors
+
+  /* Fix the known predictors of a term for group k: a table over its unknown predictors. */
+  function restrict(model, term, answers, k) {
+    const sizes = term.scope.map((i) => model.predictors[i].levels.length);
+    const cells = sizes.reduce((product, size) => product * size, 1);
+    let offset = term.start + (term.shared ? 0 : k * cells);
+    let stride = cells;
+    const scope = [], strides = [];
+    term.scope.forEach((i, axis) => {
+      stride /= sizes[axis];
+      if (answers[i] === UNKNOWN) {
+        scope.push(i);
+        strides.push(stride);
+      } else {
+        offset += answers[i] * stride;
+      }
+    });
+    return { scope, strides, offset, values: model.values };
+  }
+
+  /* ln(sum over the predictors in `order` of the exponentials of all tables), one predictor after
+  the other: its tables are replaced by one table over the predictors that they share with it. */
+  function logSumOut(model, tables, order) {
+    let total = 0;
+    for (const out of order) {
+      const used = tables.filter((table) => table.scope.includes(out));
+      if (!used.length) continue;
+      tables = tables.filter((table) => !table.scope.includes(out));
+      const scope = [...new Set(used.flatMap((table) => table.scope))].filter((i) => i !== out);
+      const sizes = scope.map((i) => model.predictors[i].levels.length);
+      const cells = sizes.reduce((product, size) => product * size, 1);
+      const nLevels = model.predictors[out].levels.length;
+      const summed = new Float64Array(cells);
+      const stride = (table, i) => (table.scope.includes(i) ? table.strides[table.scope.indexOf(i)] : 0);
+      const along = used.map((table) => scope.map((i) => stride(table, i)));
+      const step = used.map((table) => stride(table, out));
+      const column = new Array(nLevels);
+      for (let cell = 0; cell < cells; cell++) {
+        const starts = used.map((table) => table.offset);
+        for (let axis = scope.length - 1, rest = cell; axis >= 0; axis--) {
+          const level = rest % sizes[axis];
+          rest = (rest - level) / sizes[axis];
+          used.forEach((_, t) => (starts[t] += level * along[t][axis]));
+        }
+        for (let level = 0; level < nLevels; level++) {
+          column[level] = 0;
+          used.forEach((table, t) => (column[level] += table.values[starts[t] + level * step[t]]));
+        }
+        summed[cell] = logSumExp(column);
+      }
+      if (!scope.length) {
+        total += summed[0];
+        continue;
+      }
+      const strides = sizes.map((_, axis) => sizes.slice(axis + 1).reduce((a, b) => a * b, 1));
+      tables.push({ scope, strides, offset: 0, values: summed });
+    }
+    return total;
+  }
+
+  // ---- class scores
+
+  /* The K class scores, or null if an unknown predictor is needed or the row is impossible. */
+  function scores(model, node, answers) {
+    const unknown = answers.filter((answer) => answer === UNKNOWN).length;
+    if (unknown === answers.length && node.empty !== null) return array(model, node.empty);
+    if (node.needed.some((i) => answers[i] === UNKNOWN)) return null;
+    let found = node.members
+      ? scoresOfMixture(model, node, answers)
+      : scoresOfSum(model, node, answers);
+    if (found === null) return null;
+    if (node.isCumulative) found = scoresOfLogits(model, found);
+    if (found.every((score) => score === -Infinity)) {
+      return node.equalIfImpossible ? found.map(() => 0) : null;
+    }
+    const offset = node.offset === null ? found.map(() => 0) : array(model, node.offset);
+    return found.map((score, k) => node.temperature * score + offset[k]);
+  }
+
+  /* K numbers of the model that begin at a position. */
+  function array(model, start) {
+    return Array.from(model.values.subarray(start, start + model.groups.length));
+  }
+
+  function scoresOfSum(model, node, answers) {
+    const order = node.order.filter((i) => answers[i] === UNKNOWN);
+    return array(model, node.constant).map((constant, k) => {
+      let score = constant;
+      const open = [];
+      for (const term of node.terms) {
+        const table = restrict(model, term, answers, k);
+        if (!table.scope.length) score += table.values[table.offset];
+        else if (node.sumsUnknown) open.push(table);
+      }
+      return score + logSumOut(model, open, order);
+    });
+  }
+
+  /* ln P(group) from cumulative logits ln P(group or higher) / P(lower); groups without training
+  rows have none. The logit of the first group is not used. */
+  function scoresOfLogits(model, logits) {
+    const logLogistic = (x) => (x < 0 ? x : 0) - Math.log1p(Math.exp(-Math.abs(x)));
+    const present = model.groups.map((_, k) => k).filter((k) => model.shares[k] > 0);
+    const found = model.groups.map(() => -Infinity);
+    present.forEach((k, position) => {
+      const lower = position > 0 ? logits[k] : Infinity;
+      const upper = position + 1 < present.length ? logits[present[position + 1]] : -Infinity;
+      found[k] = (lower < Infinity ? logLogistic(lower) : 0) + (upper > -Infinity ? logLogistic(-upper) : 0);
+      if (lower < Infinity && upper > -Infinity) found[k] += Math.log(-Math.expm1(upper - lower));
+    });
+    return found;
+  }
+
+  function scoresOfMixture(model, node, answers) {
+    const parts = [], logWeights = [];
+    node.members.forEach((member, m) => {
+      const found = scores(model, member, answers);
+      if (found === null) return; // its weight is distributed over the others
+      parts.push(node.averagesPosteriors ? logSoftmax(found) : found);
+      logWeights.push(Math.log(model.values[node.weights + m]));
+    });
+    if (!parts.length) return null;
+    const total = logSumExp(logWeights);
+    return model.groups.map((_, k) =>
+      logSumExp(parts.map((part, m) => part[k] + logWeights[m] - total)));
+  }
+
+  /* The change of the scores if the class proportions are `priors` instead of the training ones. */
+  function priorShift(model, priors) {
+    return priors.map((prior, k) =>
+      model.shares[k] > 0 ? Math.log(prior) - Math.log(model.shares[k]) : -Infinity);
+  }
+
+  function shiftedScores(model, answers, priors) {
+    const found = scores(model, model.scores, answers);
+    if (found === null || model.response === null) return found;
+    const shift = priorShift(model, priors);
+    return found.map((score, k) => score + shift[k]);
+  }
+
+  /* P(group | answers), or null. */
+  function probabilities(model, answers, priors) {
+    const found = shiftedScores(model, answers, priors);
+    if (found === null || found.every((score) => score === -Infinity)) return null;
+    return logSoftmax(found).map(Math.exp);
+  }
+
+  /* P(level of a predictor | the other answers), for a model without a response, or null. */
+  function levelProbabilities(model, answers, target) {
+    const found = model.predictors[target].levels.map((_, level) => {
+      const complete = answers.slice();
+      complete[target] = level;
+      const score = scores(model, model.scores, complete);
+      return score === null ? -Infinity : score[0];
+    });
+    return found.every((score) => score === -Infinity) ? null : logSoftmax(found).map(Math.exp);
+  }
+
+  /* Expected cost of predicting each group; costs[true][predicted]. */
+  function expectedCosts(p, costs) {
+    return p.map((_, predicted) => p.reduce((sum, q, k) => sum + q * costs[k][predicted], 0));
+  }
+
+  /* Contributions to the log odds of two groups: [name, contribution] of the baseline, the terms,
+  and the rest, which comes from unknown predictors or from averaging over draws. */
+  function contributions(model, answers, priors, group, against) {
+    const node = model.explained === "scores" ? model.scores : model.explained;
+    const found = shiftedScores(model, answers, priors);
+    if (node === null || found === null) return null;
+    const difference = (values) => (values[group] === values[against] ? 0 : values[group] - values[against]);
+    const constant = array(model, node.constant);
+    const shift = priorShift(model, priors);
+    const offset = node.offset === null ? shift.map(() => 0) : array(model, node.offset);
+    const rows = [["(baseline)", node.temperature * difference(constant) + difference(offset) + difference(shift)]];
+    for (const term of node.terms) {
+      if (!term.name || term.scope.some((i) => answers[i] === UNKNOWN)) continue;
+      const values = model.groups.map((_, k) => {
+        const table = restrict(model, term, answers, k);
+        return table.values[table.offset];
+      });
+      const name = term.shown
+        .map((i) => `${model.predictors[i].name}=${model.predictors[i].levels[answers[i]]}`)
+        .join(", ");
+      rows.push([name, node.temperature * difference(values)]);
+    }
+    const rest = difference(found) - rows.reduce((sum, row) => sum + row[1], 0);
+    if (answers.includes(UNKNOWN)) rows.push(["(unknown predictors)", rest]);
+    else if (model.explained !== "scores") rows.push(["(average over draws)", rest]);
+    return { rows, total: difference(found) };
+  }
+
+  /* Parse the model's JSON. */
+  function load(text) {
+    const model = JSON.parse(text);
+    model.values = decodeNumbers(model.numbers);
+    return model;
+  }
+
+  return { UNKNOWN, load, scores, probabilities, levelProbabilities, expectedCosts, contributions };
+})();

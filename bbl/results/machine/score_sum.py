@@ -1,0 +1,78 @@
+"""Class scores of Boltzmann machines as sums of tables, for HTML pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bbl.boltzmann.fitted import Estimate
+from bbl.errors import OptionError
+from bbl.model.attribution import zero_sum_factors
+from bbl.report.explore.score_model import (
+    ScoreMixture,
+    ScoreModel,
+    ScoreSum,
+    ScoreTerm,
+    check_size,
+    list_terms,
+)
+from bbl.stats.metrics import class_scores, log_share
+
+__all__ = ["machine_scores"]
+
+CUMULATIVE = "Cumulative logits have no terms for the log-odds of two groups."
+ZEROS_OF_GROUPS = "With structural zeros in single groups, class scores are not sums of terms."
+
+
+def machine_scores(estimate: Estimate, names: Sequence[str]) -> ScoreModel:
+    """Return the class scores of fitted machines; `names` (m,) are the predictors.
+
+    Raises an OptionError for hidden units, and for models that are too large for a page.
+    """
+    layout = estimate.parameters.layout
+    K = len(estimate.parameters.theta)
+    draws = estimate.predictive
+    if draws is not None and draws.hidden:
+        raise OptionError(
+            "The class scores of a machine with hidden units are not sums of tables.",
+            argument="hidden",
+            hint="Fit hidden=0.",
+        )
+    check_size(K * layout.size * (1 if draws is None else draws.theta.shape[1]))
+    # fields and couplings; structural zeros, if any, come last
+    factors = layout.factors(estimate.parameters.theta)
+    terms, constant = zero_sum_factors(factors[: len(layout.scopes)])
+    zeros = [ScoreTerm(scope, table) for scope, table in factors[len(layout.scopes) :]]
+    # calibration, and the class proportions for a row without known predictors
+    common: dict[str, Any] = {"empty": log_share(estimate.class_prior)}
+    if estimate.calibration is not None:
+        common["temperature"] = estimate.calibration.temperature
+        common["offset"] = estimate.calibration.offset
+    needed = estimate.needed
+    at_estimates = ScoreSum(
+        constant=class_scores(constant[None], estimate.log_z, estimate.class_prior)[0],
+        terms=[*list_terms(terms, names), *zeros],
+        sums_unknown=needed is None,
+        needed=() if needed is None else tuple(needed.tolist()),
+        is_cumulative=estimate.cumulative,
+        **common,
+    )
+    scores: ScoreSum | ScoreMixture = at_estimates
+    if draws is not None:
+        n_draws = draws.theta.shape[1]
+        members = [
+            ScoreSum(
+                constant=class_scores(np.zeros((1, K)), draws.log_z[:, t], estimate.class_prior)[0],
+                terms=[ScoreTerm(*factor) for factor in layout.factors(draws.theta[:, t])],
+            )
+            for t in range(n_draws)
+        ]
+        weights = np.full(n_draws, 1.0 / n_draws)
+        scores = ScoreMixture(weights=weights, members=members, averages_posteriors=False, **common)
+    if estimate.cumulative:
+        return ScoreModel(scores, None, CUMULATIVE)
+    if layout.support is not None and layout.support.n_groups > 1:
+        return ScoreModel(scores, None, ZEROS_OF_GROUPS)
+    return ScoreModel(scores, at_estimates)

@@ -45,7 +45,7 @@ CAPABILITIES: dict[str, Capability] = {
     "third_order": Capability(DATA, "terms of three or more predictors, `y ~ a*b*c`"),
     "no_response": Capability(DATA, "no response, `~ a + b`: the distribution of rows"),
     "batches": Capability(DATA, "data read in batches (Parquet, DuckDB, Dask, ...)"),
-    "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are averaged over'),
+    "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are marginalised'),
     "missing_marginal_batches": Capability(DATA, "the same with data read in batches"),
     "real_weights": Capability(DATA, "weights that are not integers"),
     "survey": Capability(DATA, "sampling designs of surveys, `design=bbl.survey(...)`"),
@@ -56,7 +56,7 @@ CAPABILITIES: dict[str, Capability] = {
     "calibrate": Capability(FIT, "`calibrate=` of the class scores"),
     "relevance": Capability(
         FIT,
-        "`relevance=`: only predictors that are informative about the groups differ between them",
+        "`relevance=`: only the distributions of relevant predictors differ between groups",
     ),
     "structural_zeros": Capability(FIT, "`structural_zeros=`: cells that cannot occur"),
     "gauge": Capability(FIT, '`gauge="zero-sum"`: penalties without a reference level'),

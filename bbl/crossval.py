@@ -123,8 +123,8 @@ def check_trained(n: float) -> None:
             "A fold has no training rows.",
             argument="nfold",
             hint=(
-                "Pass more rows, use fewer folds (nfold) in crossVal, or fit with numeric options "
-                "and without calibrate, which needs no folds."
+                "Pass more rows, use fewer folds (nfold in crossVal), or avoid folds by fitting "
+                "with numeric options and without calibrate."
             ),
         )
 

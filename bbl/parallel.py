@@ -54,7 +54,7 @@ def n_workers(n_jobs: int | None) -> int:
         raise OptionError(
             "n_jobs must not be 0.",
             argument="n_jobs",
-            hint="Pass 1 for one thread or -1 for all cores.",
+            hint="Pass 1 for one thread, or -1 for all cores.",
         )
     if requested > 0:
         return requested

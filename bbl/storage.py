@@ -241,7 +241,8 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
     """Return the bytes of meta.json: `meta`, the table of `arrays`, and the versions."""
     if type(meta) is not dict or type(kind) is not str:
         raise BBLTypeError(
-            f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta"
+            f"meta must be a dict and kind must be a str; got {type(meta)}, {type(kind)}.",
+            argument="meta",
         )
     _check_plain(meta, "meta", 2)  # 2: meta is a dict inside the dict of meta.json
     document = {

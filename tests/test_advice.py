@@ -77,10 +77,7 @@ def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch
 
     status, told = run(SILENT)
     assert status == 1
-    assert (
-        "Leave these rows out of the table; or --missing drop drops all rows with missing values."
-        in told
-    )
+    assert "Leave these rows out of the table, or pass --missing drop to drop all rows" in told
     status, told = (
         run(SILENT.dropna(subset=["y"])) if remedy == "table" else run(SILENT, "--missing", "drop")
     )

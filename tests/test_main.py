@@ -113,7 +113,7 @@ def test_parquet_files_have_their_declared_order_or_say_that_it_is_lost(tmp_path
     assert "status = sick healthy" in run("status ~ x", path, "--method", "naive")[1]
     code, _, error = run("status ~ dose", path, "--method", "naive")
     assert code == 1 and error.startswith("error: column 'dose' was written as categories")
-    assert error.endswith("Write it as categories of text, with dictionaries.\n")
+    assert error.endswith("Write the column as a categorical of strings with a dictionary.\n")
 
 
 @pytest.mark.parametrize("type_", ["prob", "link", "class"])
@@ -624,7 +624,7 @@ def test_rows_without_a_response_are_left_out_and_counted(survey, run, tmp_path)
         tmp_path / "m.bbl",
     )
     assert status == 0 and err.startswith(
-        "10 of 70 rows without a value of 'moving, soon?' were left out\n"
+        "10 of 70 rows were left out because they have no value of 'moving, soon?'\n"
     )
     assert bbl.load(tmp_path / "m.bbl").nobs() == 60
 

@@ -282,7 +282,7 @@ def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
     """
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
         raise BBLTypeError(
-            f"groups must be (row groups, column groups); got {groups!r}.",
+            f"groups must be a pair (row groups, column groups); got {groups!r}.",
             argument="groups",
             value=groups,
         )
@@ -290,7 +290,7 @@ def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
     for n_of_axis, axis_name, axis_length in zip(n_groups, ("rows", "columns"), shape, strict=True):
         if n_of_axis > axis_length:
             raise OptionError(
-                f"groups={n_groups} has more groups ({n_of_axis}) than there are {axis_name} "
+                f"groups={n_groups} asks for more groups ({n_of_axis}) than there are {axis_name} "
                 f"({axis_length}).",
                 argument="groups",
             )

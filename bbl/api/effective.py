@@ -178,13 +178,14 @@ def _warn_unmatched(matched: MatchedSize) -> None:
     """Warn if the steps ended before convergence, or if no size fits."""
     if matched.size < FEWEST_ROWS:
         cause = (
-            "The columns have more mutual information than independent columns would have by "
-            "chance, whatever the number of rows: they are strongly coupled."
+            "The columns share more mutual information than expected by chance if they were "
+            "independent, whatever the number of rows: they are strongly coupled."
         )
         hint = "Scale the weights to the sum of effective_weights() instead."
     elif matched.size > LARGEST_SIZE:
         cause = (
-            "The columns have no mutual information, so all large numbers of rows fit equally well."
+            "The columns share no mutual information, so all large numbers of rows fit "
+            "equally well."
         )
         hint = "Leave the weights as they are."
     else:

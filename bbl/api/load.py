@@ -100,7 +100,7 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     if kind is not None and not issubclass(KINDS[stored_kind], kind):
         raise ModelFileError(
             f"{path} contains {KINDS[stored_kind].__name__}, not {kind.__name__}.",
-            hint=f"Leave kind out, or use kind=bbl.{KINDS[stored_kind].__name__}.",
+            hint=f"Omit kind, or use kind=bbl.{KINDS[stored_kind].__name__}.",
         )
     try:
         return restored(stored_kind, meta, arrays)

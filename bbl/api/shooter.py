@@ -319,7 +319,7 @@ def _check_penalties(
         raise OptionError(
             f"lambda_ has {len(values)} penalties, but order={order}.",
             argument="lambda_",
-            hint="Pass one number, or one for each order.",
+            hint="Pass a single number, or one number for each order.",
         )
     return "given", values
 
@@ -333,7 +333,7 @@ def _check_numeric(numeric: bool | Sequence[Hashable]) -> bool | tuple[Hashable,
     if isinstance(numeric, Sequence | np.ndarray | pd.Index):
         return tuple(numeric)
     raise BBLTypeError(
-        f"numeric must be True, False or a list of names; got {type(numeric).__name__}.",
+        f"numeric must be True, False or a list of column names; got {type(numeric).__name__}.",
         argument="numeric",
         hint="Use numeric=True if all predictors are numbers.",
     )
@@ -371,8 +371,8 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
             f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
             f"{ShooterResults._refusals['pairs']}.",
             argument="formula",
-            hint="Write 'y ~ .' or 'y ~ a + b', and set the maximum number of predictors per term "
-            "with order=.",
+            hint="Write 'y ~ .' or 'y ~ a + b', and set the maximum number of predictors per "
+            "term with the argument order.",
         )
     if screen == "all" and m > MAX_ALL_PAIRS:
         raise OptionError(

@@ -107,8 +107,8 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
     ):
         warnings.warn(
             DataWarning(
-                f"Response {response.name!r} has {encoded.K} numeric groups, and each is fitted "
-                f"with its own model.",
+                f"Response {response.name!r} has {encoded.K} numeric groups, and a separate model "
+                "is fitted to each.",
                 hint=f"If it is a quantity, bin it first: bbl.bin(data, {response.name!r}).",
             ),
             stacklevel=stacklevel + 1,
@@ -118,7 +118,7 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
         if counts is not None and _has_each_combination_equally(encoded):
             warnings.warn(
                 DataWarning(
-                    "Every combination of levels occurs in equally many rows, so all "
+                    "Every combination of levels occurs in the same number of rows, so all "
                     "coefficients are 0.",
                     hint=f"If column {counts!r} contains counts, use weights={counts!r}.",
                 ),

@@ -77,7 +77,7 @@ class Genetic:
     def __post_init__(self):
         if not isinstance(self.scale, tuple | list) or len(self.scale) != 2:
             raise BBLTypeError(
-                f"scale must be (lowest, highest) rating; got {self.scale!r}.",
+                f"scale must be the pair (lowest rating, highest rating); got {self.scale!r}.",
                 argument="scale",
                 value=self.scale,
             )
@@ -256,7 +256,7 @@ class Mcmc:
             + workers * 8.0 * n * (m + 2.0 * most_rated)
             + 16.0 * (n**2 + m**2),
             f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",
-            "Raise thin, or use fewer draws or chains (n_init).",
+            "Increase thin, or use fewer draws or chains (n_init).",
         )
         names = ("draws", "warmup", "thin", "alpha", "sigma", "step")
         options = {name: getattr(self, name) for name in names}

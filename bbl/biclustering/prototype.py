@@ -402,7 +402,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
             # constant tables are rejected earlier, but not tables of equal averages
             if spread <= 4.0 * rounding:
                 raise DataError(
-                    "metric='pearson': the averages of repeated pairs are all equal, so "
+                    "metric='pearson': after averaging repeated pairs, all values are equal, so "
                     "correlations are undefined.",
                     argument="metric",
                     hint="Use metric='squared', or 'levels' if the response has few values.",

@@ -108,7 +108,7 @@ class Prototype:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood for choosing the numbers of groups.",
+                "metric='pearson' has no likelihood with which to choose the numbers of groups.",
                 argument="groups",
                 hint="Use groups=(rows, columns).",
             )
@@ -187,7 +187,7 @@ class Prototype:
                 DataWarning(
                     f"The criterion chose {chosen[0]} x {chosen[1]} groups, the largest number "
                     "tried.",
-                    hint=f"Raise max_groups above {self.max_groups}, or pass groups=.",
+                    hint=f"Increase max_groups above {self.max_groups}, or pass groups=.",
                 ),
                 stacklevel=5,
             )

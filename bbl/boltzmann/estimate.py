@@ -194,7 +194,7 @@ def check_known(
                 f"interacts with are known, but there are none.",
                 column=name,
                 hint=(
-                    "Use a formula with fewer interactions, choose method='mf' with "
+                    "Use a formula with fewer interactions, or choose method='mf' with "
                     "log_z='ais', or make missing values a separate level (missing='level')."
                 ),
             )

@@ -69,8 +69,8 @@ examples:
 Models, predictions and tables go to standard output, warnings and errors to standard error. Exit
 status: 0 on success, 1 after an error in files, data or model, 2 for an invalid command."""  # noqa: E501
 EFFECTS_TEXT = """Estimate effects of predictor levels on the group probabilities of a saved model.
-The result is a CSV table on standard output: for each group the average difference in
-probabilities, with standard error, test and interval where the method has them."""
+The result is a CSV table on standard output: for each group, the average difference in
+probabilities, with a standard error, test and interval if the method provides them."""
 EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy,
 log-loss, Brier score and AUC with intervals, confusion matrix, and scores of each group, on
 standard output. A note counts the rows without a group, which are left out."""
@@ -80,8 +80,8 @@ EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and 
 row adds to the log-odds of two groups. The result is a CSV table on standard output, one line for
 each row of the table."""
 PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on
-standard output, one line for each row in the order of the table. Columns are read as the model
-needs them: in a column of text, 01 stays 01."""
+standard output, one line for each row in the order of the table. Columns are read with the types
+that the model expects: in a column of text, 01 stays 01."""
 
 
 def numbers(text: str) -> float | list[float] | str:
@@ -118,7 +118,7 @@ def separator(text: str) -> str:
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a single character; pass one, such as ';', or tab"
+            f"{text!r} is not a single character; pass one such as ';', or the word tab"
         )
     return character
 
@@ -145,13 +145,13 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "--sep",
         type=separator,
         metavar="CHAR",
-        help="cell separator; default: comma, tab for .tsv, or ; with --decimal ,",
+        help="cell separator; default: a comma, a tab for .tsv files, or ; with --decimal ,",
     )
     group.add_argument(
         "--decimal",
         choices=(".", ","),
         metavar="CHAR",
-        help="decimal mark, . or ,; default: .",
+        help="decimal mark: . (default) or ,",
     )
     group.add_argument(
         "--na",
@@ -170,8 +170,8 @@ def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
         choices=PREDICTIONS,
         default="prob",
         help=(
-            "prob: a probability per group, and the most probable group (default); link: log-odds; "
-            "class: the group only"
+            "prob (default): the probability of each group, and the most probable group; link: "
+            "log-odds; class: only the group"
         ),
     )
     _add_unseen_option(group)
@@ -222,7 +222,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="COL",
         help="column with the clusters (sampling points) of a survey; repeat for further stages. "
-        "Standard errors and tests account for this design (pseudo, ml, naive)",
+        "Standard errors and tests of pseudo, ml and naive account for this design",
     )
     group.add_argument(
         "--method",
@@ -235,7 +235,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         dest="lambda_",
         type=numbers,
         metavar="X",
-        help="penalty of couplings (pseudo); or cv, cv-1se",
+        help="penalty on couplings (pseudo); or cv, cv-1se",
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument(
@@ -274,8 +274,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--missing",
         choices=MISSING,
-        help="missing values: an error (raise, default), drop their rows (drop), a separate level "
-        "(level), or averaged over (marginal, default with --learner)",
+        help="missing values: an error (raise, default), drop their rows (drop), a separate "
+        "level (level), or marginalised (marginal, default with --learner)",
     )
     group.add_argument(
         "--novar-ok",
@@ -297,8 +297,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         type=_level_or_rule,
         metavar="P",
         help=(
-            "let only predictors significant at this level differ between groups; or cv, cv-1se "
-            "to choose the level"
+            "let only those predictors differ between groups that are significant at this level; "
+            "or cv, cv-1se to choose the level"
         ),
     )
     group.add_argument(
@@ -319,10 +319,11 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cv",
         action="store_true",
-        help="score one setting or a grid, such as --lambda 0.01,0.1,1, and refit with the best",
+        help="cross-validate one setting or a grid, such as --lambda 0.01,0.1,1, and refit with "
+        "the best",
     )
     group.add_argument(
-        "--nfold", type=int, metavar="K", help="number of folds; default: 5, with --learner 10"
+        "--nfold", type=int, metavar="K", help="number of folds; default: 5, or 10 with --learner"
     )
     group.add_argument(
         "--shuffle",
@@ -346,8 +347,8 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         f"       {PROGRAM} explain MODEL NEWDATA [options]\n"
         f"       {PROGRAM} effects MODEL [NEWDATA] [options]",
         description=(
-            "Fit a Boltzmann Bayes learner. Without arguments, run the Titanic session of the "
-            "paper on the data included."
+            "Fit a Boltzmann Bayes learner. Without arguments, run the paper's Titanic session "
+            "on the included data."
         ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -386,16 +387,16 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         type=column_type,
         metavar="COL=TYPE",
         help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. "
-        "By default columns of numbers are numeric, but text if a number has a leading zero, as "
-        "in 01, or over 18 digits",
+        "By default, a column of numbers is numeric, unless a number has a leading zero, as "
+        "in 01, or more than 18 digits",
     )
     group.add_argument(
         "--levels",
         action="append",
         metavar="[COL=]A,B,...",
-        help="ordered levels of a column, reference level first; without COL=, of every column "
-        "that has only these levels, such as the items of a scale. May be repeated. By default "
-        "text levels are sorted alphabetically",
+        help="ordered levels of a column, reference level first; without COL=, they apply to "
+        "every column that has only these levels, such as the items of a scale. May be "
+        "repeated. By default, text levels are sorted alphabetically",
     )
     group.add_argument(
         "--bin",
@@ -427,8 +428,8 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="PAGE",
         help=(
-            "write an HTML report of the model to this file; evaluated on --newdata if that has "
-            "the response"
+            "write an HTML report of the model to this file; it includes an evaluation on "
+            "--newdata if that table has the response"
         ),
     )
     group.add_argument(
@@ -500,7 +501,8 @@ def _make_explain_parser() -> argparse.ArgumentParser:
         nargs=2,
         metavar=("GROUP", "AGAINST"),
         help="log-odds of one group against another. By default, the second of two groups "
-        "against the first; with three or more, each row's most probable group against the next",
+        "against the first; with three or more groups, each row's most probable group "
+        "against the second most probable",
     )
     group.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a figure of one row to this file"
@@ -530,8 +532,8 @@ def _make_explore_parser() -> argparse.ArgumentParser:
 def _make_effects_parser() -> argparse.ArgumentParser:
     """Return the parser of ``effects`` commands."""
     content = (
-        "table of the rows to average over; required unless the model was saved with its training "
-        "rows, or with --grid"
+        "table of the rows to average over; required unless the model was saved with its "
+        "training rows or --grid is given"
     )
     parser = _make_saved_parser("effects", EFFECTS_TEXT, content)
     group = parser.add_argument_group("effects")
@@ -545,7 +547,7 @@ def _make_effects_parser() -> argparse.ArgumentParser:
         "--by",
         metavar="NAME",
         action="append",
-        help="average within each value of this column; repeat for more",
+        help="average separately for each value of this column; repeat for more",
     )
     group.add_argument(
         "--contrast",
@@ -562,7 +564,8 @@ def _make_effects_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--grid",
         choices=GRIDS,
-        help="generated rows: all combinations of levels, or the most frequent levels",
+        help="average over generated rows instead: all combinations of levels (balanced), or the "
+        "most frequent levels (mode)",
     )
     group.add_argument("--weights", metavar="COL", help="column of NEWDATA with frequencies")
     group.add_argument(
@@ -609,7 +612,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if args.missing is None:
         args.missing = "raise" if args.learner is None else "marginal"
     if (args.strata or args.cluster) and args.weights is None:
-        parser.error("--strata and --cluster need --weights, the column of sampling weights")
+        parser.error(
+            "--strata and --cluster require --weights, which names the column of sampling weights"
+        )
     if args.store_data and args.save is None:
         parser.error("--store-data needs --save")
     if args.keep is not None and args.newdata is None:

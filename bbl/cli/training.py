@@ -111,8 +111,8 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
     if not is_unknown.any() or is_unknown.all():
         return table
     print_note(
-        f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} were "
-        f"left out"
+        f"{int(is_unknown.sum())} of {len(table)} rows were left out because they have no value "
+        f"of {str(response)!r}"
     )
     return table[~is_unknown].reset_index(drop=True)
 

@@ -174,7 +174,7 @@ def refuse_text(name: Hashable, series: pd.Series) -> NoReturn:
         f"{', '.join(cells[:5])}{' and more' * (len(cells) > 5)}.",
         column=name,
         value=cell_by_text[cells[0]],
-        hint="Replace these cells by numbers or missing values, or leave the column out.",
+        hint="Replace these cells with numbers or missing values, or leave the column out.",
     )
 
 

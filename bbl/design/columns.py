@@ -253,8 +253,8 @@ def column_factor(
             hint=Hint(
                 f"Drop these rows: data.dropna(subset=[{column.name!r}]); or missing='drop' "
                 "drops all rows with missing values.",
-                command_line="Leave these rows out of the table; or --missing drop drops all rows "
-                "with missing values.",
+                command_line="Leave these rows out of the table, or pass --missing drop to drop "
+                "all rows with missing values.",
             ),
         )
     if name in levels_by_name:
@@ -427,7 +427,7 @@ def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems)
         warnings.warn(
             DataWarning(
                 f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: the fit is slow, "
-                f"and their estimates are imprecise.",
+                "and the estimates of these levels are imprecise.",
                 hint=f"Group the rare levels{cut}, or leave the column out.",
             ),
             stacklevel=6,  # the caller of a public function

@@ -630,7 +630,7 @@ def _read_number(
         raise DataError(
             f"column {name!r} has {n_missing} missing value{'s' * (n_missing > 1)}"
             + (
-                ", and numeric predictors cannot have a level for them."
+                ", and a numeric predictor cannot have a separate level for missing values."
                 if missing == "level"
                 else "."
             ),

@@ -356,7 +356,7 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
                 f"{where} contains both {value!r} and {twin!r}, which have the same label.",
                 column=name,
                 argument=argument,
-                hint="Replace one by the other, or convert them to different strings.",
+                hint="Replace one with the other, or convert them to different strings.",
             )
 
 
@@ -434,7 +434,7 @@ def refuse_identifier(
 ) -> NoReturn:
     """Raise the error about a column with `L` distinct values in only `n_rows` observations."""
     remedy = Hint(
-        "Group its values; if each value is a level, list them in xlevels.",
+        "Group its values; if each value is a level, list the values in xlevels.",
         command_line="Group its values.",
     )
     if are_numbers:

@@ -205,7 +205,7 @@ def _parse(
         fail(
             formula,
             f"it has {len(formula):,} characters",
-            hint=f"Write at most {MAX_LENGTH:,}, for example with '.' for all columns",
+            hint=f"Write at most {MAX_LENGTH:,} characters, for example with '.' for all columns",
         )
     text, aliases = sanitise(formula)
     numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
@@ -450,4 +450,6 @@ class _Columns:
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
             problem = f"{column!r} contains {self.exclude[column]} and is also a predictor"
-            fail(self.formula, problem, hint="Use it for one of the two", column=column)
+            fail(
+                self.formula, problem, hint="Use the column for only one of the two", column=column
+            )

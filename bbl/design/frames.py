@@ -32,8 +32,8 @@ __all__ = [
 
 ORDER_LOST = (
     "was written as categories but stored without their order: Parquet keeps the order only in "
-    "dictionaries of text, and directory names do not keep it. Write it as categories of text, "
-    "with dictionaries"
+    "dictionaries of text, and directory names do not keep it. Write the column as a categorical "
+    "of strings with a dictionary"
 )
 
 
@@ -282,8 +282,8 @@ def describe_difference(first: list, second: list, part_word: str) -> str:
     `part_word` is the plural word for a part: "chunks" or "batches".
     """
     return (
-        f"has categories that are not the same in all {part_word}: {first} and {second}. Declare "
-        "them alike"
+        f"has categories that differ between {part_word}: {first} and {second}. Declare the same "
+        "categories everywhere"
     )
 
 

@@ -92,7 +92,7 @@ def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> n
             f"column {name!r} of {argument} has {count} infinite value{'s' * (count > 1)}.",
             column=name,
             argument=argument,
-            hint="Replace them by finite numbers, or leave these rows out.",
+            hint="Replace them with finite numbers, or leave these rows out.",
         )
     return values
 
@@ -107,7 +107,7 @@ def _to_float(name: Hashable, value: Any) -> float:
             column=name,
             value=value,
             argument="numeric",
-            hint="Convert the column with pandas.to_numeric, or name only numeric columns in "
-            "numeric=.",
+            hint="Convert the column with pandas.to_numeric, or list only numeric columns in "
+            "numeric.",
         )
     return float(value)

@@ -107,7 +107,7 @@ def readFasta(
         )
     lengths = np.array([len(s) for s in sequences])
     count_by_problem = {
-        f"longer than the first ({m}) and cut": int((lengths > m).sum()),
+        f"longer than the first ({m}) and truncated": int((lengths > m).sum()),
         "shorter and skipped": int(((lengths < m) & (lengths > 0)).sum()),
         "empty and skipped": int((lengths == 0).sum()),
     }
@@ -141,7 +141,7 @@ def _check_characters(argument: str, characters: object) -> None:
     if not isinstance(characters, str):
         raise BBLTypeError(
             f"{argument} must be text; got {type(characters).__name__}.",
-            hint=f'Write the characters as one string, such as {argument}="-".',
+            hint=f'Pass the characters as one string, such as {argument}="-".',
             argument=argument,
             value=characters,
         )

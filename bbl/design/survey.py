@@ -223,8 +223,8 @@ class SurveyDesign:
                 column=self.fpc[k],
                 argument="fpc",
                 hint=(
-                    "Pass the number of units (clusters, or rows) that the stratum or "
-                    "cluster has in the population, not proportions or weights."
+                    "Pass the number of units (clusters, or rows) that the stratum or cluster "
+                    "contains in the population, not proportions or weights."
                 ),
             )
         stage, numbers = plan.lonely_strata  # strata for stage 0, clusters for later stages
@@ -251,8 +251,8 @@ class SurveyDesign:
                 hint=remedy,
             )
         choices = (
-            "'adjust' (deviation from the mean of all strata), 'average' (mean variance of other "
-            "strata) or "
+            "'adjust' (deviation from the mean of all strata), 'average' (mean variance of the "
+            "other strata) or "
         )
         is_one = len(sampled_once) == 1
         subject = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}"
@@ -342,8 +342,8 @@ class SurveyDesign:
             )
         if (n_drawn < 2).any():
             raise DataError(
-                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, which no "
-                "replicate can leave out.",
+                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, so no "
+                "replicate can omit it.",
                 argument="type",
                 hint=(
                     "Merge it with a similar stratum, or leave out type, so that covariances "
@@ -450,7 +450,7 @@ def survey(
         replicates = None
         if type != "bootstrap":
             raise OptionError(
-                "A number of replicates is only for type='bootstrap'.",
+                "A number of replicates can only be given with type='bootstrap'.",
                 argument="replicates",
                 hint="Set type='bootstrap', or name the columns of replicates.",
             )

@@ -23,7 +23,7 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
         isinstance(name, Hashable) for name in value
     ):
         raise BBLTypeError(
-            f"{argument} must be the name of a column, or a list of names; got "
+            f"{argument} must be the name of a column, or a list of column names; got "
             f"{value.__class__.__name__}.",
             argument=argument,
             hint="Put the values into the table, and name their column.",
@@ -67,7 +67,8 @@ def check_replicates(
         raise OptionError(
             "type='JKn' requires rscales.",
             argument="rscales",
-            hint="Set rscales to (n - 1)/n for each replicate, with n clusters in its stratum.",
+            hint="Set rscales to (n - 1)/n for each replicate, where n is the number of clusters "
+            "in its stratum.",
         )
     if rscales is not None and len(rscales) != n_given:
         raise OptionError(
@@ -82,7 +83,7 @@ def check_replicates(
         raise OptionError(
             "type='Fay' requires rho, the value used to make the replicate weights.",
             argument="rho",
-            hint="Pass rho, or use type='BRR' if there is none.",
+            hint="Pass rho, or use type='BRR' if no rho was used.",
         )
     if mse and kind is None:
         raise OptionError(
@@ -92,7 +93,7 @@ def check_replicates(
         )
     if scale is not None and not n_given:
         raise OptionError(
-            "scale is only for replicate weights given as columns.",
+            "scale can only be given with replicate weights in columns.",
             argument="scale",
             hint="Leave scale out.",
         )

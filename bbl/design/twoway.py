@@ -301,7 +301,7 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
             values = np.where(is_missing, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(
-            f"column {name!r} is of type {series.dtype}, not numbers.",
+            f"column {name!r} has type {series.dtype}, which is not numeric.",
             column=name,
             hint=(
                 "Convert it to numbers or an ordered category (the same for all columns of a "
@@ -496,9 +496,9 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
     unrated = np.unique(cell[entries.value == 0.0])
     if len(np.intersect1d(rated, unrated)):
         raise DataError(
-            f"the response {response!r} is both 0 and 1 for a pair.",
+            f"the response {response!r} is both 0 and 1 for the same pair.",
             column=response,
-            hint="Keep only one of these rows.",
+            hint="Keep only one of the rows of this pair.",
         )
     if len(rated) in (0, shape[0] * shape[1]):
         problem = "no pair is rated" if not len(rated) else "all pairs are rated"

@@ -176,13 +176,13 @@ def check_weights(
             raise BBLTypeError(
                 f"{argument} were cut into intervals: {other_objects[0]}.",
                 argument=argument,
-                hint="Name the weights when you bin the table: bbl.bin(data, weights=...).",
+                hint="Specify the weights when you bin the table: bbl.bin(data, weights=...).",
             )
         if other_objects:
             fail(f"contain {other_objects[0]!r}, which is not a number", BBLTypeError)
         array = np.where(is_missing, np.nan, array).astype(float)
     if array.dtype.kind not in "biuf":  # booleans, integers, floats
-        fail(f"are of type {array.dtype}, not numbers", BBLTypeError)
+        fail(f"have type {array.dtype}, which is not numeric", BBLTypeError)
     if len(array) != n:
         fail(f"have length {len(array)}, but there are {n} rows")
     array = array.astype(np.float64)
@@ -219,7 +219,7 @@ def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
     """Refuse `weights` in a call without newdata, since training rows have the fit's weights."""
     if weights is not None:
         raise OptionError(
-            "weights requires newdata; training rows have the weights of the fit.",
+            "weights requires newdata; for the training rows, the weights of the fit are used.",
             argument="weights",
             hint="Leave weights out, or pass newdata too.",
         )

@@ -16,7 +16,7 @@ __all__ = ["ImpossibleCells", "read_zeros"]
 ARGUMENT = "structural_zeros"
 UNKNOWN_LEVEL = (
     "Leave these rows out: levels that never occur need no structural zeros. If the levels can "
-    "occur elsewhere, list them in xlevels"
+    "occur in other data, list them in xlevels"
 )
 
 
@@ -170,5 +170,5 @@ def _refuse_missing(column: Column, rows: np.ndarray) -> None:
             f"{int((is_missing & rows).argmax())}.",
             argument=ARGUMENT,
             column=column.name,
-            hint="Specify a level of every column in each combination that cannot occur.",
+            hint="Specify a level for every column in each combination that cannot occur.",
         )

@@ -94,7 +94,7 @@ ELSEWHERE = {
     "logistic regression.",
     "subset": "Select the rows of the table first.",
     "na_action": "Use missing='drop', 'level' or 'marginal'.",
-    "ref": "List the levels in order, the reference level first: xlevels={'a': ['u', 'v']}.",
+    "ref": "List the levels in order, with the reference level first: xlevels={'a': ['u', 'v']}.",
 }
 
 

@@ -97,7 +97,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
             raise OptionError(
                 "lambda_ is empty.",
                 argument="lambda_",
-                hint="Pass a number, or one for each order.",
+                hint="Pass a single number, or one number for each order.",
             )
         return tuple(real("lambda_", value, 0.0) for value in lambda_)
     return real("lambda_", lambda_, 0.0)
@@ -138,7 +138,9 @@ NEED_ERRORS = (
     "effects",
     "survey",
 )
-SHARED_ROWS = "The pooled fit and the groups share rows, so their posteriors are not independent"
+SHARED_ROWS = (
+    "The pooled fit and the group fits share rows, so their posteriors are not independent"
+)
 
 
 @dataclass(frozen=True)
@@ -316,7 +318,7 @@ class Engine:
             reasons["real_weights"] = NOT_COUNTS
         if not cls.solves:
             reasons["survey"] = (
-                f"{method} has no standard errors that account for a sampling design"
+                f"{method} does not provide standard errors that account for a sampling design"
             )
         if cls.tuned is None:
             reasons["tuning"] = ABSENT
@@ -339,7 +341,7 @@ class Engine:
             )
             reasons |= dict.fromkeys(need_density, only_conditional)
             reasons["missing_marginal"] = (
-                f"{method} does not model the predictors, so missing values cannot be averaged over"
+                f"{method} does not model the predictors, so it cannot average over missing values"
             )
             reasons["importance"] = "missing or unseen values cannot be averaged over"
         if cls.chooses or cls.posterior:
@@ -373,12 +375,14 @@ class Engine:
             )
             reasons |= dict.fromkeys(need_equations, f"{NO_EQUATIONS}, not for {method}")
         if not (cls.solves or cls.joint or (cls.posterior and cls.posterior.has_draws)):
-            reasons["effects"] = f"{method} has neither a covariance of its estimates nor draws"
+            reasons["effects"] = (
+                f"{method} provides neither a covariance of its estimates nor draws"
+            )
         if not (cls.posterior and cls.posterior.has_draws):
             reasons["draws"] = f"{method} has no draws from a posterior"
             if cls.posterior:
                 reasons["covariances"] = (
-                    f"{method} stores the standard deviation of each parameter, but no covariances"
+                    f"{method} stores standard deviations of the parameters, but no covariances"
                 )
         if not (cls.posterior and cls.posterior.keeps_history):
             reasons["history"] = f"{method} does not record a history"
@@ -689,7 +693,7 @@ def check_two_levels(layout: Layout) -> None:
             f"penalty='l1' is for predictors with two levels; some have "
             f"{int(layout.n_levels.max())}, and the couplings it sets to zero would depend on the "
             f"reference level.",
-            hint="Use penalty='group', which sets whole tables to zero.",
+            hint="Use penalty='group', which sets whole coupling tables to zero.",
             argument="penalty",
             value="l1",
         )

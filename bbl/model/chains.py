@@ -467,7 +467,7 @@ def gibbs(
         check_memory(
             float(shape[0]) * shape[1] * (len(chains.n_levels) * dtype.itemsize + 4.0),
             f"Keeping {shape[1]} draws of {shape[0]} chains",
-            "Raise thin, or use fewer sweeps or chains.",
+            "Increase thin, or use fewer sweeps or chains.",
         )
         draws = np.empty((*shape, len(chains.n_levels)), dtype=dtype)
         energy = np.empty(shape, dtype=np.float32)

@@ -138,7 +138,9 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     for lo, hi in zip(start[:-1], start[1:], strict=True):
         if J[lo:hi, lo:hi].any():
             raise DataError(
-                "J couples levels of one predictor.", argument="J", hint="Set those blocks to 0."
+                "J couples two levels of the same predictor.",
+                argument="J",
+                hint="Set those blocks to 0.",
             )
     return h, J, levels, start
 

@@ -15,7 +15,7 @@ def require_networkx() -> ModuleType:
     try:
         import networkx
     except ImportError as error:
-        raise ImportError("networkx is not installed. Hint: run pip install networkx") from error
+        raise ImportError("networkx is not installed. Hint: Run pip install networkx") from error
     return networkx
 
 

@@ -86,7 +86,7 @@ def check_arrays(
     shapes and ranges, and a file's checksum does not prove that it was written by this package.
     """
     if unknown := arrays.keys() - table.keys():
-        raise ValueError(f"{min(unknown)!r} is not an array of such a model")
+        raise ValueError(f"{min(unknown)!r} is not an array of this kind of model")
     sizes |= {f"{symbol}+1": size + 1 for symbol, size in sizes.items()}
     for name, spec in table.items():
         # `required`: True, False, or the name of the array that implies this one

@@ -757,7 +757,10 @@ class EffectsMixin(ClassifierBase):
         if n_rows * len(predictors) > MAX_REPORTED:
             return Part(
                 "Effects",
-                ["Too many rows to compute effects for the report; call avg_comparisons()."],
+                [
+                    "There are too many rows to compute effects for the report; call "
+                    "avg_comparisons() instead."
+                ],
             )
         try:
             # None for a model without predictors, so that the error mentions that; [] would be

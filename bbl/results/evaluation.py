@@ -42,8 +42,8 @@ FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evalua
 # rows of `Evaluation.scores`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
 TRAINING_NOTE = (
-    "These are the training rows: evaluate on new rows or by cross-validation for an honest "
-    "estimate."
+    "These are the training rows; for an unbiased estimate, evaluate on new rows or by "
+    "cross-validation."
 )
 
 
@@ -163,7 +163,7 @@ class Evaluation:
             return ""
         # the text times False is empty
         zeros = (
-            f", {n_zero:g} of them with probability 0: without the floor the log-loss is infinite"
+            f", {n_zero:g} of which have probability 0: without the floor, the log-loss is infinite"
             * bool(n_zero)
         )
         return (
@@ -332,7 +332,7 @@ class Evaluation:
         confusion = self.confusion.rename_axis(index=None, columns=None)
         sections = [
             Section(f"Scores with {coverage} intervals", self.scores.round(4), note),
-            Section("Observed (rows) against predicted groups (columns)", confusion),
+            Section("Observed groups (rows) against predicted groups (columns)", confusion),
             Section("By group", self.report.drop(columns=["lower", "upper"]).round(4)),
         ]
         tables = {"scores": self.scores, "confusion": self.confusion, "report": self.report}

@@ -52,7 +52,8 @@ class LogLikelihood(float):
                 f"ln Z of this fit is approximate (log_z={self.log_z!r}), with unknown error, so "
                 f"its log-likelihood cannot be compared and AIC and BIC are not available.",
                 argument="log_z",
-                hint="Fit with log_z='ais', which anneals ln Z and has a standard error.",
+                hint="Fit with log_z='ais', which estimates ln Z by annealed importance sampling "
+                "and provides a standard error.",
             )
         return self
 

@@ -93,8 +93,8 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
     if record.is_worse:
         return record.verdict  # a warning
     text = (
-        f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} for the class "
-        f"proportions"
+        f"The log-loss is {record.loss:.3g}, compared with {record.baseline:.3g} for the class "
+        "proportions"
     )
     if naive_loss is None:
         return f"{text}."
@@ -131,6 +131,6 @@ def _drivers_sentence(class_scores: Scores, rows: Sample, names: Sequence) -> st
         if increase[i] > MIN_INCREASE
     ]
     if not drivers:
-        return "No single predictor lowers the log-loss much."
+        return "No single predictor reduces the log-loss by much."
     driver_list = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)
     return f"Most important predictors, by the increase in log-loss without them: {driver_list}."

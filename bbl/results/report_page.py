@@ -93,8 +93,8 @@ def evaluation_part(evaluation: Evaluation) -> Part:
                 "are in the table above."
             ),
             (
-                "Observed (rows) and predicted (columns) groups; the darker the cell, the larger "
-                "its share of the row."
+                "Observed groups (rows) and predicted groups (columns); the darker a cell, the "
+                "larger its share of the row."
             ),
         ),
         figure_html(

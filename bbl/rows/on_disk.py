@@ -42,7 +42,7 @@ CACHE_SHARE = 0.5  # maximum proportion of the available memory for a new block 
 # minimum number of rows in a full chunk, even if many buckets share the buffer
 MIN_CHUNK_ROWS = 1024
 REMEDY = (
-    "Set the environment variable TMPDIR to a folder with enough space for them, or use fewer "
+    "Set the environment variable TMPDIR to a directory with enough free space, or use fewer "
     "predictors."
 )
 
@@ -212,7 +212,7 @@ class CodeFile(RowStore):
                 n_bytes = self._file.readinto(unfilled)
                 if not n_bytes:
                     raise DataError(
-                        "The temporary file of codes has been truncated.",
+                        "The temporary file that contains the codes has been truncated.",
                         argument="data",
                     )
                 unfilled = unfilled[n_bytes:]

@@ -206,7 +206,7 @@ class BBLClassifier(TableClassifier):
             options = {**engine_class(self.method).classifier_defaults(options), **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(
-                f"options must be a dict of options of the method by name; got {self.options!r}.",
+                f"options must be a dict of the method's options by name; got {self.options!r}.",
                 argument="options",
                 value=self.options,
             )
@@ -228,8 +228,8 @@ def _make_formula(
         right_side = " + ".join([".", *(_write_term(term, names) for term in pairs)])
     else:
         raise BBLTypeError(
-            "pairs must be 'all', 'none', the right-hand side of a formula or a list of "
-            f"pairs; got {pairs!r}.",
+            "pairs must be 'all', 'none', the right-hand side of a formula, or a list of pairs; "
+            f"got {pairs!r}.",
             argument="pairs",
             value=pairs,
         )

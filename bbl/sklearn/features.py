@@ -319,7 +319,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
             raise DataError(
-                "y has one row of each class, but out-of-fold scores need a class with two rows.",
+                "y contains only one row of each class, but out-of-fold scores require a "
+                "class with at least two rows.",
                 argument="y",
                 hint="Use cv=None.",
             )

@@ -95,8 +95,9 @@ class LossRecord:
         """How a loss above the baseline compares with it, without the remedy."""
         loss, baseline = self._formatted
         text = (
-            f"On the {self.rows} the log-loss is {loss}, against {baseline} for the class "
-            f"proportions: predicting them for every row is better than these probabilities."
+            f"On the {self.rows}, the log-loss is {loss}, compared with {baseline} for the class "
+            "proportions: predicting the class proportions for every row would do better than "
+            "this model."
         )
         if self.remedy:
             return text

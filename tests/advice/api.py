@@ -82,7 +82,7 @@ BICLUSTERS = {
         ),
     ),
     "the most groups": case(
-        r"Raise max_groups above 2, or pass groups=\.",
+        r"Increase max_groups above 2, or pass groups=\.",
         lambda: blocks(data=CHECKED, max_groups=2),
         lambda: blocks(data=CHECKED, max_groups=4),
         lambda: blocks(data=CHECKED, groups=(3, 3)),
@@ -101,7 +101,7 @@ CALLS = {
         lambda: bbl.effective_size(PROTEINS, n_steps=300, batch=20, **QUIET),
     ),
     "a name that is no predictor": case(
-        "Name all of them in predictors",
+        "List all of them in predictors",
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")], predictors=["a", "b"]),
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")], predictors=["a", "b", "c"]),
     ),
@@ -111,7 +111,7 @@ CALLS = {
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")]),
     ),
     "a file of another kind": case(
-        r"Leave kind out, or use kind=bbl\.BBL",
+        r"Omit kind, or use kind=bbl\.BBL",
         in_folder(lambda f: bbl.load(saved(f), kind=bbl.ShooterResults)),
         in_folder(lambda f: bbl.load(saved(f))),
         in_folder(lambda f: bbl.load(saved(f), kind=bbl.BBLResults)),
@@ -199,13 +199,13 @@ CALLS = {
         lambda: fit("y ~ a + b", lambda: iter([GAPS]), missing="drop"),
     ),
     "a rule that is unknown": case(
-        "Pass a number, or one of 'cv'",
+        "Pass a single number, or one number of 'cv'",
         lambda: fit(lambda_="cvv"),
         lambda: fit(lambda_=0.1),
         lambda: fit(lambda_="cv"),
     ),
     "a rule as relevance": case(
-        "Call crossVal for each level, or pass the rule to bbl",
+        "Call crossVal once for each level, or pass the rule to bbl()",
         lambda: bbl.crossVal("y ~ .", DATA, relevance="cv", **QUIET),
         lambda: bbl.crossVal("y ~ .", DATA, relevance=0.5, **QUIET),
         lambda: fit("y ~ .", relevance="cv"),
@@ -295,7 +295,7 @@ CALLS = {
         lambda: bbl.from_spins([0.0, 0.0], np.zeros((2, 2))),
     ),
     "spins of half a matrix": case(
-        r"Pass \(M \+ M\.T\) / 2 if both halves count",
+        r"If both triangles of M are meant, pass \(M \+ M\.T\) / 2",
         lambda: bbl.from_spins([0.0, 0.0], HALF),
         lambda: bbl.from_spins([0.0, 0.0], (HALF + HALF.T) / 2),
     ),
@@ -367,7 +367,7 @@ CALLS = {
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH, method="ml"),
     ),
     "zeros of batches": case(
-        "Pass a table: the distinct rows with their counts as weights",
+        "Pass a tableof the distinct rows with their counts as weights",
         lambda: fit("~ a*b", lambda: iter([POSSIBLE]), structural_zeros=BOTH, method="ml"),
         lambda: fit(
             "~ a*b",
@@ -389,7 +389,7 @@ CALLS = {
         lambda: shot("y ~ .", APART, lambda_=20.0),
     ),
     "batches where rows are needed": case(
-        "Pass a table, or a random sample of the rows",
+        "Pass a table, or a random sample",
         lambda: shot("y ~ .", lambda: iter([DATA])),
         lambda: shot("y ~ .", DATA),
         lambda: shot("y ~ .", bbl.sample_rows(lambda: iter([DATA]), 50, seed=0)),
@@ -448,7 +448,7 @@ NETWORKS = {
         lambda: networks.nb("y ~ .", DATA),
     ),
     "folds that are numbers": case(
-        "Pass the rows that each fold validates",
+        "For each fold , pass the positions of its validation rows",
         lambda: networks.cv(network(), DATA, folds=["x", "z"]),
         lambda: networks.cv(network(), DATA, folds=[range(30), range(30, 60)]),
     ),

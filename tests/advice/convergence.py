@@ -207,7 +207,7 @@ TABLE = {
         ),
     ),
     "a replicate that separates groups": case(
-        "Leave type= out .*merge rare levels, or use prior_count",
+        "Leave type= out .*merge rare levels; or use prior_count",
         lambda: replicated(type="JK1"),
         lambda: replicated(),
         lambda: replicated(SPARSE.assign(a=SPARSE["psu"] % 2), type="JK1"),

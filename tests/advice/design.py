@@ -64,7 +64,7 @@ FORMULAS = {
     ),
     "a long formula": rewritten(
         "y ~ " + "a + " * 400_000 + "b",
-        r"Write at most [\d,]+, for example with '\.' for all",
+        r"Write at most [\d,]+characters, for example with '\.' for all",
         "y ~ .",
     ),
     "a formula without a tilde": rewritten(
@@ -87,7 +87,7 @@ FORMULAS = {
         lambda: fit("y ~ a", DATA, weights="b"),
     ),
     "weights as a predictor": case(
-        "Use it for one of the two",
+        "Use the column for only one of the two",
         lambda: fit("y ~ a + b", DATA, weights="b"),
         lambda: fit("y ~ a", DATA, weights="b"),
         lambda: fit("y ~ a + b", DATA),
@@ -295,7 +295,7 @@ ZEROS = {
         lambda: zeros("z", data=MARKED[~MARKED["z"]].astype({"z": int})),
     ),
     "a zero of an unknown level": case(
-        "Specify a level of every column",
+        "Specify a level for every column",
         lambda: zeros(pd.DataFrame({"a": [1], "b": [None]})),
         lambda: zeros(BOTH),
     ),
@@ -371,7 +371,7 @@ TABLES = {
         lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
     ),
     "rated and unrated": case(
-        "Keep only one of these rows",
+        "Keep only one of the rows of this pair",
         lambda: blocks(
             data=pd.DataFrame(
                 {"user": [0, 0, 1, 1], "movie": [0, 0, 0, 1], "rating": [0, 1, 1, 1]}
@@ -458,7 +458,7 @@ COLUMNS = {
         lambda: fit("y ~ x", ENDLESS[np.isfinite(ENDLESS["x"])]),
     ),
     "levels of equal text": case(
-        "Replace one by the other, or convert them to different strings",
+        "Replace one with the other, or convert them to different strings",
         lambda: fit("y ~ q", TWINS),
         lambda: fit("y ~ q", TWINS.assign(q=TWINS["q"].map(lambda v: v if v == UNIT else "other"))),
         lambda: fit("y ~ q", TWINS.assign(q=DATA["a"].map({0: UNIT, 1: "other"}))),
@@ -469,7 +469,7 @@ COLUMNS = {
         lambda: fit(data=DATA),
     ),
     "weights that were cut": case(
-        r"Name the weights when you bin the table: bbl\.bin\(data, weights=\.\.\.\)",
+        r"Specify the weights when you bin the table: bbl\.bin\(data, weights=\.\.\.\)",
         lambda: fit("y ~ a + x", bbl.bin(WEIGHTY), weights="w"),
         lambda: fit("y ~ a + x", bbl.bin(WEIGHTY, weights="w"), weights="w"),
     ),
@@ -480,7 +480,7 @@ COLUMNS = {
         lambda: FITTED.evaluate(DATA, weights=np.ones(60)),
     ),
     "a bin of words": case(
-        "Replace these cells by numbers or missing values, or leave the column out",
+        "Replace these cells with numbers or missing values, or leave the column out",
         lambda: bbl.bin(NUMBERS.assign(x=["?", *NUMBERS["x"][1:]]), columns=["x"]),
         lambda: bbl.bin(NUMBERS.assign(x=[np.nan, *NUMBERS["x"][1:]]), columns=["x"]),
         lambda: bbl.bin(NUMBERS.assign(x=["?", *NUMBERS["x"][1:]]), columns=["a"]),
@@ -594,7 +594,7 @@ def changing(first: Any, later: Any) -> Any:
     return tables
 
 
-AGAIN = "Read the data again while nothing else is writing to them"
+AGAIN = "Read the data again while nothing is writing to them"
 
 
 def twice(wrong: Any, says: str) -> Any:
@@ -768,13 +768,13 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
     "a level in the second pass alone": twice(
-        DATA.assign(a=7), "Read the data again while nothing else is writing to them"
+        DATA.assign(a=7), "Read the data again while nothing is writing to them"
     ),
     "fewer rows in the second pass": twice(
-        DATA.head(50), "Read the data again while nothing else is writing to them"
+        DATA.head(50), "Read the data again while nothing is writing to them"
     ),
     "other rows in the second pass": twice(
-        DATA.assign(a=1 - DATA["a"]), "Read the data again while nothing else is writing to them"
+        DATA.assign(a=1 - DATA["a"]), "Read the data again while nothing is writing to them"
     ),
     "a source that fails": case(
         "Check the source, or read it again",

@@ -214,13 +214,13 @@ ENGINES = {
         lambda: conditional(ordered="nominal"),
     ),
     "errors of a refined fit": case(
-        "For effects use se='bootstrap'; otherwise fit with start=None to at most",
+        "For effects, use se='bootstrap'; otherwise refit with start=None, a finite ridge",
         lambda: conditional(start="pseudo").inference().table(of=("s", "t")),
         lambda: conditional(start="pseudo").avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: conditional(start=None, ridge=0.1).inference().table(of=("s", "t")),
     ),
     "a coding that is chosen": case(
-        "Pass crossVal one of the codings",
+        "Pass one of the codings to crossVal",
         lambda: crossed(data=ORDERED, method="conditional", ordered="cv", scale=0.5),
         lambda: crossed(data=ORDERED, method="conditional", ordered="linear", scale=0.5),
     ),
@@ -264,7 +264,7 @@ ENGINES = {
         patched("bbl.engines.likelihood.zeros.MAX_STATES", 4, lambda: zeros("~ a*b")),
     ),
     "no penalty": case(
-        "Pass a number, or one for each order",
+        "Pass a single number, or one number for each order",
         lambda: fit("y ~ .^3", lambda_=[]),
         lambda: fit("y ~ .^3", lambda_=0.1),
         lambda: fit("y ~ .^3", lambda_=[0.1, 0.2]),
@@ -317,7 +317,7 @@ ENGINES = {
         lambda: fit("y ~ a*b", ORDERED, penalty="group", lambda_=0.03),
     ),
     "errors of norms": case(
-        r"Use penalty='l2', or bootstrap\(\) for the spread",
+        r"Use penalty='l2', or call bootstrap\(\) for the spread",
         lambda: fit(penalty="l1", lambda_=0.03).inference().bse,
         lambda: fit(penalty="l2", lambda_=0.03).inference().bse,
         lambda: fit(penalty="l1", lambda_=0.03).bootstrap(nboot=3, seed=0),
@@ -372,7 +372,7 @@ MACHINES = {
         lambda: fit("y ~ a + b", UNSEEN, missing="level"),
     ),
     "neighbours that are not known together": case(
-        "fewer interactions, choose method='mf' with log_z='ais', or .*missing='level'",
+        "fewer interactions, or choose method='mf' with log_z='ais', or .*missing='level'",
         lambda: fit("y ~ a*b", HOLES, missing="marginal"),
         lambda: fit("y ~ a + b", HOLES, missing="marginal"),
         lambda: fit("y ~ a*b", APART, missing="marginal", method="mf", log_z="ais"),
@@ -424,7 +424,7 @@ MACHINES = {
         lambda: (exact("~ a*b*c").aic, exact("~ a*b*c").bic),
     ),
     "too many odds ratios": case(
-        "Leave it out of pairs=, or fit fewer terms of three predictors",
+        "Leave the pair out of pairs, or fit fewer terms of three predictors",
         patched(
             "bbl.boltzmann.inference.odds_ratios.MAX_CONTRASTS",
             1,
@@ -454,7 +454,7 @@ MACHINES = {
         lambda: FITTED.avg_comparisons("a", se="bootstrap", nboot=3),
     ),
     "replicates that lose a group": case(
-        r"Merge rare groups, or omit type= in the design",
+        r"Merge rare groups, or omit type from the design",
         lambda: replicated(LOSING, replicates=["r2", "r3"], type="bootstrap").inference().bse,
         lambda: replicated(
             LOSING.replace({"y": {"rare": "s"}}), replicates=["r2", "r3"], type="bootstrap"
@@ -507,7 +507,7 @@ MACHINES = {
         lambda: zeros("~ a*b", data=POSSIBLE),
     ),
     "a fold that leaves no rows": case(
-        r"Pass more rows, use fewer folds \(nfold\) in crossVal, or fit .* needs no folds",
+        r"Pass more rows, use fewer folds \(nfold in crossVal\), or avoid folds by .* calibrate",
         lambda: tiny(lambda_="cv"),
         lambda: fit("y ~ a + b", DATA, lambda_="cv"),
         lambda: tiny(lambda_=0.1),

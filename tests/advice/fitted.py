@@ -59,13 +59,13 @@ NUMERIC = {
         lambda: numeric(HOLED.fillna({"x": 0.0})),
     ),
     "a number that is infinite": case(
-        "Replace them by finite numbers, or leave these rows out",
+        "Replace them with finite numbers, or leave these rows out",
         lambda: numeric(ENDLESS),
         lambda: numeric(ENDLESS.replace(np.inf, 3.0)),
         lambda: numeric(ENDLESS[1:]),
     ),
     "a number that is a word": case(
-        r"Convert the column with pandas\.to_numeric, or name only numeric columns in numeric=",
+        r"Convert the column with pandas\.to_numeric, or list only numeric columns in numeric",
         lambda: numeric(WORDY),
         lambda: numeric(WORDY.assign(x=pd.to_numeric(WORDY["x"], errors="coerce")), missing="drop"),
         lambda: shot("y ~ a", WORDY),
@@ -87,7 +87,7 @@ NUMERIC = {
         lambda: shot("y ~ x", GAMMA, numeric=True).coef(),
     ),
     "characters that are a list": case(
-        r'Write the characters as one string, such as gaps="-"',
+        r'Pass the characters as one string, such as gaps="-"',
         lambda: bbl.readFasta(io.StringIO(">u\nA-\n"), gaps=["-"]),
         lambda: bbl.readFasta(io.StringIO(">u\nA-\n"), gaps="-"),
     ),
@@ -113,7 +113,7 @@ def batches(*kinds: str) -> Any:
 
 VALUES = {
     "orders that differ": case(
-        r"Declare them alike, or pass its levels in order: xlevels=\{'d': \[\.\.\.\]\}",
+        r"Declare the same categories .*, or pass its levels in order: xlevels=\{'d': \[\.\.\.\]\}",
         lambda: fit("y ~ d", batches("unordered", "other")),
         lambda: fit("y ~ d", batches("unordered", "unordered")),
         lambda: fit("y ~ d", batches("unordered", "other"), xlevels={"d": ["p", "q"]}),
@@ -166,7 +166,7 @@ VALUES = {
         lambda: FITTED.inference(),
     ),
     "a comparison of an approximate ln Z": case(
-        "Fit with log_z='ais', which anneals ln Z and has a standard error",
+        "Fit with log_z='ais', which estimates ln Z by annealed importance sampling",
         lambda: bbl.anova(FITTED, fit("y ~ .^2", log_z="half")),
         lambda: bbl.anova(FITTED, fit("y ~ .^2", log_z="ais")),
     ),
@@ -207,7 +207,7 @@ VALUES = {
         lambda: ZEROS.reconstruct(GAPPED, type="class", **QUIET),
     ),
     "a joint state of many cells": case(
-        "Use type='class', which fills each cell by itself, or rows with fewer gaps",
+        "Use type='class', which fills each cell separately, or rows with fewer gaps",
         patched(
             "bbl.model.clamped.MAX_CELLS",
             1,
@@ -232,7 +232,7 @@ VALUES = {
         lambda: networks.lp(BAYES, DATA, 1).params_se,
     ),
     "a network of an average": case(
-        "Choose the learner nb or tan_cl",
+        "Choose learner='nb' or learner='tan_cl'",
         lambda: networks.bnc("aode", "y ~ .", DATA, 1).plot(),
         lambda: closed(networks.bnc("nb", "y ~ .", DATA, 1).plot),
         lambda: closed(networks.bnc("tan_cl", "y ~ .", DATA, 1).plot),
@@ -266,7 +266,7 @@ VALUES = {
         lambda: fit("y ~ .").inference(),
     ),
     "an approximate likelihood": case(
-        "Fit with log_z='ais', which anneals ln Z and has a standard error",
+        "Fit with log_z='ais', which estimates ln Z by annealed importance sampling",
         lambda: fit("y ~ .^2", log_z="half").aic,
         lambda: fit("y ~ .^2", log_z="ais").aic,
     ),

@@ -71,7 +71,7 @@ TABLE = {
         )
     ),
     "unknown response": Advice(
-        r"Drop these rows: data\.dropna\(subset=\['y'\]\); or missing='drop' drops all rows with "
+        r"Drop these rows: data\.dropna\(subset=\['y'\]\); or missing='drop' to drop all rows with "
         r"missing values",
         lambda: fit("y ~ c", SILENT),
         (
@@ -95,7 +95,7 @@ TABLE = {
         (lambda: shot("y ~ ."), lambda: shot("y ~ a + b", order=2)),
     ),
     "interactions of a network": Advice(
-        r"Write 'class ~ \.' or 'class ~ a \+ b', and pass a structure by hand with "
+        r"Write 'class ~ \.' or 'class ~ a \+ b', and specify a structure by hand with "
         r"networks\.structure\(\)",
         lambda: networks.nb("y ~ a*b*c", DATA),
         (
@@ -110,7 +110,7 @@ TABLE = {
         (lambda: fit("y ~ (a + b + c)^2", method="mf"),),
     ),
     "penalties by order": Advice(
-        r"Pass one number, or one for each order\.",
+        r"Pass a single number, or one number for each order\.",
         lambda: shot(order=2, lambda_=(1.0, 2.0, 3.0)),
         (lambda: shot(order=2, lambda_=2.0), lambda: shot(order=2, lambda_=(1.0, 2.0))),
     ),
@@ -210,7 +210,7 @@ TABLE = {
         (lambda: fit(priors="equal"), lambda: fit(priors={"s": 0.4, "t": 0.6})),
     ),
     "no threads": Advice(
-        r"Pass 1 for one thread or -1 for all cores\.",
+        r"Pass 1 for one thread, or -1 for all cores\.",
         lambda: fit(n_jobs=0),
         (lambda: fit(n_jobs=1), lambda: fit(n_jobs=-1)),
     ),
@@ -366,7 +366,7 @@ TABLE = {
         (lambda: approximate().table(of="group"), lambda: approximate().table(of=("s", "t"))),
     ),
     "covariances of the approximation": Advice(
-        r"Use bse, or choose method='bayes', which has draws\.",
+        r"Use bse, or choose method='bayes', which provides draws\.",
         lambda: approximate().cov_params(),
         (
             lambda: approximate().bse,
@@ -390,7 +390,7 @@ TABLE = {
         ),
     ),
     "grey values in the conjugate model": Advice(
-        r"declare it: .*bbl\.ScoreFeatures\('conjugate'\) on these columns",
+        r"declare it: .*bbl\.ScoreFeatures\('conjugate'\)",
         lambda: fit("y ~ a", GREY, method="bayes", prior="conjugate"),
         (
             lambda: fit("y ~ a", bbl.bin(GREY, "a"), method="bayes", prior="conjugate", **FEW),
@@ -443,7 +443,7 @@ TABLE = {
         ),
     ),
     "averages over subsets": Advice(
-        r"Choose the learner nb, or leave manb_prior out\.",
+        r"Choose learner='nb', or leave manb_prior out\.",
         lambda: networks.lp(networks.tan_cl("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
         (
             lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
@@ -589,7 +589,7 @@ TABLE |= {
         ),
     ),
     "Fay without rho": Advice(
-        "Pass rho, or use type='BRR' if there is none",
+        "Pass rho, or use type='BRR' if no rho was used",
         lambda: survey_fit(replicates=["r1", "r2"], type="Fay"),
         (
             lambda: survey_fit(replicates=["r1", "r2"], type="Fay", rho=0.5),

@@ -147,7 +147,7 @@ EFFECTS = {
         lambda: fit("y ~ a + b", method="mf").avg_comparisons("a", se="bootstrap", nboot=3),
     ),
     "errors of relevant predictors": case(
-        "Use se='bootstrap', which selects them in each refit",
+        "Use se='bootstrap', which repeats the selection in each refit",
         lambda: RELEVANT.avg_comparisons(),
         lambda: RELEVANT.avg_comparisons(se="bootstrap", nboot=3),
     ),
@@ -193,7 +193,7 @@ JUDGED = {
         lambda: FITTED.crossVal(lambda_=[0.1], **QUIET),
     ),
     "coefficients of a chosen average": case(
-        r"Call coef\(\) of one of cv\.model\.members",
+        r"Call coef\(\) on one of cv\.model\.members",
         lambda: AVERAGE_CV().coef(),
         lambda: AVERAGE_CV().model.members[0].coef(),
     ),
@@ -357,12 +357,12 @@ JUDGED = {
         lambda: FITTED.predict(),
     ),
     "chains of an average": case(
-        r"Call mcSample\(\) of one of fit\.members",
+        r"Call mcSample\(\) on one of fit\.members",
         lambda: AVERAGE.mcSample(),
         lambda: AVERAGE.members[0].mcSample(nsteps=20, **QUIET),
     ),
     "folds of an average": case(
-        r"Call crossVal\(\) of each of fit\.members",
+        r"Call crossVal\(\) on each of fit\.members",
         lambda: AVERAGE.crossVal(**QUIET),
         lambda: [member.crossVal(**QUIET) for member in AVERAGE.members],
     ),
@@ -455,7 +455,7 @@ FIGURES = {
         closed(lambda: plot_configurations(LONELY, shape=(2, 2), positions=[0, 1, 2])),
     ),
     "a network of triples": case(
-        r"Draw terms of more predictors with plot_terms\(\)",
+        r"Draw terms of three or more predictors with plot_terms\(\)",
         closed(lambda: TRIPLES().plot_network()),
         closed(lambda: TRIPLES().plot_terms()),
     ),

@@ -347,7 +347,7 @@ def test_it_is_cross_validated(data):
 
 
 def test_what_it_cannot_do_is_said(auto, data):
-    with pytest.raises(OptionError, match="no likelihood of rows"):
+    with pytest.raises(OptionError, match="does not define a likelihood of rows"):
         auto.logLik()
     with pytest.raises(BBLTypeError, match="lambda_ is not.*its option"):
         bbl.bbl("y ~ .", data, method="auto", lambda_=0.1)

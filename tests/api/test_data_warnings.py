@@ -27,7 +27,7 @@ def test_a_response_of_many_numbers_is_told():
 def test_a_table_of_counts_without_weights_is_told():
     titanic = bbl.datasets.load_titanic()
     with pytest.warns(
-        DataWarning, match=r"equally many rows, so all coefficients are 0. .* weights='Freq'"
+        DataWarning, match=r"the same number of rows, so all coefficients are 0. .* weights='Freq'"
     ):
         fit = bbl.bbl("Survived ~ Class + Sex", titanic, verbose=0)
     assert np.abs(fit.params).max() < 1e-6

@@ -126,7 +126,7 @@ def test_missing_values_are_summed_out(table):
 def test_missing_values_are_refused_also_where_no_predictor_is_chosen(table):
     rows = table.copy()
     rows.loc[::5, "d"] = None
-    with pytest.raises(OptionError, match="missing values cannot be averaged over"):
+    with pytest.raises(OptionError, match="cannot average over missing values"):
         fitted(rows, "conditional", missing="marginal", relevance=1e-300)
 
 

@@ -266,7 +266,7 @@ def files_in_other_order(table, folder):
 )
 def test_an_order_that_is_not_the_same_everywhere_needs_xlevels(make, table, tmp_path):
     with pytest.raises(
-        DataError, match=r"'status' has categories that are not the same in all .*'sick', 'unknown'"
+        DataError, match=r"'status' has categories that differ between .*'sick', 'unknown'"
     ):
         bbl.bbl("status ~ dose", make(table, tmp_path), method="naive")
     given = {"status": ["sick", "healthy"]}
@@ -276,7 +276,7 @@ def test_an_order_that_is_not_the_same_everywhere_needs_xlevels(make, table, tmp
     fit = bbl.bbl("town ~ status", make(table, tmp_path), method="naive")
     assert fit.labels.levels == (("healthy", "sick"),)
     # but networks take them as they are declared
-    with pytest.raises(DataError, match="not the same in all"):
+    with pytest.raises(DataError, match="differ between"):
         bbl.networks.bnc("nb", "town ~ status", make(table, tmp_path))
 
 
@@ -322,7 +322,7 @@ def test_what_workers_of_a_cluster_saw_is_joined_like_batches(table):
         merged.add(factorise(name, piece[name]), None)
         return merged
 
-    for name, problem in (("status", "not the same in all batches"), ("dose", "")):
+    for name, problem in (("status", "differ between batches"), ("dose", "")):
         joined = seen(first, name)
         joined.join(seen(last, name))
         again = Merged(name)

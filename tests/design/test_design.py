@@ -96,7 +96,7 @@ BAD_WEIGHTS = [
     ([], DataError, "length 0"),
     ([0, 0, 0, 0], DataError, "all zero"),
     ([1e300] * 4, DataError, "too large to count"),
-    (["1", "2", "3", "4"], BBLTypeError, "not numbers"),
+    (["1", "2", "3", "4"], BBLTypeError, "not numeric"),
     (np.array(["1", 2, 3, 4], dtype=object), BBLTypeError, "'1', which is not a number"),
     ([[1, 1], [1, 1]], BBLTypeError, "2 dimensions"),
     ([[1], [1, 1]], BBLTypeError, "not an array"),

@@ -167,7 +167,7 @@ def test_ordered_categories_keep_their_order_and_have_to_agree(table):
     parts = lambda: (declared.iloc[k : k + 500] for k in range(0, len(table), 500))  # noqa: E731
     assert encode_source(lazy_source(parts), "y ~ .").design.predictors[0].levels == tuple("cabfed")
     other = table.assign(x0=table["x0"].astype(pd.CategoricalDtype(list("abcdef"), ordered=True)))
-    with pytest.raises(DataError, match="'x0' has categories that are not the same in all batches"):
+    with pytest.raises(DataError, match="'x0' has categories that differ between batches"):
         encode_source(lazy_source(lambda: iter([declared, other])), "y ~ .")
 
 

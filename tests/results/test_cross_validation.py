@@ -133,7 +133,7 @@ def test_an_average_by_auto_is_validated_on_its_rows(rows):
     with pytest.raises(OptionError, match="does not model.*Hint: Call mcSample.*members"):
         fit.mcSample()
     given = bbl.average([quiet(bbl.bbl, "Survived ~ .", rows, method=m) for m in ("mf", "naive")])
-    with pytest.raises(OptionError, match="Hint: Call crossVal.. of each of fit.members"):
+    with pytest.raises(OptionError, match="Hint: Call crossVal.. on each of fit.members"):
         given.crossVal()
 
 

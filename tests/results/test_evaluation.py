@@ -330,8 +330,9 @@ def test_a_log_loss_says_where_it_is_floored(titanic, fits):
     never = fit.evaluate(priors={"No": 1, "Yes": 0})
     assert never.floored == (711.0, 711.0)
     assert never.scores.loc["log-loss", "estimate"] == pytest.approx(-711 / 2201 * np.log(1e-15))
-    assert "711 of them with probability 0: without the floor the log-loss is infinite" in " ".join(
-        str(never).split()
+    assert (
+        "711 of which have probability 0: without the floor, the log-loss is infinite"
+        in " ".join(str(never).split())
     )
     rare = fit.evaluate(priors={"No": 1 - 1e-20, "Yes": 1e-20})
     assert rare.floored == (711.0, 0.0) and "affects 711 observations." in str(rare)

@@ -15,7 +15,7 @@ from bbl.errors import DataWarning, ModelFileError
 from bbl.stats.metrics import HELD_OUT, TRAINING, LossRecord, shares_loss
 from bbl.storage import read_model, write_model
 
-WORSE = "predicting them for every row is better than these probabilities"
+WORSE = "predicting the class proportions for every row would do better than this model"
 
 
 def items(n, seed, gaps=0.0):
@@ -82,7 +82,7 @@ def test_explanations_and_importances_of_such_a_fit_begin_with_it(tuned, example
     assert found.loss == pytest.approx(fit.evaluate(new).log_loss.loss, abs=1e-12)
     assert found.baseline == pytest.approx(fit.evaluate(new).log_loss.baseline, abs=1e-12)
     assert str(found).startswith(
-        "On the new rows the log-loss is"
+        "On the new rows, the log-loss is"
     ) and fit.log_loss.remedy in " ".join(str(found).split())
     assert " ".join(str(fit.explain(new[:2])).split()).startswith(fit.log_loss.verdict)
 

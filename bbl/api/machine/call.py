@@ -125,7 +125,7 @@ def check_zeros_call(
         raise OptionError(
             f"{WITH_ZEROS['data read in batches']}, but {source.text} is read in batches.",
             argument="structural_zeros",
-            hint="Pass a table: the distinct rows with their counts as weights.",
+            hint="Pass a table of the distinct rows with their counts as weights.",
         )
 
 
@@ -150,9 +150,9 @@ def support_of(zeros: object, encoded: FitData) -> Support | None:
 
 
 NO_COUNTS = (
-    "weights are not all integers, so they are not counts: there are no standard errors, tests or "
-    "bootstrap, and in cross-validation each row stays in one fold. They are scaled to sum to the "
-    "effective number of rows, so their scale does not matter."
+    "weights are not all integers, so they are not counts: there are no standard errors, tests "
+    "or bootstrap, and in cross-validation each row stays in one fold. They are scaled to sum to "
+    "the effective number of rows, so only their relative sizes matter."
 )
 MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 

@@ -295,8 +295,8 @@ def _refuse_rule(relevance: object) -> None:
     """Raise an OptionError if a rule, such as "cv", is given instead of a significance level."""
     if isinstance(relevance, str):
         raise OptionError(
-            f"relevance={relevance!r} is not a significance level; crossVal needs one.",
+            f"relevance={relevance!r} is not a significance level, which crossVal requires.",
             argument="relevance",
-            hint="Call crossVal for each level, or pass the rule to bbl.",
+            hint="Call crossVal once for each level, or pass the rule to bbl().",
             value=relevance,
         )

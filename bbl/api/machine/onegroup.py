@@ -198,7 +198,8 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
         mask = np.empty(0, dtype=object)  # rejected below because of its shape
     if mask.shape != (m, m):
         raise OptionError(
-            f"qJ must be a {m} x {m} matrix with one row for each predictor; got {qJ!r}.",
+            f"qJ must be a {m} x {m} matrix with one row and one column for each predictor; "
+            f"got {qJ!r}.",
             argument="qJ",
             value=qJ,
         )

@@ -153,9 +153,9 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
             layout.table(theta, *term)[...] = np.asarray(table, dtype=float)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         raise DataError(
-            f"{argument} does not fit the predictors: h needs one array of L_i - 1 fields for "
-            "each predictor, and J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and terms of "
-            "more predictors likewise.",
+            f"{argument} does not match the predictors: h needs one array of L_i - 1 fields for "
+            "each predictor, and J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and likewise "
+            "for terms of more predictors.",
             argument=argument,
         ) from None
     return theta
@@ -343,7 +343,7 @@ def randomsamp(
         absent = [group for group in groups if group not in prob]
         if absent:
             raise OptionError(
-                f"prob has no entry for the group {absent[0]!r}; every group needs one.",
+                f"prob has no entry for the group {absent[0]!r}. Every group needs one.",
                 argument="prob",
             )
         prob = [prob[group] for group in groups]

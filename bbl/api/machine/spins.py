@@ -166,7 +166,9 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
         raise DataError("b or M contains non-finite values.", hint="Replace them.", argument="M")
     if not np.allclose(couplings, couplings.T, rtol=1e-10, atol=1e-12):
         raise DataError(
-            "M is not symmetric.", hint="Pass (M + M.T) / 2 if both halves count.", argument="M"
+            "M is not symmetric.",
+            hint="If both triangles of M are meant, pass (M + M.T) / 2.",
+            argument="M",
         )
     np.fill_diagonal(couplings, 0.0)
     couplings = 0.5 * (couplings + couplings.T)

@@ -269,7 +269,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
-            f"scope: {text!r} has the response {parsed.response!r}, which is a predictor of "
+            f"scope: {text!r} contains the response {parsed.response!r}, which is a predictor of "
             "the fit.",
             argument="scope",
             hint="Write '~' and the interactions.",

@@ -122,7 +122,7 @@ def prepare(
             f"{NetworkResults._refusals['pairs']}.",
             argument="formula",
             hint=(
-                "Write 'class ~ .' or 'class ~ a + b', and pass a structure by hand with "
+                "Write 'class ~ .' or 'class ~ a + b', and specify a structure by hand with "
                 "networks.structure()."
             ),
         )
@@ -145,7 +145,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
         raise OptionError(
             f"folds are not lists of positions among the {n} rows ({error}).",
             argument="folds",
-            hint="Pass the rows that each fold validates.",
+            hint="For each fold, pass the positions of its validation rows.",
         ) from None
 
 

@@ -69,7 +69,7 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     """
     if not isinstance(families, Mapping):
         raise BBLTypeError(
-            "families must be a dict of features to lists of feature parents; got "
+            "families must be a dict that maps features to lists of their parent features; got "
             f"{type(families).__name__}.",
             argument="families",
         )
@@ -387,7 +387,7 @@ def _make_recipe(
                 "manb_prior averages naive Bayes over subsets of features, and this "
                 "structure is not naive Bayes.",
                 argument="manb_prior",
-                hint="Choose the learner nb, or leave manb_prior out.",
+                hint="Choose learner='nb', or leave manb_prior out.",
             )
         if not smooth:
             raise OptionError(

@@ -89,7 +89,7 @@ def log_odds_ratios(
             f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to "
             f"list, because the pair interacts with {len(modifiers)} other predictors.",
             argument="pairs",
-            hint="Leave it out of pairs=, or fit fewer terms of three predictors.",
+            hint="Leave the pair out of pairs, or fit fewer terms of three predictors.",
         )
     levels = np.array(list(product(*level_ranges)), dtype=np.intp).reshape(-1, len(level_ranges))
     # one row for each ratio, with 1 at the parameters to be summed; codes minus 1 are positions in

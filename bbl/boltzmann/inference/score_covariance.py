@@ -338,7 +338,7 @@ def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
         elimination_order = tree_order(component.layout)
         if elimination_order is None:
             raise OptionError(
-                "The moments of the model would need sums over too many table cells.",
+                "Computing the moments of the model would require sums over too many table cells.",
                 argument="se",
                 hint="Use se='bootstrap'.",
             )

@@ -106,10 +106,10 @@ def replicated(
         warnings.warn(
             DataWarning(
                 f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
-                f"{len(is_lost)} estimates of a group are infinite, because a level is absent or "
-                f"separates groups there; they have no standard errors.",
-                hint="Leave type= out to linearise standard errors, merge rare levels, or use "
-                "prior_count= if the method supports it.",
+                f"{len(is_lost)} estimates of a group are infinite, because in them a level is "
+                "absent or separates the groups; these estimates have no standard errors.",
+                hint="Omit type, so that standard errors are linearised; merge rare levels; or "
+                "use prior_count if the method supports it.",
             ),
             stacklevel=2,
         )
@@ -120,7 +120,7 @@ def replicated(
             DataWarning(
                 f"{n_lost} of {len(estimates)} replicates have no rows of a group and were left "
                 f"out, so standard errors may be too small.",
-                hint="Merge rare groups, or omit type= in the design, so that no replicates are "
+                hint="Merge rare groups, or omit type from the design, so that no replicates are "
                 "used.",
             ),
             stacklevel=2,

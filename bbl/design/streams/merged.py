@@ -96,7 +96,9 @@ class Merged:
         problem = column.order_problem
         if self.declared != column.declared or self.ordered != column.ordered:
             problem = (
-                problem or "does not have the same categories in all batches. Declare them alike"
+                problem
+                or "does not have the same categories in all batches. Declare the same "
+                "categories everywhere"
             )
         elif self.declared and categories != self._categories:
             problem = problem or describe_difference(self._categories, categories, "batches")

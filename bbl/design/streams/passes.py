@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
-READ_AGAIN = "Read the data again while nothing else is writing to them."
+READ_AGAIN = "Read the data again while nothing is writing to them."
 
 
 @dataclass(frozen=True)

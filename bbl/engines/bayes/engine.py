@@ -39,12 +39,12 @@ MIN_ESS = 100.0
 # in chains that have mixed, R-hat - 1 rarely exceeds this times chains / effective sample size
 RHAT_CHANCE = 6.0
 ANNEALED = (
-    " With so many coupled units, sums over states are approximated by annealing; predictions are "
-    "slow and inexact."
+    " With so many coupled units, sums over states are approximated by annealing, so predictions "
+    "are slow and inexact."
 )
 GREY_ADVICE = (
-    "For numbers between -1 and 1, such as grey values, fit bbl.ScoreFeatures('conjugate') on "
-    "these columns."
+    "For columns of numbers between -1 and 1, such as grey values, fit "
+    "bbl.ScoreFeatures('conjugate')."
 )
 MIN_C_SHARE = 0.1  # c below this fraction of a group's observations gives a warning
 
@@ -191,7 +191,7 @@ class Posterior(Engine):
         flag("adjust", self.adjust)
         if flag("hidden_pairs", self.hidden_pairs) and self.hidden < 2:
             raise OptionError(
-                f"hidden_pairs=True needs two hidden units or more, but hidden={self.hidden}.",
+                f"hidden_pairs=True needs at least two hidden units, but hidden={self.hidden}.",
                 argument="hidden_pairs",
                 hint="Use hidden=2 or more.",
             )
@@ -282,7 +282,7 @@ class Posterior(Engine):
             + (
                 "adjusted to Godambe's information"
                 if self.adjust
-                else "with too narrow intervals for couplings"
+                else "with intervals for couplings that are too narrow"
             ),
         }
         return f"{prior}, {description[sampler]}{reason}"
@@ -305,16 +305,16 @@ class Posterior(Engine):
         sampler = self.resolve(layout)
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
-                f"sampler='exact' sums over all states, and these {layout.m} predictors have "
-                f"{states:.3g} (at most {MAX_STATES:,}).",
+                f"sampler='exact' sums over all states, but these {layout.m} predictors have "
+                f"{states:.3g} states; the limit is {MAX_STATES:,}.",
                 argument="sampler",
                 hint="Use sampler='exchange' or 'pseudo', or 'auto' to choose automatically.",
             )
         if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
                 f"sampler='exchange' draws {sample.total:,.0f} rows by Gibbs sweeps for each "
-                f"proposal (at most {MAX_SWEPT_ROWS:,.0f}), because {states:.3g} states are "
-                "too many to enumerate.",
+                f"proposal, because {states:.3g} states are too many to enumerate; the limit is "
+                f"{MAX_SWEPT_ROWS:,.0f} rows.",
                 argument="sampler",
                 hint="Use sampler='pseudo'.",
             )
@@ -334,11 +334,11 @@ class Posterior(Engine):
         if self.hidden:
             warnings.warn(
                 DataWarning(
-                    "Hidden units of the conjugate model freeze: with the coefficients integrated "
-                    "out, their signs have a probability proportional to exp(|S|^2 / 4c), which "
-                    "is so large if units agree over many rows that they stop changing. The draws "
-                    "depend on the start, not on the data; use them only for comparison with the "
-                    "thesis."
+                    "Hidden units of the conjugate model freeze: with the coefficients "
+                    "integrated out, their signs have a probability proportional to exp(|S|^2 / "
+                    "4c), which is so large when units agree over many rows that the signs stop "
+                    "changing. The draws depend on the starting values, not on the data; use "
+                    "them only for comparison with the thesis."
                     + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED)
                 ),
                 stacklevel=5,

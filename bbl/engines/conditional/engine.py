@@ -50,7 +50,7 @@ from bbl.stats.calibration import fit_calibration
 __all__ = ["Conditional"]
 
 SINGLE_GROUPS = (
-    "A conditional fit with ridge > 0 has no standard errors for single groups, and no tests"
+    "A conditional fit with ridge > 0 provides no standard errors for single groups and no tests"
 )
 LOGITS = get_args(Logits)
 RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; beyond, decreases with their number
@@ -391,8 +391,8 @@ class Conditional(Engine):
                 "compare with"
             ),
             "survey": (
-                f"method={cls.name!r} has standard errors that account for a sampling design only "
-                f"with ridge=0"
+                f"method={cls.name!r} provides standard errors that account for a sampling design "
+                "only with ridge=0"
             ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
             "odds_ratios": f"{no_density}, which does not contain the odds of predictors",
@@ -436,8 +436,8 @@ class Conditional(Engine):
                 f"This conditional fit has no standard errors: {cause}.",
                 argument="method",
                 hint=(
-                    "For effects use se='bootstrap'; otherwise fit with start=None to at most "
-                    "5,000 distinct rows, with a finite ridge and without early_stopping."
+                    "For effects, use se='bootstrap'; otherwise refit with start=None, a finite "
+                    "ridge and without early_stopping, to at most 5,000 distinct rows."
                 ),
             )
 
@@ -534,7 +534,7 @@ class Conditional(Engine):
             raise OptionError(
                 "ordered='cv' is only available in bbl(), not in crossVal.",
                 argument="ordered",
-                hint="Pass crossVal one of the codings.",
+                hint="Pass one of the codings to crossVal.",
             )
         if self.logits == "cv":
             raise OptionError(

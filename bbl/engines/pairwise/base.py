@@ -21,7 +21,7 @@ class PairwiseEngine(Engine):
     lambda_: float = 1e-5
     lambdah: float = 0.0
     penalty: str = "l2"
-    order_reason = "the method works on tables of pairs"
+    order_reason = "the method uses only two-way tables"
     tuned = PENALTY
     log_z = "half"
     weights = "real"

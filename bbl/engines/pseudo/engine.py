@@ -553,7 +553,7 @@ class PseudoLikelihood(Engine):
             raise OptionError(
                 f"Fits with penalty={self.penalty!r} have no standard errors: estimates that the "
                 f"penalty sets to zero are not normally distributed.",
-                hint="Use penalty='l2', or bootstrap() for the spread of the estimates.",
+                hint="Use penalty='l2', or call bootstrap() for the spread of the estimates.",
                 argument="penalty",
                 value=self.penalty,
             )

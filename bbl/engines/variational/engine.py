@@ -190,7 +190,7 @@ class PersistentVI(Engine):
         choice("sd", self.sd, SDS)
         if self.sd == "lrvb" and self.likelihood != "sampled":
             raise OptionError(
-                "sd='lrvb' needs the full likelihood, which likelihood='pseudo' replaces.",
+                "sd='lrvb' requires the full likelihood, not likelihood='pseudo'.",
                 argument="sd",
                 hint="Use likelihood='sampled', or sd='factorised'.",
             )
@@ -416,8 +416,8 @@ class PersistentVI(Engine):
         if np.isfinite(sds).all():
             return sds, ()
         message = (
-            "linear response is not available, because the bound is flat along some scale; using "
-            "the factorised sds"
+            "linear response is not available, because the bound is flat in some scale; the "
+            "factorised standard deviations are used"
         )
         return posterior.sd, (
             Note(
@@ -471,7 +471,7 @@ class PersistentVI(Engine):
                 hint=(
                     "Increase n_iter, or pass a scale."
                     if self._global_scale is None
-                    else "Increase n_iter until the changes are small."
+                    else "Increase n_iter until the changes become small."
                 ),
             ),
         )
@@ -486,7 +486,7 @@ class PersistentVI(Engine):
         scale = self._global_scale
         n = Approximation.length(layout, self._prior, scale, self.grouped)
         if len(mean) != n or len(log_sd) != n:
-            raise ValueError("the approximation belongs to another model")
+            raise ValueError("the approximation belongs to a different model")
         return Approximation(
             layout,
             self._prior,

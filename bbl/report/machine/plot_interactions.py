@@ -98,7 +98,7 @@ def draw_network(
         if layout.order > 2:  # largest number of predictors that interact
             raise DataError(
                 "The model has no pairs to draw.",
-                hint="Draw terms of more predictors with plot_terms().",
+                hint="Draw terms of three or more predictors with plot_terms().",
             )
         raise DataError(
             "The model has no interactions to draw; its formula contains no terms like a:b or .^2."

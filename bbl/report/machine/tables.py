@@ -63,7 +63,7 @@ class Named:
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
             raise KeyError(
-                f"{name!r} does not exist here. {near_match(name, names)}Choose from "
+                f"{name!r} does not exist in this model. {near_match(name, names)}Choose from "
                 f"{', '.join(names)}."
             )
         return getattr(self, str(name))

@@ -92,7 +92,9 @@ def shooter_summary(
     The summary's ``tables`` are the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
     shown = terms.head(MAX_ROWS)
-    numbers_note = " For numeric predictors, log odds per unit and the size of the weights."
+    numbers_note = (
+        " For numeric predictors, the table shows log odds per unit and the size of the weights."
+    )
     names = [
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)

@@ -49,15 +49,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_CLASSIFIERS", "AverageResults", "auto_results", "average_cv", "member_advice"]
 
-NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
+NO_LIKELIHOOD = "An average of classifiers does not define a likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NO_COVARIANCE = (
-    "Members of an average are fitted to the same rows, and the covariance between them is unknown"
+    "The members of an average are fitted to the same rows, so they are correlated, and "
+    "their covariance is unknown"
 )
 NOT_A_SUM = "The scores of an average are not sums over terms"
 CLASS_PROPORTIONS = "class proportions"  # name of a member without predictors
 ONLY_SHARES = (
-    "the class proportions, because no predictor is relevant and all together predict no better"
+    "the class proportions, because no predictor is relevant and all predictors together do "
+    "not predict better"
 )
 
 # arrays of a model file in addition to the members' arrays: kind of dtype, shape, range of values
@@ -131,7 +133,7 @@ class AverageResults(ClassifierResults):
         """
         raise OptionError(
             "An average of classifiers does not model the distribution of rows.",
-            hint="Call mcSample() of one of fit.members, such as a fit by method='pseudo'.",
+            hint="Call mcSample() on one of fit.members, such as one fitted with method='pseudo'.",
         )
 
     @check_keywords
@@ -178,7 +180,7 @@ class AverageResults(ClassifierResults):
         if self.call.startswith("average("):  # also for a model loaded from a file
             raise OptionError(
                 "An average of given fits cannot be refitted to other rows.",
-                hint="Call crossVal() of each of fit.members.",
+                hint="Call crossVal() on each of fit.members.",
             )
         asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
         data = stored_data(self, f"formula={self.formula!r}, data=..., method='auto'", PREPARED_AS)
@@ -333,7 +335,7 @@ class AverageResults(ClassifierResults):
     def _check_likelihood(self) -> NoReturn:
         """Raise an OptionError: an average has no likelihood of rows."""
         raise OptionError(
-            f"{NO_LIKELIHOOD}, so it has neither AIC nor BIC.",
+            f"{NO_LIKELIHOOD}, so AIC and BIC are not available.",
             argument="method",
             hint="Assess its predictions with evaluate(), or use the likelihoods of fit.members.",
         )
@@ -442,7 +444,7 @@ class AverageResults(ClassifierResults):
     def _attribution(self) -> NoReturn:
         """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""
         raise OptionError(
-            f"{NOT_A_SUM}, so it has no explanation.",
+            f"{NOT_A_SUM}, so its predictions cannot be explained by terms.",
             hint="Explain a member, fit.members[0].explain(...), or fit with method='pseudo'.",
         )
 

@@ -67,13 +67,13 @@ class EnrichmentResults(Notebook):
         # the smallest p of random permutations is a bound
         sign = "<" if self.p == 1.0 / (PERMUTATIONS + 1) else "="
         rank_test = (
-            f"A known pair is ranked above another pair with probability {self.area:.4g} (rank "
-            f"test: p "
-            f"{sign} {self.p:.3g})"
+            f"A known pair ranks above another pair with probability {self.area:.4g} (rank test: "
+            f"p {sign} {self.p:.3g})"
         )
         if self.n_known == self.n_pairs:
             rank_test = (
-                "All pairs are known and cannot be ranked against other pairs: no rank test."
+                "All pairs are known, so there are no other pairs to rank them against and "
+                "no rank test."
             )
         pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
         if self.n_universe is not None:

@@ -96,8 +96,8 @@ def model_table(
         )
     if not all(is_comparable(fit, first) for fit in fits_by_name.values()):
         note += (
-            " AIC, BIC and clAIC are shown only for models with the same variables and number of "
-            "observations as the first."
+            " AIC, BIC and clAIC are shown only for models with the same variables and the same "
+            "number of observations as the first."
         )
     response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note, len(FACTS) - int(is_empty.sum()))

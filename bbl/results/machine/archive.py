@@ -103,8 +103,8 @@ def pack(
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(
-            f"Models of the engine {type(engine).__name__} cannot be saved; only the "
-            "package's own engines can."
+            f"Models fitted with engine {type(engine).__name__} cannot be saved; only the "
+            "package's own engines support saving."
         )
     parameters = estimate.parameters
     meta = {

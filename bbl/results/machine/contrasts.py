@@ -93,13 +93,15 @@ class DifferenceInference(Estimates):
         # results of `_covariances`, by the positions of the two groups
         self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
-            "Standard errors from the penalised multinomial information. Intervals are for the "
-            "expectation of the penalised estimate: they reflect its variance, not its bias. "
+            "Standard errors from the penalised multinomial information. Intervals cover the "
+            "expected value of the penalised estimate: they reflect its variance, not its bias. "
             "Penalised differences are not tested."
         )
         self._reason_without_se = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:
-            self.note = "Standard errors are not available: the fit did not converge. Raise ridge."
+            self.note = (
+                "Standard errors are not available: the fit did not converge. Increase ridge."
+            )
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
         """Return (covariance matrices of the differences, one per term; which parameters have an

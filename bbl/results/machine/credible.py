@@ -79,7 +79,7 @@ class PosteriorInference(Estimates):
         )
         if selection == "pooled":
             raise OptionError(
-                f"{self._engine.refusals()['pooled']}, so it has no difference to compare.",
+                f"{self._engine.refusals()['pooled']}, so there is no difference to compare.",
                 argument="of",
                 hint="Use of='group', or two groups.",
             )
@@ -132,7 +132,7 @@ class PosteriorInference(Estimates):
         if len(draws) < len(groups):
             raise OptionError(
                 f"{self._engine.refusals()['covariances']}.",
-                hint="Use bse, or choose method='bayes', which has draws.",
+                hint="Use bse, or choose method='bayes', which provides draws.",
             )
         return block_diag(*(np.cov(group_draws, rowvar=False) for group_draws in draws))
 

@@ -257,7 +257,7 @@ class CVResults(Notebook):
         if not isinstance(self.model, MachineResults):
             raise OptionError(
                 f"{name}() requires a single Boltzmann machine, but the model is an average.",
-                hint=f"Call {name}() of one of cv.model.members.",
+                hint=f"Call {name}() on one of cv.model.members.",
             )
         return self.model
 

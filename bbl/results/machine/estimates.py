@@ -185,7 +185,7 @@ class Estimates(Notebook, ABC):
         check_memory(
             8.0 * float(len(se)) ** 2,
             f"A covariance of {len(se)} parameters",
-            "Pass one group, or see bse.",
+            "Pass one group, or use bse.",
         )
         covariance = self._covariance(group_positions)
         has_no_se = se.isna().to_numpy()

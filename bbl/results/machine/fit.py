@@ -48,10 +48,10 @@ __all__ = ["BBLResults"]
 # for ln 0.
 LARGEST_LOG_ODDS = 100.0
 CUMULATIVE_PRIORS = "With given priors, probabilities no longer follow cumulative logits"
-CALIBRATED = " The calibration of class scores is taken as fixed."
+CALIBRATED = " The calibration of class scores is treated as fixed."
 TEMPERATURE = (
-    "calibrate='temperature' multiplied the class scores by an estimated factor, whose "
-    "uncertainty the standard errors would ignore."
+    "calibrate='temperature' multiplied the class scores by an estimated factor, and standard "
+    "errors would ignore its uncertainty."
 )
 
 
@@ -166,7 +166,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             raise OptionError(
                 f"{CHOSEN_BY_ROWS}.",
                 argument="se",
-                hint="Use se='bootstrap', which selects them in each refit.",
+                hint="Use se='bootstrap', which repeats the selection in each refit.",
             )
         if self.survey is not None and self.survey.replicates is not None:
             # neither a covariance nor draws: refit to the survey's replicate weights

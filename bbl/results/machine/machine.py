@@ -514,8 +514,8 @@ class MachineResults(ModelResults):
         empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty_groups):
             raise DataError(
-                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this "
-                "fit (of one fold, with refit=False), so its parameters have no standard "
+                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit "
+                "(of a single fold, because of refit=False), so its parameters have no standard "
                 "errors.",
                 hint="Fit all rows.",
             )

@@ -99,7 +99,8 @@ def _conditional_ratio_test(
         or not other.engine.has_tests
     ):
         raise OptionError(
-            "only one model was fitted by the likelihood P(y|x), which has a different scale."
+            "only one of the models was fitted by maximising P(y|x), a likelihood on a "
+            "different scale."
         )
     term_sets = [  # of each fit: names of the predictors of each term, including single predictors
         {
@@ -132,7 +133,7 @@ def _conditional_ratio_test(
         raise DataError("the models were fitted with different sampling designs.")
     if large.engine.has_profiles != small.engine.has_profiles:
         raise DataError(
-            "only one of the models has Firth's penalty.",
+            "only one of the models was fitted with Firth's penalty.",
             hint="Fit both with the same ridge.",
         )
     columns_in_large = [large.labels.names.index(name) for name in small.labels.names]

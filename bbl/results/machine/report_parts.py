@@ -141,7 +141,8 @@ def _interactions_part(fit: FittedMachine) -> Part:
     figure_markup = figure_html(
         panels[0].figure,
         "Graph of the strongest interactions, which are listed in the table above.",
-        "Strongest interactions between predictors; wider lines are stronger.",
+        "The strongest interactions between predictors; wider lines indicate stronger "
+        "interactions.",
     )
     if isinstance(of, tuple):
         quantity = f"the difference in couplings, {label_text(of[0])} minus {label_text(of[1])}"

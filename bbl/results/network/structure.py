@@ -309,5 +309,5 @@ def require_single(structure: Structure | AveragedStructure, noun: str) -> Struc
         return structure
     raise OptionError(
         f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}.",
-        hint="Choose the learner nb or tan_cl.",
+        hint="Choose learner='nb' or learner='tan_cl'.",
     )

@@ -50,8 +50,8 @@ __all__ = ["CHOOSE", "ShooterResults"]
 CHOOSE = "Choose the penalty by lambda_='cv'."
 MAX_DRAWN = 30  # terms in a figure
 NO_ERRORS = (
-    "The terms of shooter() are selected on the same rows, which neither a covariance nor refits "
-    "account for"
+    "The terms of shooter() are selected using the same rows, and neither a covariance nor "
+    "refits account for this selection"
 )
 SEARCHES_TERMS = "shooter selects interactions itself"
 

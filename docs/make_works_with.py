@@ -43,7 +43,7 @@ html_theme.sidebar_secondary.remove: true
 <!-- written by docs/make_works_with.py -->
 # What works with what
 
-Find out here whether a method supports an option or a result. There is one column for each
+This page lists which options and results each method supports. There is one column for each
 `method=` of `bbl`, and for averages of fits (here: of pseudo-likelihood), Bayesian networks and
 `shooter`. For example, mean field does not support `odds_ratios()`; a number refers to the reason:
 
@@ -60,8 +60,8 @@ OptionError: Standard errors are available for methods that solve likelihood equ
 ```
 
 - **yes**: it works.
-- a number: it is refused with an error; the number is that of the reason below the tables, and the
-  error also says what to do instead.
+- a number: it raises an error, for the reason with this number below the tables; the error message
+  also suggests a remedy.
 - **–**: there is no such argument or attribute.
 
 The tables are generated from the declarations that the code uses to refuse a call, and a test
@@ -73,21 +73,22 @@ REMARKS = """\
 ## Remarks
 
 - `method="naive"` accepts formulas with interactions, but fits only fields.
-- `method="shbm"` selects its terms among all products of the predictors in a formula; `shooter` and
-  networks select theirs as well.
-- An average accepts what all of its members accept. The members of `method="auto"` are mean field,
-  pseudo-likelihood, conditional likelihood, naive Bayes, Markov blankets and boosting; rows with
-  missing values are predicted by the members that can average over them.
-- `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that
-  search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
-- Standard errors, tests and the bootstrap assume counts: they are refused for weights that are not
-  integers. For sampling weights, a design ({{doc}}`survey`) provides standard errors and tests.
-- With `structural_zeros=`, some other things are refused, too: {zeros}.
+- `method="shbm"` selects its terms among all products of the predictors in a formula; `shooter`
+  and networks select their terms as well.
+- An average accepts whatever all of its members accept. The members of `method="auto"` are mean
+  field, pseudo-likelihood, conditional likelihood, naive Bayes, Markov blankets and boosting; rows
+  with missing values are predicted by the members that can average over them.
+- `aode` averages networks, so there is no graph to draw, and `explain` does not apply. Learners
+  that search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
+- Standard errors, tests and the bootstrap assume counts: they are not available for weights that
+  are not integers. For sampling weights, a design ({{doc}}`survey`) provides standard errors and
+  tests.
+- With `structural_zeros=`, some other options and results are not available: {zeros}.
 - The column of `conditional` is for `ridge > 0`. With `ridge=0`, standard errors, covariances,
-  tests, `logLik()`, `aic` and `bic` are available for any number of rows; with `ridge="firth"` too,
-  but not survey designs. Intervals for differences of a penalised fit need `start=None`, at most
-  5,000 distinct rows, a finite `ridge`, and no `early_stopping`. Codings of ordered levels
-  (`ordered=`) need `ridge > 0`.
+  tests, `logLik()`, `aic` and `bic` are available for any number of rows; the same holds with
+  `ridge="firth"`, except that survey designs are not supported. Intervals for differences of a
+  penalised fit need `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no
+  `early_stopping`. Codings of ordered levels (`ordered=`) need `ridge > 0`.
 - Pseudo-likelihood and maximum likelihood with `ordered="linear"` support everything in their
   columns except structural zeros, `mlestimate` and `penalty="l1"` or `"group"`.
 """

@@ -189,7 +189,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "is refused as soon as these values have been read",
+        "a column is refused as soon as more than 16,000 values have been read",
         DataError,
         "'x'",
         [
@@ -255,7 +255,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/evaluation.md",
-        "is an error that asks for names",
+        "raises an error that asks for names",
         OptionError,
         "name",
         [
@@ -328,7 +328,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/parallel.md",
-        "raises an error if that is over 80 %",
+        "raises an error if this exceeds 80 %",
         MemoryError,
         "GiB",
         [lambda: wide(784, formula="y ~ .^3")],
@@ -419,7 +419,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/missing.md",
-        "If a group lacks such rows, an error names the group and the predictor",
+        "If a group has no such rows, an error names the group and the predictor",
         DataError,
         "In group 'No'.*'Sex' and all predictors it interacts with",
         [lambda: fit("Survived ~ Sex * Age", never_both(), missing="marginal")],
@@ -471,14 +471,14 @@ STATEMENTS = [
     ),
     (
         "docs/guide/networks.md",
-        "Interactions in the formula are refused",
+        "Interactions in the formula raise an error",
         FormulaError,
         "interaction",
         [lambda: networks.nb("Survived ~ Sex*Age", titanic())],
     ),
     (
         "docs/guide/orders.md",
-        "Mean field refuses a term of three",
+        "Mean field does not accept a term of three",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ .^3", method="mf")],
@@ -506,7 +506,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/shooter.md",
-        "Missing values are an error",
+        "Missing values raise an error, are dropped",
         DataError,
         "'Age'",
         [lambda: bbl.shooter("Survived ~ .", gaps())],
@@ -568,7 +568,7 @@ STATEMENTS = [
     ),
     (
         "vignettes/r_users.py",
-        "Mean field supports only pairs and rejects it",
+        "Mean field supports only pairs and raises an error",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
@@ -603,7 +603,7 @@ STATEMENTS = [
 ELSEWHERE = [
     (
         "docs/guide/log_z.md",
-        "`aic` and `bic` are refused",
+        "`aic` and `bic` raise an error",
         "model/test_logz.py::test_an_approximate_ln_z_is_in_no_criterion",
     ),
     (
@@ -613,12 +613,12 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/missing.md",
-        "more raise an error",
+        "a larger set raises an error",
         "engines/likelihood/test_refusals.py::test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy",
     ),
     (
         "docs/guide/bayes.md",
-        "These values of `log_z` and `draws` are then errors",
+        "These values of `log_z` and `draws` then raise an error",
         "boltzmann/test_mixture.py::test_what_has_no_meaning_with_units_is_refused",
     ),
     (
@@ -673,7 +673,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/survey.md",
-        "Others are refused",
+        "Other methods do not accept a design",
         "results/test_survey.py::test_bad_designs_are_answered",
     ),
     (

@@ -17,10 +17,10 @@
 # classifier to distinguish binding sites of a transcription factor from the same sites with three
 # random mutations.
 #
-# Reproduced, if the file MA0014.3 is available: the table of mean field to all printed digits, the
-# table of pseudo-likelihood to within 0.0001, and for both methods the best setting and its AUC of
-# 0.853 (figure 8). The protocol of figure 9 is applied to other motifs instead of the paper's 684
-# sets from JASPAR.
+# If the file MA0014.3 is available, this page reproduces the table of mean field to all printed
+# digits, the table of pseudo-likelihood to within 0.0001, and, for both methods, the best setting
+# and its AUC of 0.853 (figure 8). The protocol of figure 9 is applied to other motifs instead of
+# the paper's 684 sets from JASPAR.
 
 # %%
 import os
@@ -37,8 +37,8 @@ import bbl
 # ## The sites
 #
 # The paper's set, MA0014.3 of JASPAR, comes with the R package, which is under the GPL, so it is
-# not shipped here. Instead it is read from the folder in the environment variable `BBL_DATA` or
-# downloaded. If neither works, this page uses a shipped data set: 1,000 human 5' splice sites,
+# not included here. Instead, it is read from the directory in the environment variable `BBL_DATA`
+# or downloaded. If neither works, this page uses an included data set: 1,000 human 5' splice sites,
 # sampled in proportion to their frequency, without the two positions that are (almost) always GT.
 
 # %%
@@ -63,8 +63,8 @@ print(sites.shape)
 # ## Non-binding sites
 #
 # The paper mutates three positions of each site at random, after `set.seed(561)`. To obtain exactly
-# the same rows, this cell implements R's random numbers in Python: `sample` takes 16 bits of a
-# Mersenne twister at a time and redraws while the number is too large.
+# the same rows, this cell implements R's random number generator in Python: `sample` takes 16 bits
+# of a Mersenne twister at a time and redraws while the number is too large.
 
 
 # %%
@@ -198,9 +198,9 @@ plt.show()
 #
 # * the available sets: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and
 #   MA0014.3;
-# * any set of at least 30 sites in the folder `motifs` of `BBL_DATA`, one .sites, .fa or .fasta
-#   file each, as downloaded from JASPAR (upper-case letters are the site, lower-case letters its
-#   flanks). To reproduce the paper's figure, unpack JASPAR's archive of sites there;
+# * any set of at least 30 sites in the folder `motifs` of `BBL_DATA`, in one .sites, .fa or .fasta
+#   file for each set, as downloaded from JASPAR (upper-case letters are the site, lower-case
+#   letters its flanks). To reproduce the paper's figure, unpack JASPAR's archive of sites there;
 # * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are
 #   coupled.
 
@@ -263,10 +263,10 @@ print(len(motifs), "motifs")
 
 
 # %% [markdown]
-# The protocol has a pitfall. A mutated site resembles its original, which has the *opposite* label
-# and is usually in another fold. A model trained on few sites memorises them, confuses a site with
-# its mutant and does worse than chance. Passing folds as `cv=` keeps the two together. The figure
-# shows both versions.
+# The protocol has a pitfall. A mutated site resembles its original, which has the
+# *opposite* label and is usually in another fold. A model trained on few sites memorises them,
+# confuses a site with its mutant, and performs worse than chance. We therefore pass folds as `cv=`
+# that keep the two together. The figure shows both versions.
 #
 # Only the AUC is compared, which ignores calibration: with few sites, the best `eps` by AUC often
 # has a higher log-loss than naive Bayes. `crossVal` warns about this; the warning is silenced here.
@@ -336,8 +336,8 @@ fig.colorbar(points, ax=axes, label="Length of the site (positions)")
 plt.show()
 
 # %% [markdown]
-# No point lies below the line, because the best $\epsilon$ may be 0. The best of eleven scores is
-# also slightly optimistic, especially with few sites. The distance above the line shows how
-# strongly the positions depend on each other, given enough sites to detect it (larger symbols mean
-# more sites). As in the paper, the gain is largest from the middle of the range upwards: where
-# naive Bayes is hardly better than chance, there is not enough information to estimate pairs.
+# No point lies below the line, because the best $\epsilon$ may be 0. The best of
+# eleven scores is also slightly optimistic, especially with few sites. The distance above the line
+# shows how strongly the positions depend on each other, given enough sites to detect it (larger
+# symbols mean more sites). As in the paper, the gain is largest in the upper half of the range:
+# where naive Bayes is hardly better than chance, there is not enough information to estimate pairs.

@@ -134,9 +134,9 @@ print((557 / 1278) / (1198 / 1493))
 # ## Conditional independence
 #
 # Students do not apply to the university as a whole but to a department. Is admission independent
-# of gender *given the department*? That is the model `~ Dept*Gender + Dept*Admit`: within each
-# department, expected counts are again row total times column total over the grand total. So $G^2$
-# is the sum of six such statistics, with one degree of freedom each.
+# of gender *given the department*? This is the model `~ Dept*Gender + Dept*Admit`: within each
+# department, expected counts are again row total times column total over the grand total. Therefore
+# $G^2$ is the sum of six such statistics, with one degree of freedom each.
 
 # %%
 conditional = fit("~ Dept*Gender + Dept*Admit")
@@ -147,8 +147,9 @@ part = 2 * cells["observed"] * np.log(cells["observed"] / cells["fitted"])
 print(part.groupby(cells["Dept"], observed=False).sum().round(2))
 
 # %% [markdown]
-# Some lack of fit remains, nearly all of it in department A, which admits more women than the model
-# predicts. In the mosaic plot, the area of a tile shows the count and its colour the residual.
+# Some lack of fit remains, nearly all of it in department A, which admits more women
+# than the model predicts. In the mosaic plot, the area of a tile shows the count, and its colour
+# shows the residual.
 
 # %%
 ax = conditional.plot_mosaic()
@@ -168,8 +169,8 @@ print(bbl.anova(conditional, homogeneous, saturated)[["parameters", "BIC", "rati
 # %% [markdown]
 # ## Simpson's paradox
 #
-# Over all departments, women's odds of admission are about half of men's. In no single department
-# are they clearly lower, and in department A they are almost three times as high.
+# Over all departments, women's odds of admission are about half of men's. They are not clearly
+# lower in any single department, and in department A they are almost three times as high.
 
 # %%
 by_department = saturated.odds_ratios([("Gender", "Admit")])
@@ -236,9 +237,9 @@ print(margin.round(1), margin[1, 1] * margin[0, 0] / (margin[1, 0] * margin[0, 1
 # $$\ln \frac{P(d, g, \mathrm{admitted})}{P(d, g, \mathrm{rejected})}
 # = h_\mathrm{admitted} + J_{d, \mathrm{admitted}} + J_{g, \mathrm{admitted}}.$$
 #
-# So the two models have the same estimates, the same standard errors and the same likelihood ratio
-# tests. The log-linear model must include the term `Dept:Gender`: a regression conditions on the
-# joint distribution of its predictors, whereas a log-linear model has to fit it.
+# The two models therefore have the same estimates, the same standard errors and the same likelihood
+# ratio tests. The log-linear model must include the term `Dept:Gender`: a regression conditions on
+# the joint distribution of its predictors, whereas a log-linear model has to fit it.
 
 # %%
 wide = berkeley.pivot_table("Freq", ["Dept", "Gender"], "Admit").reset_index()
@@ -256,9 +257,9 @@ print(compared.round(6))
 print(logit.deviance, homogeneous.goodness_of_fit().loc["G2", "value"])
 
 # %% [markdown]
-# Naive Bayes is a log-linear model too: the one without `Dept:Gender`. It assumes that department
-# and gender are independent within each class of admission, and so attributes the effect of
-# department to gender: its odds ratio equals the one in the marginal table.
+# Naive Bayes is also a log-linear model, without the term `Dept:Gender`. It assumes
+# that department and gender are independent within each class of admission, and so attributes the
+# effect of department to gender: its odds ratio equals the one in the marginal table.
 
 # %%
 naive = fit("~ Dept*Admit + Gender*Admit")
@@ -285,8 +286,8 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 #
 # Comparing `~ Class*Sex + Class*Survived` with the same model plus `Sex:Survived`, `anova` gives a
 # likelihood ratio statistic of 359.6 with one degree of freedom: survival depends on sex. Adding
-# `Class:Sex:Survived` gives 65.2 with three degrees of freedom: the effect differs between classes.
-# The odds ratio is closest to 1 in the third class.
+# `Class:Sex:Survived` gives a statistic of 65.2 with three degrees of freedom: the effect differs
+# between classes. The odds ratio is closest to 1 in the third class.
 #
 # </details>
 #

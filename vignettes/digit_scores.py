@@ -14,7 +14,7 @@
 # # Scores of grey digits: the conjugate model of Li's thesis
 #
 # Chapter 3 of Li (2014) fits a Boltzmann machine to the grey pixels of each digit, under a prior
-# whose posterior has a closed form, and gives the scores of the ten machines to a random forest.
+# whose posterior has a closed form, and trains a random forest on the scores of the ten machines.
 # This page does the same with scikit-learn's digits, or with the digits of the thesis.
 
 # %%
@@ -37,12 +37,12 @@ import bbl
 # %% [markdown]
 # ## Pixels between -1 and 1
 #
-# scikit-learn ships 1,797 images of 8 by 8 pixels with 17 grey levels. The thesis uses digits from
-# US Postal Service envelopes, 16 by 16 pixels, in the files `zip.train` and `zip.test` of Hastie,
-# Tibshirani & Friedman, *The Elements of Statistical Learning*, which can be downloaded from the
-# book's website. They have no licence, so they are not shipped with this package. If the
-# environment variable `BBL_DATA` names a folder with both files (or with `zip.train.gz` and
-# `zip.test.gz`), this page uses them.
+# scikit-learn includes 1,797 images of 8 by 8 pixels with 17 grey levels. The thesis uses digits
+# from US Postal Service envelopes, 16 by 16 pixels, in the files `zip.train` and `zip.test` of
+# Hastie, Tibshirani & Friedman, *The Elements of Statistical Learning*, which can be downloaded
+# from the book's website. These files do not have a licence, so they are not included in this
+# package. If the environment variable `BBL_DATA` names a folder with both files (or with
+# `zip.train.gz` and `zip.test.gz`), this page uses them.
 
 
 # %%
@@ -96,8 +96,9 @@ plt.show()
 #
 # We fit four machines: a restricted machine with 100 hidden units; one with two layers of 100 and
 # 50 units; a full machine with all pairs of pixels and 10 hidden units; and all pairs of pixels
-# without hidden units. Each gives a score for every digit, transformed by the signed logarithm of
-# eq. (3.6). Hidden units are marginalised, because eq. (3.5) would require their values.
+# without hidden units. Each machine gives a score for every digit, transformed by the signed
+# logarithm of eq. (3.6). Hidden units are marginalised, because eq. (3.5) would require their
+# values.
 
 # %%
 MACHINES = {
@@ -149,10 +150,10 @@ plt.show()
 #
 # Given the units, the pixels of a restricted machine are independent, with densities `exp(a x)`
 # between -1 and 1, which are sampled by inverting their distribution functions (appendix B). In
-# Figures 3.5 and 3.9 of the thesis, all images of 0 look like its mean, and the images here look
-# like sharp means too. The machines are degenerate: their units freeze, as the warning about
-# `hidden=` describes for black-and-white pixels, and nearly all probability is concentrated on one
-# image.
+# Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean image, and the images here
+# also look like sharp means. The machines are degenerate: their units freeze, as described in the
+# warning about `hidden=` for black-and-white pixels, and nearly all probability is concentrated on
+# one image.
 
 # %%
 drawn = ("100 hidden units", "layers of 100 and 50", "full, 10 units")
@@ -210,8 +211,8 @@ plt.show()
 # ## Proportion of test images classified correctly
 #
 # The thesis reports 87.6 % accuracy for a forest on ten scores of the full machine, and 94.2 % for
-# one on the pixels. With the same digits in `BBL_DATA`, this page obtains 88.2 % and 94.1 %, and
-# 87.5 % and 87.4 % for the restricted machines with one and two layers.
+# a forest on the pixels. With the same digits in `BBL_DATA`, this page obtains 88.2 % and 94.1 %,
+# and 87.5 % and 87.4 % for the restricted machines with one and two layers.
 
 # %%
 shares = {"pixels": accuracy(forest(), train, test)}
@@ -224,9 +225,9 @@ print(table.round(1).to_string(na_rep=""))
 # %% [markdown]
 # ## Averages of scores, and other classifiers
 #
-# The thesis ends with two proposals. One is model averaging (section 3.4), a weighted average of
-# the scores of machines with different units and pairs; or alternatively the use of all their
-# scores as features. The other is to use a classifier other than a random forest.
+# The thesis ends with two proposals. One is model averaging (section 3.4): to use a weighted
+# average of the scores of machines with different units and pairs, or to use all their scores as
+# features. The other is to use a classifier other than a random forest.
 
 # %%
 together = {

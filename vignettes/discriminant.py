@@ -27,8 +27,8 @@
 # | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | the same sum, fitted directly |
 # | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | the same sum, fitted directly |
 #
-# The last column is the key difference. Three of the five methods can only weight predictors one at
-# a time. If two groups differ only in *how predictors are associated*, these methods cannot
+# The last column is the key difference. Three of the five methods can only weight predictors
+# individually. If two groups differ only in *how predictors are associated*, these methods cannot
 # distinguish them, regardless of sample size. Boltzmann Bayes relates to LDA as quadratic
 # discriminant analysis does for continuous predictors: each group has its own couplings.
 
@@ -88,17 +88,17 @@ print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold"
 #
 # For continuous predictors, $P(x \mid y)$ is often assumed to be normal. If all groups share one
 # covariance matrix, the boundary between two groups is a line (**linear discriminant analysis**,
-# Fisher 1936). If each group has its own, the boundary is a quadratic curve (**quadratic
-# discriminant analysis**). Regularised discriminant analysis (Friedman 1989) lies in between: it
-# shrinks the covariance of each group towards the pooled covariance, and towards a multiple of the
-# identity. The parameter `reg_param` of scikit-learn only does the second: it shrinks each
-# covariance towards the identity, so that the boundary remains quadratic but assumes weaker
-# correlations.
+# Fisher 1936). If each group has its own covariance matrix, the boundary is a quadratic curve
+# (**quadratic discriminant analysis**). Regularised discriminant analysis (Friedman 1989) lies in
+# between: it shrinks the covariance of each group towards the pooled covariance, and towards a
+# multiple of the identity. The parameter `reg_param` of scikit-learn does only the latter: it
+# shrinks each covariance towards the identity, so that the boundary remains quadratic but assumes
+# weaker correlations.
 #
 # The groups below have the same means and correlations of opposite sign, so a linear boundary
-# cannot separate them. For the last two panels, both variables are cut into five intervals, and the
-# methods do not use the order of the intervals. Naive Bayes does no better than a linear boundary;
-# Boltzmann Bayes finds the interaction of the intervals, and its boundary consists of steps.
+# cannot separate them. For the last two panels, both variables are cut into five intervals, whose
+# order the methods do not use. Naive Bayes does no better than a linear boundary; Boltzmann Bayes
+# finds the interaction of the intervals, and its boundary consists of steps.
 
 # %%
 rng = np.random.default_rng(0)
@@ -214,10 +214,10 @@ fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, markers
 plt.show()
 
 # %% [markdown]
-# Log-losses are computed on 200 new points. Generative fits need fewer rows when their model of the
-# groups is approximately correct; conditional fits do not depend on it and are better given enough
-# rows. Use cross-validation to choose between them, or `method="auto"` to average them with
-# cross-validated weights.
+# Log-losses are computed on 200 new points. Generative fits need fewer rows when
+# their model of the groups is approximately correct; conditional fits do not depend on this and are
+# better if there are enough rows. Use cross-validation to choose between them, or `method="auto"`
+# to average them with cross-validated weights.
 
 # %% [markdown]
 # ## Three scenarios
@@ -229,9 +229,9 @@ plt.show()
 # * **Same couplings**: neighbouring predictors tend to have the same level, equally in both groups.
 #   The couplings cancel in the log-odds, which are additive in the predictors, as logistic
 #   regression assumes. Naive Bayes counts the same evidence several times.
-# * **Opposite couplings**: in group A neighbours tend to have the same level, in group B different
-#   levels. All level frequencies are one third in both groups, so no single predictor is
-#   informative.
+# * **Opposite couplings**: in group A, neighbours tend to have the same level; in group B, they
+#   tend to have different levels. All level frequencies are one third in both groups, so no single
+#   predictor is informative.
 
 
 # %%
@@ -278,7 +278,7 @@ for group, part in example.groupby("y"):
 # ## The classifiers
 #
 # Each classifier is a function that takes training and test rows and returns probabilities of group
-# B. The true distributions, which are unknown in practice, give the upper limit.
+# B. The true distributions, which are unknown in practice, give an upper limit.
 
 
 # %%
@@ -397,10 +397,10 @@ plt.show()
 # *Same couplings*: the groups are hard to separate; the best possible log-loss is 0.660. LDA and
 # logistic regression do best. Naive Bayes ranks the rows at least as well, but it is severely
 # overconfident: its log-loss, 0.76, is the worst. Boltzmann Bayes accounts for the shared evidence,
-# but estimates the same couplings twice. With 400 rows the cost outweighs the benefit: its log-loss
-# of 0.70 is no better than always predicting 1/2, and the same is true of logistic regression with
-# pairs. Both improve with more rows, as the curves below show, while naive Bayes stays worse than
-# predicting 1/2.
+# but estimates the same couplings twice, once in each group. With 400 rows, the cost of this
+# outweighs the benefit: its log-loss of 0.70 is no better than always predicting 1/2, and the same
+# is true of logistic regression with pairs. Both improve with more rows, as the curves below show,
+# while naive Bayes stays worse than predicting 1/2.
 #
 # *Opposite couplings*: naive Bayes, LDA and additive logistic regression do not predict better than
 # chance. Boltzmann Bayes comes close to the true model, as does logistic regression with all
@@ -464,8 +464,8 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Which method to use
 #
-# * Few rows, many predictors, an exploratory analysis: naive Bayes; do not trust its probabilities
-#   if predictors are associated.
+# * Few rows, many predictors, an exploratory analysis: naive Bayes, but do not trust its
+#   probabilities if predictors are associated.
 # * Effects of single predictors and their significance: logistic regression.
 # * Many groups, or an interest in the distribution of each group and the associations within it:
 #   Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it
@@ -475,7 +475,7 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # ## Real data: the Titanic
 #
 # We compare naive Bayes and Boltzmann Bayes on held-out passengers, using the same five folds.
-# `evaluate` gives intervals that are valid in small samples too.
+# `evaluate` also gives intervals, which are valid even in small samples.
 
 # %%
 titanic = bbl.datasets.load_titanic()
@@ -500,8 +500,7 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 # %% [markdown]
 # ## Exercises
 #
-# 1. Work out by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ with a flu prevalence of 0.2, and of
-#    0.5.
+# 1. Calculate by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ for flu prevalences of 0.2 and 0.5.
 #
 # <details><summary>Answer</summary>
 #
@@ -511,9 +510,9 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 2. A second symptom, cough, is a copy of the first: whoever has a fever coughs. What probability
-#    of flu does naive Bayes give a patient with both, at a flu prevalence of 0.2, and what is the
-#    correct one?
+# 2. A second symptom, cough, is a copy of the first: whoever has a fever also coughs. What
+#    probability of flu does naive Bayes give a patient with both, at a flu prevalence of 0.2, and
+#    what is the correct one?
 #
 # <details><summary>Answer</summary>
 #
@@ -523,8 +522,8 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 3. A fever thermometer costs nothing, a needless flu treatment 1, an untreated flu 10. Above which
-#    probability of flu should one treat?
+# 3. Measuring the temperature costs nothing, a needless flu treatment costs 1, and an untreated flu
+#    costs 10. Above which probability of flu should one treat?
 #
 # <details><summary>Answer</summary>
 #
@@ -542,8 +541,8 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 # The covariances are now equal, so the assumptions of linear discriminant analysis hold, and it has
 # the fewest parameters: it correctly classifies 94 % of new rows, which no rule exceeds
 # ($\Phi(\sqrt{10}/2) = 0.943$). Quadratic discriminant analysis, which finds nearly the same line,
-# does equally well. The methods on intervals stay at 87 %: five intervals are too coarse for a
-# diagonal boundary.
+# does equally well. The methods based on intervals stay at 87 %: five intervals are too coarse for
+# a diagonal boundary.
 #
 # </details>
 #

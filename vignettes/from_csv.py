@@ -14,11 +14,11 @@
 # # From your own CSV to a decision
 #
 # Real tables contain numeric columns, dates, several codes for missing values, and rare levels.
-# This page shows a complete analysis of one: reading the file, binning numbers, merging rare
-# levels, tuning and evaluating a model, explaining predictions, making cost-sensitive decisions,
-# saving the model, writing a report, and doing the same on the command line. Replace the file
-# generated here with your own; the page "Your own table" of the user guide lists common problems
-# and their solutions.
+# This page shows a complete analysis of such a table: reading the file, binning numbers, merging
+# rare levels, tuning and evaluating a model, explaining predictions, making cost-sensitive
+# decisions, saving the model, writing a report, and doing the same on the command line. Replace the
+# file generated here with your own; the page "Your own table" of the user guide lists common
+# problems and their solutions.
 
 # %%
 import subprocess
@@ -66,7 +66,7 @@ print((folder / "people.csv").read_text()[:430])
 # ## Read the file
 #
 # Only you know which strings stand for missing values, and which columns are dates or codes. The
-# ticket `000042` is not a number, so read it as text. First check how `read_csv` parsed the file.
+# ticket `000042` is not a number, so read it as text. First, check how `read_csv` parsed the file.
 
 # %%
 markers = ["?", "-", "unknown", "n/a"]
@@ -105,9 +105,9 @@ held_out = table[test]
 # %% [markdown]
 # ## Bin numbers and merge rare levels
 #
-# `bin` cuts at quantiles (the default), into equal widths, or, with `"mdl"`, where a cut reduces
-# the description length of the response (Fayyad and Irani 1993). `lump` merges levels that occur
-# fewer than ten times.
+# `bin` cuts at quantiles (the default), into intervals of equal width, or, with `"mdl"`, where a
+# cut reduces the description length of the response (Fayyad and Irani 1993). `lump` merges levels
+# that occur fewer than ten times.
 
 # %%
 ready = bbl.bin(train, "Age", method="width", bins=5)
@@ -120,9 +120,9 @@ for column in ("Age", "fare", "weeks_ahead", "port"):
 # %% [markdown]
 # ## Fit and tune
 #
-# Rows with missing values are kept: missing predictors are marginalised over
-# (`missing="marginal"`). The penalty on the couplings is chosen by cross-validation within the fit.
-# `fit.plot(kind="cv")` shows how much the choice matters.
+# Rows with missing values are kept: missing predictors are marginalised (`missing="marginal"`). The
+# penalty on the couplings is chosen by cross-validation within the fit. `fit.plot(kind="cv")` shows
+# how strongly the loss depends on the penalty.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", ready, missing="marginal", lambda_="cv", lambdah=0.001)
@@ -168,8 +168,8 @@ fig.tight_layout()
 plt.show()
 
 # %% [markdown]
-# Are the probabilities calibrated? Of the rows with a predicted probability of 70 %, about 70 in
-# 100 should be survivors.
+# Are the probabilities calibrated? Of the rows with a predicted probability of 70 %,
+# about 70 % should be survivors.
 
 # %%
 ax = found.plot("calibration")

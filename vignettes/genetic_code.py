@@ -17,8 +17,8 @@
 # amino acid (20 of them, and `*` for a stop), the predictors are the three bases of a codon. Can
 # the code be learnt from 2,000 random codons and their translations?
 #
-# Reproduced: the best penalty, 0.3162278, its score of 1, and the perfect translation of all 64
-# codons. The codons are the ones that R draws after `set.seed(351)`.
+# This page reproduces the best penalty, 0.3162278, its score of 1, and the perfect translation of
+# all 64 codons. The codons are the ones that R draws after `set.seed(351)`.
 
 # %%
 import base64
@@ -31,8 +31,8 @@ import pandas as pd
 import bbl
 
 # %% [markdown]
-# The paper translates with a Bioconductor package. Only the table of the standard code is needed,
-# which is shipped with `bbl`:
+# The paper translates the codons with a Bioconductor package. Only the table of the
+# standard code is needed, which is shipped with `bbl`:
 
 # %%
 code = bbl.datasets.load_genetic_code()
@@ -43,8 +43,8 @@ print(
 # %% [markdown]
 # ## The data
 #
-# The paper's 2,000 codons, packed with two bits per base. To draw others, sample rows of the table:
-# `code.sample(2000, replace=True, random_state=351)`.
+# The paper's 2,000 codons, packed with two bits per base. To draw other codons, sample rows of the
+# table: `code.sample(2000, replace=True, random_state=351)`.
 
 # %% tags=["hide-input"]
 CODONS = """
@@ -97,9 +97,9 @@ print(
 )
 
 # %% [markdown]
-# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper. The other
-# scores agree with R 1.0.0, except for the first: with almost no penalty, the score depends on the
-# diverging fields, and how far these go depends on the optimiser.
+# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper.
+# The other scores agree with R 1.0.0, except for the first: with almost no penalty, the score
+# depends on the diverging fields, and how far these diverge depends on the optimiser.
 #
 # The test set is the complete code:
 
@@ -160,7 +160,8 @@ for name, fit in fits.items():
 print(pd.DataFrame(rows).T.to_string(float_format="%.3f"))
 
 # %% [markdown]
-# The probability of serine at its six codons, under both models:
+# The following table shows the probability of serine at its six codons under both
+# models:
 
 # %%
 serine = code[code["aa"] == "S"]

@@ -17,10 +17,11 @@
 # images of digits, up to 784 predictors and about 230,000 couplings per group, fitted by mean field
 # in seconds.
 #
-# Reproduced: the two error rates of `bbl` in table 1, if the full MNIST data are available (15.7 %
-# without interactions, and 8.5 % with them, but at a different $\epsilon$ from the one given in the
-# paper). Figures 6 and 7 use a different subsample of the same size. The paper's rows `dat[1:5,
-# 1:10]` and its score of 0.916 are reproduced from its own subsample, if those files are available.
+# If the full MNIST data are available, this page reproduces the two error rates of `bbl` in table 1
+# (15.7 % without interactions, and 8.5 % with interactions, but at a different $\epsilon$ from that
+# given in the paper). Figures 6 and 7 use a different subsample of the same size. The paper's rows
+# `dat[1:5, 1:10]` and its score of 0.916 are reproduced from its own subsample, if those files are
+# available.
 
 # %%
 import os
@@ -37,7 +38,7 @@ from bbl.report.machine.plot import plot_configurations
 # %% [markdown]
 # ## A subsample
 #
-# The package ships 1,000 training and 500 test images. A pixel is 1 where the grey level exceeds
+# The package includes 1,000 training and 500 test images. A pixel is 1 where the grey level exceeds
 # 127. `removeConst` drops pixels that are empty in all training images; `predict` ignores extra
 # columns, so the test images need not be changed.
 
@@ -56,8 +57,8 @@ plt.show()
 # ## Choosing the coupling weight (Figure 6)
 #
 # `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000
-# images and some 600 pixels the sample covariance alone is far too noisy; at 0 all interactions
-# vanish. There is a clear optimum in between.
+# images and some 600 pixels the sample covariance alone is far too noisy; at `eps=0`, all
+# interactions vanish. There is a clear optimum in between.
 
 # %%
 cv = bbl.crossVal(
@@ -85,9 +86,10 @@ print(
 #
 # ### The paper's own draw
 #
-# The paper's subsample comes with the R package, which is under the GPL, so it is not shipped here.
-# If you have R's `bbl`, copy `mnist_train.csv` and `mnist_test.csv` from `system.file("extdata",
-# package = "bbl")` into the folder given by the environment variable `BBL_DATA`.
+# The paper's subsample comes with the R package, which is under the GPL, so it is not included
+# here. If you have R's `bbl`, copy `mnist_train.csv` and `mnist_test.csv` from
+# `system.file("extdata", package = "bbl")` into the folder given by the environment variable
+# `BBL_DATA`.
 
 
 # %%
@@ -112,9 +114,9 @@ else:
 # %% [markdown]
 # ## All of MNIST (Table 1)
 #
-# The 70,000 images are not shipped. `fetch_mnist` reads them from the folder given by the
-# environment variable `BBL_DATA`, or downloads them once. If neither works, this page continues
-# with the subsample.
+# The 70,000 images are not included in the package. `fetch_mnist` reads them from the folder given
+# by the environment variable `BBL_DATA`, or downloads them once. If neither works, this page
+# continues with the subsample.
 
 # %%
 try:
@@ -139,9 +141,9 @@ def error_rate(fit):
     return 100 * np.mean(fit.predict(everything_test, type="class") != everything_test["y"])
 
 
-# Naive Bayes treats neighbouring pixels as independent, and mean field couples too many: both are
-# overconfident and issue warnings, because their log-loss is above that of the class proportions.
-# Only the predicted digits matter here.
+# Naive Bayes treats neighbouring pixels as independent, and mean field couples too many pixels:
+# both are overconfident and give warnings, because their log-loss exceeds that of the class
+# proportions. Only the predicted digits matter here.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", bbl.DataWarning)
     naive = float(error_rate(bbl.bbl("y ~ .", full, method="naive", testNull=False)))
@@ -185,8 +187,8 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # Neither does $\ln Z$: at 0.05, eq. (31) with and without its factor 1/2 gives 11.87 and 36.1 %,
 # and without prior counts the error is 10.3 %. Cross-validation on all 60,000 images, which the
 # paper mentions, scores 0.887 at 0.05, and is best between 0.015 (0.9093) and 0.02 (0.9087). The
-# 8.5 % is thus the error at the best $\epsilon$ for the full data, whereas the 0.05 next to it in
-# the paper's table is the best value for the subsample.
+# 8.5 % is thus the error at the best $\epsilon$ for the full data, whereas the value 0.05 next to
+# it in the paper's table is the best value for the subsample.
 #
 # ## The most probable digits (Figure 7)
 #
@@ -208,18 +210,18 @@ def show_digits(fit):
 show_digits(mnist)
 
 # %% [markdown]
-# Each picture is a digit that nobody wrote. As the paper points out, the 1 slants both ways at
-# once: it mixes forward- and backward-slanting ones, which the pairs of pixels cannot separate with
-# so few images. With all images and the best $\epsilon$, the strokes become clearer and the 1
-# slants one way:
+# Each picture is a digit that nobody wrote. As the paper points out, the digit 1
+# slants both ways at once: it mixes forward- and backward-slanting images, which the pairs of
+# pixels cannot separate with so few images. With all images and the best $\epsilon$, the strokes
+# become clearer and the 1 slants in one direction:
 
 # %%
 show_digits(fits[best])
 
 # %% [markdown]
-# Without interactions, the fields can also be shown as an image. Here are the fields of four digits
-# minus those of the pooled images: red where ink is evidence for the digit, blue where it is
-# evidence against it.
+# Without interactions, the fields can also be shown as an image. Here are the fields
+# of four digits minus those of the pooled images: pixels are red where ink is evidence for the
+# digit, and blue where it is evidence against it.
 
 # %%
 coef = bbl.bbl("y ~ .", dat, method="naive", prior_count=1).coef()

@@ -144,7 +144,8 @@ print(manb.manb_arc_posterior)
 #
 # WANBIA and AWNB raise the table of each feature to a weight in $[0, 1]$ and normalise it again.
 # WANBIA maximises the conditional likelihood over the weights, so plain naive Bayes cannot have a
-# higher one; AWNB derives the weights from the depth at which decision trees split on the feature.
+# higher conditional likelihood; AWNB derives the weights from the depth at which decision trees
+# split on the feature.
 
 # %%
 plain = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, **passengers)
@@ -189,8 +190,8 @@ for sex in ("Male", "Female"):
 assert np.allclose(fit.predict(rows).iloc[0, :2].astype(float), joint / joint.sum(), atol=1e-15)
 
 # %% [markdown]
-# Finally we compare all classifiers on the same folds. Naive Bayes is no better than chance; the
-# others use the associations between letters.
+# Finally we compare all classifiers on the same folds. Naive Bayes is no better than
+# chance; the other classifiers use the associations between letters.
 
 # %%
 models = [bbl.networks.bnc(name, class_, splice, 1) for name in ("nb", "tan_cl", "aode")]

@@ -45,8 +45,8 @@ warnings.simplefilter("ignore", bbl.ConvergenceWarning)  # iterations are few, t
 # joint density has the shape of a funnel. Suppose that the data imply $\theta = 0.1 \pm 0.1$ and
 # that the global scale is 0.1. `method="pvi"` approximates posteriors by independent normal
 # distributions, either of $\theta$ and $\ln\sigma$ (`centred=True`) or of $\theta/\sigma$ and
-# $\ln\sigma$ (the default). The figure shows the best approximation of each kind, which maximises
-# the evidence lower bound.
+# $\ln\sigma$ (the default). The figure shows the best approximation of each kind, that is, the one
+# that maximises the evidence lower bound.
 
 # %%
 GLOBAL_SCALE = 0.1
@@ -135,9 +135,10 @@ estimate = {
 print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).round(3))
 
 # %% [markdown]
-# Blue is the posterior, red the approximation. The centred approximation cannot narrow as $\sigma$
-# decreases and therefore misses the neck of the funnel. The noncentred one is curved in $\theta$
-# and reaches the neck. The last row of the table is eq. 12 of the paper.
+# The posterior is blue, and the approximation is red. The centred approximation
+# cannot narrow as $\sigma$ decreases and therefore misses the neck of the funnel. The noncentred
+# approximation is curved in $\theta$ and reaches the neck. The last row of the table is eq. 12 of
+# the paper.
 
 # %% [markdown]
 # ## Inverse Ising problems (Figure 4)
@@ -147,7 +148,7 @@ print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).r
 # spins, in which each pair is coupled with probability 0.02 and the couplings are normal with
 # variance 1/2.
 #
-# The paper draws its data by Swendsen-Wang sampling, which flips clusters of spins. That helps near
+# The paper draws its data by Swendsen-Wang sampling, which flips clusters of spins. This helps near
 # the critical point of a large ferromagnet, but not in a glass, and Potts models with arbitrary
 # tables have no such clusters. `sample_xi` samples exactly where all states can be enumerated, and
 # otherwise by Gibbs sampling, which suffices here: 4,000 draws from this ferromagnet have a mean
@@ -199,13 +200,13 @@ class Ising:
 
 
 # %% [markdown]
-# The paper compares five methods. Four are available in `bbl`. The penalty of pseudo-likelihood
-# (PL) with L1 is chosen by cross-validation; minimum probability flow (`method="mpf"`) and
-# persistent contrastive divergence (`method="pcd"`) use the same penalty, as the paper's PCD does.
-# The fifth, decimation (Decelle & Ricci-Tersenghi 2014), is a short loop: `mlestimate` accepts a
-# mask of the interacting pairs, and the loop removes a tenth of them at a time. Decimation selects
-# the number of couplings that maximises the tilted pseudo-likelihood, which subtracts the straight
-# line between no couplings and all couplings.
+# The paper compares five methods. Four are available in `bbl`. The penalty of
+# pseudo-likelihood (PL) with L1 is chosen by cross-validation; minimum probability flow
+# (`method="mpf"`) and persistent contrastive divergence (`method="pcd"`) use the same penalty, as
+# the paper's PCD does. The fifth method, decimation (Decelle & Ricci-Tersenghi 2014), is a short
+# loop: `mlestimate` accepts a mask of the interacting pairs, and the loop removes a tenth of them
+# at a time. Decimation selects the number of couplings that maximises the tilted pseudo-likelihood,
+# which subtracts the straight line between no couplings and all couplings.
 
 
 # %%
@@ -299,13 +300,13 @@ for row, (system, ising) in zip(axes, systems.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# On the glass PVI has the smallest error, as in the paper: its strong couplings are not shrunk. MPF
-# comes next. With 1,000 rows decimation has a smaller error than the L1 penalty of PL, because the
-# remaining couplings are almost unpenalised; with 300 rows it drops the wrong ones. On the
-# ferromagnet all couplings are equal and weak, and the L1 estimates and these 2,500 iterations of
-# PVI have about the same error. The global scale converges last: with 1,000 rows or more, the
-# default of 20,000 iterations makes the error of PVI smaller than with L1, as the guide to
-# posteriors shows.
+# On the glass data, PVI has the smallest error, as in the paper: its strong couplings
+# are not shrunk. MPF comes next. With 1,000 rows, decimation has a smaller error than PL with the
+# L1 penalty, because the remaining couplings are almost unpenalised; with 300 rows, it removes the
+# wrong ones. On the ferromagnet, all couplings are equal and weak, and the L1 estimates and these
+# 2,500 iterations of PVI have about the same error. The global scale converges last: with 1,000
+# rows or more, the default of 20,000 iterations makes the error of PVI smaller than that of L1, as
+# the guide to posteriors shows.
 #
 # The parts of the method can be changed one at a time: the centred approximation, no prior (eq. 10
 # of the paper), and fixed scales instead of scales averaged over (eq. 12).
@@ -329,11 +330,11 @@ print(pd.DataFrame(rows).T.round(3))
 # %% [markdown]
 # ## A synthetic protein (Figure 5 and Table 2)
 #
-# The paper's protein has 50 sites of 20 letters and 100 pairs in contact; 400 sequences train the
-# model, 1,600 test it. Its file is not shipped. If the folder given by the environment variable
-# `BBL_DATA` contains `protein_authors.npz`, this page uses that protein, which takes about ten
-# minutes. Otherwise it generates a smaller one: 20 sites, 6 letters, 30 contacts along and across a
-# random walk.
+# The paper's protein has 50 sites of 20 letters and 100 pairs in contact; the model is trained on
+# 400 sequences and tested on 1,600. Its file is not shipped. If the folder given by the environment
+# variable `BBL_DATA` contains `protein_authors.npz`, this page uses that protein, which takes about
+# ten minutes. Otherwise, it generates a smaller protein: 20 sites, 6 letters, 30 contacts along and
+# across a random walk.
 
 
 # %%
@@ -431,8 +432,8 @@ if is_paper:
 print(table.round(2))
 
 # %% [markdown]
-# L2 shrinks the contacts most and PVI least. The penalties shown are the best on the test
-# sequences, which favours pseudo-likelihood. On the paper's protein this package measured:
+# L2 shrinks the contacts most and PVI least. The penalties shown are the best on the
+# test sequences, which favours pseudo-likelihood. On the paper's protein, we measured:
 #
 # | method | negative log pseudo-likelihood | in the paper |
 # | --- | --- | --- |
@@ -440,9 +441,9 @@ print(table.round(2))
 # | pseudo-likelihood, group L1 | 62.4 | 59.6 |
 # | PVI-10, 5,000 iterations | 53.8 | 54.2 |
 #
-# Of the 100 strongest pairs by PVI, 96 are contacts there. The group penalty leaves fields free, so a
-# letter that the training sequences lack at a site has almost no probability. Without the test
-# sequences that have such letters, group L1 reaches 56.0.
+# Of the 100 strongest pairs by PVI, 96 are contacts. The group penalty does not apply to fields, so
+# a letter that does not occur at a site in the training sequences has almost no probability.
+# Without the test sequences that have such letters, group L1 reaches 56.0.
 #
 # Figure 6 shows contacts in the SH3 family, from an alignment and structures that are not included
 # here. The vignette *A protein family from FASTA to contacts* reads your own alignment.

@@ -114,7 +114,7 @@ plt.show()
 # ## Have the chains mixed?
 #
 # The exchange algorithm takes smaller steps than the no-U-turn sampler, so its effective sample
-# size is smaller; R-hat and the rank histograms show that the chains agree nevertheless.
+# size is smaller, but R-hat and the rank histograms show that its chains agree.
 
 # %%
 for name in ("exact", "exchange", "horseshoe"):
@@ -130,8 +130,8 @@ plt.show()
 # ## Predictions
 #
 # Predicted probabilities are averaged over draws. With 2,201 passengers, this differs little from
-# plugging in the posterior mean. It matters for small samples: with one passenger in twenty,
-# averaged probabilities are less extreme.
+# plugging in the posterior mean. The difference matters in small samples: with one passenger in
+# twenty, averaged probabilities are less extreme.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

@@ -38,10 +38,11 @@ import bbl
 # ## A family with known contacts
 #
 # The family has 36 sites, with 20 amino acids and a gap as letters. Fourteen pairs of sites are in
-# contact: a hairpin, where the first site touches the last, the third touches the third from last,
-# and so on, and a few pairs nine sites apart. We draw 400 unrelated sequences from this model, and
-# then bias the sample, as real samples are: forty of the sequences have 60 close relatives each, in
-# which an eighth of the letters is replaced by other letters that occur at the site.
+# contact: a hairpin, in which the first site touches the last, the third touches the third from
+# last, and so on, together with a few pairs nine sites apart. We draw 400 unrelated sequences from
+# this model, and then bias the sample, as real samples are: forty of the sequences have 60 close
+# relatives each, in which an eighth of the letters is replaced by other letters that occur at the
+# site.
 
 # %%
 rng = np.random.default_rng(5)
@@ -115,7 +116,8 @@ ranking = fit.interactions(apc=True)
 print(ranking[["predictor", "predictor2", "strength"]].head(20).to_string(float_format="%.3f"))
 
 # %% [markdown]
-# Both the weights and the correction matter. The number of true contacts among the top 14 pairs:
+# Both the weights and the correction matter. The following table shows the number of
+# true contacts among the top 14 pairs:
 
 # %%
 if is_simulated:

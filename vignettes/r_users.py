@@ -60,9 +60,9 @@ titanic_raw = bbl.freq2raw(titanic, "Freq")
 print(titanic_raw.head(3))
 
 # %% [markdown]
-# The data can be a pandas or polars DataFrame, an Arrow table or a dictionary of lists. The column
-# of frequencies may stay in the table: when it is given as `weights`, `.` does not include it; in R
-# it becomes a predictor with 21 levels.
+# The data can be a pandas or polars DataFrame, an Arrow table or a dictionary of
+# lists. The column of frequencies may stay in the table: when it is given as `weights`, `.` does
+# not include it, whereas in R it becomes a predictor with 21 levels.
 #
 # ## Fitting
 #
@@ -181,7 +181,7 @@ for options in ({"method": "naive"}, {"method": "pseudo", "prior_count": 1}):
 # ## Formulas
 #
 # `-` drops a predictor (R keeps it), and a three-way term is a three-way interaction (R uses only
-# the first two predictors). Mean field supports only pairs and rejects it.
+# the first two predictors). Mean field supports only pairs and raises an error.
 
 # %%
 print(bbl.bbl("Survived ~ . - Age", titanic, "Freq").coef().h["No"]["Sex"])

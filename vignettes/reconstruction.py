@@ -14,7 +14,7 @@
 # # Reconstructing masked pixels: models without a response
 #
 # A formula without a response fits one Boltzmann machine to all rows. Here we mask pixels of digits
-# and reconstruct them from the others, with three models: independent pixels, all pairs of pixels,
+# and reconstruct them from the others, using three models: independent pixels, all pairs of pixels,
 # and a sparse machine that selects its interactions (Min et al. 2014).
 
 # %%
@@ -29,8 +29,8 @@ import bbl
 # %% [markdown]
 # ## Small digits
 #
-# We use the shipped images at half the resolution: a pixel is black if at least two of the original
-# four are. Pixels that hardly vary are dropped. The models do not use the digit labels.
+# We use the included images at half the resolution: a pixel is black if at least two of the
+# original four are. Pixels that hardly vary are dropped. The models do not use the digit labels.
 
 
 # %%
@@ -105,10 +105,10 @@ print(
 )
 
 # %% [markdown]
-# The sparse machine reconstructs as well as all pairs do, with a seventh of the couplings; see
-# `benchmarks/results/highorder.md` for results on 200 images with settings chosen on held-out
-# images. `pnll`, the negative log pseudo-likelihood of a whole image, gives the same ranking
-# without a mask.
+# The sparse machine reconstructs pixels as well as the model of all pairs, with a
+# seventh of the couplings; see `benchmarks/results/highorder.md` for results on 200 images with
+# settings chosen on held-out images. `pnll`, the negative log pseudo-likelihood of a whole image,
+# gives the same ranking without a mask.
 
 # %%
 places = [int(name[1:]) for name in kept]

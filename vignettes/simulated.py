@@ -18,8 +18,8 @@
 # with two groups of a few hundred rows each, where mean field needs regularisation, chosen by
 # cross-validation (figure 5).
 #
-# Reproduced: all 33 numbers of the paper's cross-validation table, on the paper's own draw. Figure
-# 4 uses a different draw, because the paper did not set a seed.
+# All 33 numbers of the paper's cross-validation table are reproduced on the paper's own draw.
+# Figure 4 uses a different draw, because the paper did not set a seed.
 
 # %%
 import base64
@@ -185,8 +185,8 @@ for ax, panel, eps in zip(axes.flat[1:], "bcd", (0.2, 0.7, 1.0), strict=True):
 plt.show()
 
 # %% [markdown]
-# At $\epsilon = 0.2$ the couplings are all too small, at 1 they are far too dispersed; at 0.7, the
-# value chosen by cross-validation, bias and variance are balanced.
+# At $\epsilon = 0.2$, the couplings are all too small, and at 1, they are far too
+# dispersed; at 0.7, the value chosen by cross-validation, bias and variance are balanced.
 #
 # ## Pseudo-likelihood on the same rows
 #

@@ -14,7 +14,7 @@
 # # Finding sparse couplings: a spin glass and a protein
 #
 # Most correlated variables are not coupled directly but correlated through others. This page
-# simulates data with few, known couplings and recovers them in two ways: by penalised
+# simulates data with a few known couplings and recovers them in two ways: by penalised
 # pseudo-likelihood, and from the posterior under a sparse prior (`method="pvi"`, Ingraham & Marks
 # 2017). The second method also quantifies uncertainty.
 
@@ -94,8 +94,8 @@ plt.show()
 # prior has a separate scale for each pair: it shrinks weakly supported couplings to zero and leaves
 # the others almost unchanged.
 #
-# `interactions()` ranks the pairs. It also gives the posterior sd of each strength and the
-# probability that the coupling exceeds 0.05.
+# `interactions()` ranks the pairs. It also gives the posterior standard deviation of each strength
+# and the probability that the coupling exceeds 0.05.
 
 # %%
 ranking = posterior.interactions()
@@ -113,9 +113,9 @@ parts = pd.cut(ranking["inclusion"], [0, 0.1, 0.5, 0.9, 1], include_lowest=True)
 print(ranking.groupby(parts, observed=False)["true"].agg(["size", "sum"]))
 
 # %% [markdown]
-# The probabilities rank the pairs well, but they are not calibrated: the approximation assumes
-# independent parameters, so its sds are too small where parameters are correlated. Weak couplings
-# that were shrunk to zero lie outside their intervals.
+# The probabilities rank the pairs well, but they are not calibrated: the
+# approximation assumes independent parameters, so its standard deviations are too small where
+# parameters are correlated. Weak couplings that were shrunk to zero lie outside their intervals.
 
 # %%
 table = posterior.inference().table().query("term == 'J'")
@@ -164,10 +164,10 @@ sequences = bbl.sample_xi(300, positions, h, J, seed=5)
 print(sequences.head(3).to_string())
 
 # %% [markdown]
-# With many levels, more sweeps and a single draw work better: 10 sweeps, 40 chains. Real sequences
-# are related; `bbl.effective_weights` weights each by the inverse number of similar sequences, and
-# `method="pvi"` accepts such weights. The sequences here are independent and similar only by
-# chance:
+# With many levels, more sweeps and a single draw work better: 10 sweeps, 40 chains.
+# Real sequences are related; `bbl.effective_weights` weights each sequence by the inverse number of
+# similar sequences, and `method="pvi"` accepts such weights. The sequences here are independent and
+# similar only by chance:
 
 # %%
 print(
@@ -222,10 +222,10 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %% [markdown]
-# The true contacts are above the diagonal, the strongest pairs below it. Both methods rank the
-# pairs well. The mean negative log pseudo-likelihood of 500 new sequences measures the accuracy of
-# the couplings themselves. The penalty was not tuned; cross-validation would find a better one but
-# takes longer.
+# The true contacts are shown above the diagonal, and the strongest pairs below it.
+# Both methods rank the pairs well. The mean negative log pseudo-likelihood of 500 new sequences
+# measures the accuracy of the couplings themselves. The penalty was not tuned; cross-validation
+# would find a better penalty but take longer.
 
 # %%
 fresh = bbl.sample_xi(500, positions, h, J, seed=6)

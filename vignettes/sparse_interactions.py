@@ -31,8 +31,8 @@ import bbl
 # ## Synthetic data
 #
 # Of 300 predictors (-1 or 1), 10 have main effects. Two of these are seeds: each interacts with 10
-# others. Two of the resulting pairs are seeds of triples. All 50 weights are normal; one label in a
-# thousand is flipped.
+# others. Two of the resulting pairs are seeds of triples. All 50 weights are normally distributed,
+# and one label in a thousand is flipped.
 
 # %%
 rng = np.random.default_rng(4)
@@ -111,12 +111,13 @@ print(
 )
 
 # %% [markdown]
-# `violation` is the largest violation of the optimality conditions over all candidates, relative to
-# the penalty: the minimum is exact, although the matrix of candidates was never formed.
+# `violation` is the largest violation of the optimality conditions over all
+# candidates, relative to the penalty: the minimum is exact, although the matrix of candidates is
+# never formed.
 #
 # ## Digits 0 and 6
 #
-# We take the images of the two digits from the 1,000 training and 500 test images shipped with the
+# We take the images of the two digits from the 1,000 training and 500 test images included in the
 # package. A pixel is 1 where it is dark.
 
 # %%
@@ -144,11 +145,12 @@ fit.plot()
 plt.show()
 
 # %% [markdown]
-# One of these 83 images is 1.2 %, so the test set is too small for more than a rough conclusion:
-# single pixels separate 0 from 6 almost as well as their products. On all images, the paper reports
-# 0.9 % with products and 1.1 % without. On all 13,779 images, a fifth of them for testing, order 1
-# has an error of 1.16 % (as has scikit-learn's L1 logistic regression), and orders 2 and 3 have
-# 0.47 %, at penalties chosen on held-out training images: see `benchmarks/results/shooter.md`.
+# One of these 83 images corresponds to 1.2 %, so the test set is too small for more
+# than a rough conclusion: single pixels separate 0 from 6 almost as well as their products. On all
+# images, the paper reports an error of 0.9 % with products and 1.1 % without. On all 13,779 images,
+# a fifth of them for testing, the error at order 1 is 1.16 % (as for scikit-learn's L1 logistic
+# regression), and at orders 2 and 3 it is 0.47 %, at penalties chosen on held-out training images:
+# see `benchmarks/results/shooter.md`.
 #
 # ## Limitations
 #

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # A survey from file to sentence
 #
-# A survey in five regions asked people whether they are considering moving away. The file has
+# A survey in five regions asked people whether they were considering moving away. The file contains
 # weights, strata, sampling points, five-point agreement scales and missing values. The report needs
 # one sentence: by how many percentage points renting changes the probability of moving, and with
-# what uncertainty. This page goes from the file to that sentence: reading the data, building a
-# scale from items, declaring the sampling design, fitting a model, evaluating it on people from
-# other places, estimating effects with intervals, and writing the report.
+# what uncertainty. This page shows all steps from the file to that sentence: reading the data,
+# building a scale from items, declaring the sampling design, fitting a model, evaluating it on
+# people from other places, estimating effects with intervals, and writing the report.
 
 # %%
 import subprocess
@@ -131,8 +131,8 @@ print(table.isna().sum().to_string())
 # ## Build a scale from items
 #
 # Four statements form one scale; one of them is reverse-coded. We average the answered items and
-# cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains equally many
-# people in the population instead of in the file.
+# cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains the same number of
+# people in the population, not in the file.
 
 # %%
 signs = pd.Series(list(items.values()), index=[f"Q8_{number}" for number in range(1, 5)])
@@ -152,7 +152,7 @@ print(table.groupby("content", observed=True)["weight"].sum().round(0))
 # ## The sampling design
 #
 # `bbl.survey` declares the columns with weights, strata and clusters. People who answered "don't
-# know" are neither movers nor stayers: the analysis is about the others, a *domain* of the
+# know" are neither movers nor stayers: the analysis concerns the others, who form a *domain* of the
 # population. Subsetting the table would give the same estimates, but would lose the sampling points
 # without such people, and hence underestimate the standard errors.
 
@@ -191,8 +191,8 @@ print(errors.assign(ratio=errors["clusters"] / errors["single rows"]).head(8).ro
 # ## Which interactions
 #
 # Joint tests account for the design too (Rao and Scott 1984); `of=` selects the difference between
-# movers and stayers. The interaction of renting and loneliness differs most between them, as it
-# should.
+# movers and stayers. The interaction of renting and loneliness differs most between the two, as
+# simulated.
 
 # %%
 tests = fit.inference().tests(of=("Yes", "No")).sort_values("p")
@@ -244,8 +244,8 @@ print(
 )
 
 # %% [markdown]
-# Since the survey is simulated, we can compute the true value: the average answer of the same
-# people if all rented, minus that if all owned.
+# Since the survey is simulated, we can compute the true value: the average answer of
+# the same people if all rented, minus their average answer if all owned.
 
 # %%
 chances = [

@@ -22,10 +22,10 @@
 # used an earlier version of the R package, whose optimiser had a different tolerance. Every fit
 # here has converged.
 #
-# Reproduced: the coefficients and deviances of both logistic regressions, the accuracy and AUC of
-# their predictions; all fields, couplings and tests of the two `bbl` fits; the AUC and accuracy on
-# the test half; figures 1 to 3. Two results are not reproduced, for reasons given below: the
-# cross-validation table and the energies of `mcSample`.
+# The following results are reproduced: the coefficients and deviances of both logistic regressions,
+# and the accuracy and AUC of their predictions; all fields, couplings and tests of the two `bbl`
+# fits; the AUC and accuracy on the test half; and figures 1 to 3. Two results are not reproduced,
+# for reasons given below: the cross-validation table and the energies of `mcSample`.
 
 # %%
 import warnings
@@ -275,8 +275,9 @@ print(bfit0.summary())
 print("exact value of the first number:", round(np.log(167 / 122) - np.log(285 / 325), 7))
 
 # %% [markdown]
-# The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all coefficients agree
-# with the paper to every printed digit, because naive Bayes needs no optimiser.
+# The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all
+# coefficients agree with the paper to every printed digit, because naive Bayes does not need an
+# optimiser.
 #
 # ### A model with interactions
 
@@ -350,7 +351,8 @@ plt.show()
 # package approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
 # `log_z="pseudo"` uses that formula. The default here, `"auto"`, computes the exact sum over all
 # states when that is cheap, as with three predictors. Both give the same ranking, and hence the
-# same AUC, because $\ln Z$ shifts all scores of a group equally, but different probabilities.
+# same AUC, because $\ln Z$ shifts all scores of a group equally, but they give different
+# probabilities.
 
 # %%
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
@@ -449,18 +451,18 @@ compare(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.771
 # %% [markdown]
 # ### The most probable configuration of each group
 #
-# $P(x|y)$ can be sampled. `mcSample` runs Gibbs chains and reports the configuration of highest
-# energy, that is, of highest probability, in each group.
+# $P(x|y)$ can be sampled. `mcSample` runs Gibbs chains and reports the configuration with the
+# highest energy, that is, the highest probability, in each group.
 
 # %%
 found = bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0)
 print(found)
 
 # %% [markdown]
-# The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st, Female, Adult*
-# with 0 for the survivors. Both energies are wrong: the R package does not sum the terms of eq.
-# (6), and 3.381 is just the field of *Male*. The energy of that configuration is larger, and male
-# crew members are more probable still, as the counts confirm:
+# The paper prints *3rd, Male, Adult* with energy 3.381014 for those who died, and
+# *1st, Female, Adult* with 0 for the survivors. Both energies are wrong: the R package does not sum
+# the terms of eq. (6), and 3.381 is just the field of *Male*. The energy of that configuration is
+# larger, and that of male crew members is larger still, as the counts confirm:
 
 # %%
 print("field of Male:", round(bfit.coef().h["No"]["Sex"]["Male"], 6))

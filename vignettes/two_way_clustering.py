@@ -56,8 +56,8 @@ train = ratings.drop(test.index)
 # %% [markdown]
 # ## How many groups?
 #
-# Without `groups=`, all numbers up to `max_groups` are compared by the integrated completed
-# likelihood: the fit of the blocks minus a penalty for the groups and block means.
+# Without `groups=`, all numbers of groups up to `max_groups` are compared by the integrated
+# completed likelihood: the fit of the blocks minus a penalty for the groups and block means.
 
 # %%
 fit = bbl.bicluster("rating ~ user*film", train, max_groups=7, n_init=5, verbose=0)
@@ -135,7 +135,7 @@ print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 #
 # Which films a user has rated is informative too. `method="mcmc"` samples the posterior of the
 # groups of users and films from this information alone: each group of users has a ranking of the
-# groups of films and a loyalty to the highest-ranked ones.
+# groups of films and a degree of loyalty to the highest-ranked ones.
 
 # %%
 watched = train[(train["user"] < 20) & (train["film"] < 15)]
@@ -149,18 +149,18 @@ chains.plot_similarity()
 plt.show()
 
 # %% [markdown]
-# Who rated what contains little information about the types of users, and the posterior is
-# accordingly spread over many partitions.
+# The information about who rated which film says little about the types of users, and
+# the posterior is accordingly spread over many partitions.
 #
 # ## Expression data
 #
 # The method is not specific to ratings. In an expression table, rows are genes and columns are
-# samples, and often no cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
+# samples, and often no cells are missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
 # 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts;
 # scikit-learn's `SpectralBiclustering` has 0.509 to 0.563 and takes five times as long as one
 # start. With `move="one"`, a start takes twice as long and ends between 0.433 and 0.446. With
 # `start="hierarchical"`, the single start takes half as long as ten starts and ends at 0.435. These
-# data are not shipped; here is the same comparison on similar simulated data:
+# data are not included; here is the same comparison on similar simulated data:
 
 # %%
 genes = rng.integers(20, size=600)

@@ -15,8 +15,8 @@
 #
 # Chapters 1 and 2 of Li (2014) test two-way clustering on ratings whose groups are known. This page
 # simulates the same ratings and compares our results with the thesis, table by table and figure by
-# figure. The methods are explained on the page on two-way clustering. The thesis' errors on real
-# data, the NCI60 cell lines, are quoted in the vignette *Ratings in blocks*.
+# figure. The methods are explained on the page on two-way clustering. The errors that the thesis
+# reports on real data, the NCI60 cell lines, are quoted in the vignette *Ratings in blocks*.
 
 # %%
 import time
@@ -49,14 +49,14 @@ print("probability of one group of users, and of two:")
 print(chain.posterior.n_groups["rows"].head(2).round(2).to_list())
 
 # %% [markdown]
-# The users have no films in common. A priori, one group of users is as probable as two; a
-# posteriori, two groups are several times as probable.
+# The two users have not rated any film in common. A priori, one group of users is as
+# probable as two; a posteriori, two groups are several times as probable as one.
 #
 # ## The Du process
 #
 # The thesis moves between partitions by the Du process (appendix A): a random item moves to another
-# group or, unless it is alone, to a new one. The stationary distribution is uniform over all
-# partitions, here the 15 partitions of four items.
+# group or, unless it is alone in its group, to a new one. The stationary distribution is uniform
+# over all partitions, here the 15 partitions of four items.
 
 # %%
 draws = bbl.du_process(4, 20000, thin=4)
@@ -123,8 +123,9 @@ for seed in range(5):
 print(pd.DataFrame(rows).set_index(["data set", "penalty"]).round(2).to_string())
 
 # %% [markdown]
-# Figure 1.1 shows the ratings, and Figure 1.2 the best fitness of each generation, in two runs as
-# in the thesis. The true groups are found within the first few hundred generations.
+# Figure 1.1 shows the ratings, and Figure 1.2 shows the best fitness of each
+# generation, in two runs as in the thesis. The true groups are found within the first few hundred
+# generations.
 
 # %%
 runs = [
@@ -207,8 +208,8 @@ plt.show()
 #
 # The thesis simulated 1,000 data sets for each proportion of missing cells; here there are 100,
 # each clustered from a single start. `start="random"` begins with random rows and columns as
-# prototypes, as the thesis does; `"kmeans"`, the default, with k-means++; `"hierarchical"` with
-# Ward's clustering of rows and of columns.
+# prototypes, as the thesis does; `"kmeans"`, the default, begins with k-means++; and
+# `"hierarchical"` begins with Ward's clustering of rows and of columns.
 
 # %%
 SETS = {"kmeans": 100, "hierarchical": 40, "random": 40}
@@ -232,7 +233,8 @@ with warnings.catch_warnings():
 results = pd.DataFrame(results, columns=["prototypes", "missing", "start", "rows", "columns"])
 
 # %% [markdown]
-# The tables compare the Rand index between true and estimated groups; ours uses the default start.
+# The tables compare the Rand index between true and estimated groups; our results use
+# the default start.
 
 # %%
 SHOWN = ["Min", "1st Q", "Median", "Mean", "3rd Q", "Max", "Stdev"]
@@ -313,14 +315,14 @@ perfect.insert(0, "thesis", [*PERFECT["fixed"], *PERFECT["random"]])
 print(perfect.round(1))
 
 # %% [markdown]
-# With the default start, and with Ward's, nearly every table is reconstructed as long as half of
-# its cells are observed. Some of the exceptions have random prototypes with two equal rows or
-# columns, which no method can separate. With 90 % missing and the prototypes of Table 2.1, two
-# groups of films differ only in the ratings by one group of users, and a film has 10 cells in all.
-# Random prototypes are a poor start: two from the same group leave another group without one, and
-# the alternation does not recover. The thesis does not describe its start in enough detail to
-# reproduce it exactly; the other two starts follow its final recommendation to cluster rows and
-# columns separately first.
+# With the default start, and with Ward's, nearly every table is reconstructed as long
+# as half of its cells are observed. Some of the exceptions have random prototypes with two equal
+# rows or columns, which no method can separate. With 90 % of cells missing and the prototypes of
+# Table 2.1, two groups of films differ only in the ratings by one group of users, and a film has 10
+# cells in all. Random prototypes are a poor start: if two are from the same group, another group
+# has none, and the alternation does not recover. The thesis does not describe its start in enough
+# detail to reproduce it exactly; the other two starts follow its final recommendation to cluster
+# rows and columns separately first.
 #
 # ## Figure 2.9: time against the proportion of missing cells
 #

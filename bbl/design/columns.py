@@ -251,8 +251,8 @@ def column_factor(
             f"response must not be missing.",
             column=name,
             hint=Hint(
-                f"Drop these rows: data.dropna(subset=[{column.name!r}]); or missing='drop' "
-                "drops all rows with missing values.",
+                f"Drop these rows: data.dropna(subset=[{column.name!r}]), or pass "
+                "missing='drop' to drop all rows with missing values.",
                 command_line="Leave these rows out of the table, or pass --missing drop to drop "
                 "all rows with missing values.",
             ),

@@ -194,7 +194,7 @@ class Limit(NamedTuple):
     rank: int
     unbounded: tuple[tuple[int, ...], ...]
     notes: tuple[Note, ...]
-    remedy: str = "Use ridge='firth' (finite, with intervals) or ridge='cv'"
+    remedy: str = "Use ridge='firth', whose estimates are finite and have intervals, or ridge='cv'"
 
 
 class JointFit(NamedTuple):

@@ -199,7 +199,7 @@ CALLS = {
         lambda: fit("y ~ a + b", lambda: iter([GAPS]), missing="drop"),
     ),
     "a rule that is unknown": case(
-        "Pass a single number, or one number of 'cv'",
+        "Pass a number, or one of 'cv'",
         lambda: fit(lambda_="cvv"),
         lambda: fit(lambda_=0.1),
         lambda: fit(lambda_="cv"),
@@ -367,7 +367,7 @@ CALLS = {
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH, method="ml"),
     ),
     "zeros of batches": case(
-        "Pass a tableof the distinct rows with their counts as weights",
+        "Pass a table of the distinct rows with their counts as weights",
         lambda: fit("~ a*b", lambda: iter([POSSIBLE]), structural_zeros=BOTH, method="ml"),
         lambda: fit(
             "~ a*b",
@@ -448,7 +448,7 @@ NETWORKS = {
         lambda: networks.nb("y ~ .", DATA),
     ),
     "folds that are numbers": case(
-        "For each fold , pass the positions of its validation rows",
+        "For each fold, pass the positions of its validation rows",
         lambda: networks.cv(network(), DATA, folds=["x", "z"]),
         lambda: networks.cv(network(), DATA, folds=[range(30), range(30, 60)]),
     ),

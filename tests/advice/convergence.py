@@ -175,7 +175,7 @@ TABLE = {
         settled("y ~ a + b", xlevels={"a": [0, 1, 2]}, method="conditional", ridge=0.1),
     ),
     "groups that predictors separate": case(
-        "Use ridge='firth' .*or ridge='cv'",
+        "Use ridge='firth'.*or ridge='cv'",
         lambda: fit("y ~ a", SPLIT, **EXACT),
         settled("y ~ a", SPLIT, method="conditional", ridge="firth"),
         settled("y ~ a", SPLIT, method="conditional", ridge="cv"),
@@ -207,7 +207,7 @@ TABLE = {
         ),
     ),
     "a replicate that separates groups": case(
-        "Leave type= out .*merge rare levels; or use prior_count",
+        "Omit type, so .*merge rare levels; or use prior_count",
         lambda: replicated(type="JK1"),
         lambda: replicated(),
         lambda: replicated(SPARSE.assign(a=SPARSE["psu"] % 2), type="JK1"),

@@ -64,7 +64,7 @@ FORMULAS = {
     ),
     "a long formula": rewritten(
         "y ~ " + "a + " * 400_000 + "b",
-        r"Write at most [\d,]+characters, for example with '\.' for all",
+        r"Write at most [\d,]+ characters, for example with '\.' for all",
         "y ~ .",
     ),
     "a formula without a tilde": rewritten(

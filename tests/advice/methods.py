@@ -71,8 +71,8 @@ TABLE = {
         )
     ),
     "unknown response": Advice(
-        r"Drop these rows: data\.dropna\(subset=\['y'\]\); or missing='drop' to drop all rows with "
-        r"missing values",
+        r"Drop these rows: data\.dropna\(subset=\['y'\]\), or pass missing='drop' to drop all "
+        r"rows with missing values",
         lambda: fit("y ~ c", SILENT),
         (
             lambda: fit("y ~ c", SILENT.dropna(subset=["y"])),

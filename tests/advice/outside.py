@@ -319,12 +319,12 @@ def write_codes(room: bool = True) -> Any:
 
 FILES = {
     "room for codes": case(
-        "Set the environment variable TMPDIR to a directory with enough space",
+        "Set the environment variable TMPDIR to a directory with enough free space",
         lambda: CodeFile(2, np.dtype(np.uint8)).check_room(10**15),
         lambda: CodeFile(2, np.dtype(np.uint8)).check_room(1),
     ),
     "codes on a full disk": case(
-        "Set the environment variable TMPDIR to a directory with enough space",
+        "Set the environment variable TMPDIR to a directory with enough free space",
         lambda: write_codes(room=False),
         write_codes,
     ),

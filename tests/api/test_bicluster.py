@@ -241,7 +241,7 @@ def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
         {"u": user, "m": movie, "r": 2.0 + (2 * sign - 1) * step * (1 + (user + movie) % 3)}
     )
     with pytest.raises(
-        DataError, match="averages of repeated pairs, all values are equal.*metric='squared'"
+        DataError, match="averaging repeated pairs, all values are equal.*metric='squared'"
     ):
         bbl.bicluster("r ~ u*m", data, (2, 2), metric="pearson")
     np.testing.assert_allclose(

@@ -111,7 +111,7 @@ def test_fasta_cuts_and_skips_with_a_warning():
         frame = readFasta(io.StringIO(text), rownames=True)
     (warning,) = caught
     assert (
-        "of 8 sequences, 2 longer than the first (3) and cut, 2 shorter and skipped, 2 empty"
+        "of 8 sequences, 2 longer than the first (3) and truncated, 2 shorter and skipped, 2 empty"
         in str(warning.message)
     )
     assert warning.filename == __file__

@@ -102,7 +102,7 @@ class ConditionalMaximum:
     @property
     def remedy(self) -> str:
         """How to make all parameters finite."""
-        return "Use ridge='firth' (finite, with intervals) or ridge='cv'"
+        return "Use ridge='firth', whose estimates are finite and have intervals, or ridge='cv'"
 
     def rank(self, g: int) -> int:
         """Return the degrees of freedom of the parameters of group `g`.

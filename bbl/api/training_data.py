@@ -244,6 +244,7 @@ def encode_data(
             labels,
             design=encoded.design,
             assigned_folds=encoded.folds,
+            source=encoded.source,
         )
     with out_of_memory("The formula and the encoded rows", FEWER_ROWS):
         frame = to_frame(data)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bbl.boltzmann.fitted import Relevance
     from bbl.design.design import Design
     from bbl.design.frames import Frame
+    from bbl.design.streams.source import TrainingSource
     from bbl.rows.fold_assignment import AnyFolds
     from bbl.stats.survey.sample import SurveySample
 
@@ -87,6 +88,8 @@ class FitData:
         Folds to which rows were assigned while the data were read in batches.
     survey : SurveySample, optional
         Sampling design of the rows of `frame`, with the positions of the n rows.
+    source : TrainingSource, optional
+        Data read in batches that can be read again; None for a table.
     selections : dict, optional
         Cache of chosen predictors for `bbl.boltzmann.relevance.choose_once`, shared by different
         engines' fits to the same rows.
@@ -104,6 +107,7 @@ class FitData:
     )
     assigned_folds: AnyFolds | None = field(default=None, kw_only=True)
     survey: SurveySample | None = field(default=None, kw_only=True)
+    source: TrainingSource | None = field(default=None, kw_only=True)
     selections: dict[bytes, Relevance] | None = field(default=None, kw_only=True)
 
     @property

@@ -552,6 +552,12 @@ class Engine:
         is_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
 
+    def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
+        """Return the mean log pseudo-likelihood of the fitted rows without a penalty, if it follows
+        from the fit, else None.
+        """
+        return None
+
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[RowInfluence, Sample]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,12 +17,24 @@ from pandas.api.types import infer_dtype
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
 from bbl.design.streams.parquet import SUFFIXES
-from bbl.design.streams.source import Source
+from bbl.design.streams.reader import place_in_errors
+from bbl.design.streams.source import Source, TrainingSource
+from bbl.design.weights import check_weights
 from bbl.errors import DataError, OptionError
+from bbl.parallel import progress_bar
 from bbl.report.text import distinct_names
 from bbl.stats.metrics import first_largest, least_cost, link, log_probabilities
 
-__all__ = ["as_polars", "is_polars", "new_frames", "prediction_frame", "write_frames"]
+__all__ = [
+    "Block",
+    "as_polars",
+    "find_weights_column",
+    "is_polars",
+    "new_blocks",
+    "new_frames",
+    "prediction_frame",
+    "write_frames",
+]
 
 
 def prediction_frame(
@@ -76,6 +89,113 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
         row_labels = frame.index if frame.arrow is None else pd.RangeIndex(n_read, n_read + frame.n)
         n_read += frame.n
         yield replace(frame, index=row_labels, argument="newdata")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of data read in batches, encoded; without rows of weight 0 or dropped rows.
+
+    Attributes
+    ----------
+    codes : ndarray, shape (n, m)
+    missing : ndarray of bool, shape (n, m), or None
+    weights : ndarray, shape (n,)
+    y : ndarray of intp, shape (n,)
+        Group of each row, -1 if unknown; zeros if not requested.
+    left_out : float
+        Weight of the dropped rows of the batch.
+    """
+
+    codes: np.ndarray
+    missing: np.ndarray | None
+    weights: np.ndarray
+    y: np.ndarray
+    left_out: float
+
+
+def find_weights_column(design: Design, source: Source, weights: object) -> Hashable | None:
+    """Return the name of the column of weights of new rows that are read in batches, or None.
+
+    By default this is the column that contained the training weights, if the new data have it.
+    """
+    if weights is None:
+        return design.weights if source.has(design.weights) else None
+    if source.has(weights):
+        return weights
+    raise OptionError(
+        f"weights must be the name of a column because {source.text} is read in batches; "
+        f"got {weights!r}.",
+        argument="weights",
+        hint="Add them to the data as a column.",
+    )
+
+
+def new_blocks(
+    design: Design,
+    source: Source,
+    weights: Hashable | None,
+    title: str,
+    *,
+    unseen: str = "raise",
+    has_response: bool = False,
+    training: TrainingSource | None = None,
+    verbose: int = 1,
+) -> Iterator[Block]:
+    """Yield the encoded rows of a source, batch by batch, and show a progress bar.
+
+    Parameters
+    ----------
+    design : Design
+    source : Source
+    weights : column name, optional
+    title : str
+        Title of the progress bar.
+    unseen : {"raise", "ignore"}
+    has_response : bool, default False
+        Whether to read the response.
+    training : TrainingSource, optional
+        The same source, if it is the training data: after the last block, an error names a file
+        whose number of rows has changed since the fit.
+    verbose : int, default 1
+    """
+    names = [f.name for f in design.predictors]
+    names += [design.response.name] * has_response
+    names += [] if weights is None else [weights]
+    empty_frame = source.frame("newdata")
+    for name in names:
+        empty_frame.column(name)  # raises a DataError if the source lacks the column
+    n_read = 0
+    rows_by_place: Counter[str] = Counter()
+    with progress_bar(None, title, verbose) as progress:
+        for frame, place in source.batches(names):
+            n_read += frame.n
+            rows_by_place[place] += frame.n
+            with place_in_errors(place):
+                yield _encode_block(design, frame, weights, unseen, has_response)
+            progress(1.0, f"{n_read:,} rows")
+    if training is not None:
+        training.check(rows_by_place)
+
+
+def _encode_block(
+    design: Design, frame: Frame, weights: Hashable | None, unseen: str, has_response: bool
+) -> Block:
+    """Return the used rows of a batch."""
+    frame = replace(frame, argument="newdata")
+    row_weights = np.ones(frame.n)
+    if weights is not None:
+        row_weights = check_weights(frame.column(weights), frame.n, whole=False, part=True)
+    y = design.encode_response(frame) if has_response else np.zeros(frame.n, dtype=np.intp)
+    dropped = design.dropped(frame)
+    is_used = (row_weights > 0.0) & (True if dropped is None else ~dropped)
+    codes, missing = design.encode(frame, unseen)
+    left_out = float(row_weights[~is_used].sum())  # rows of weight 0 add nothing
+    if not is_used.all():
+        codes = codes[is_used]
+        missing = None if missing is None else missing[is_used]
+        row_weights = row_weights[is_used]
+        y = y[is_used]
+    return Block(codes, missing, row_weights, y, left_out)
 
 
 def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:

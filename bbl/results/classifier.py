@@ -17,15 +17,22 @@ from bbl.checks import check_keywords, choice, generator, integer, share
 from bbl.choices import Unseen
 from bbl.design.decisions import Costs, Priors, check_costs
 from bbl.design.frames import to_frame
+from bbl.design.streams.adapters import lazy_source
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLError, OptionError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers
 from bbl.report.page import Part
+from bbl.results.batches import find_weights_column, new_blocks
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
 from bbl.results.comparison import compare_fits
 from bbl.results.effects import EffectsMixin
-from bbl.results.evaluation import Evaluation, evaluate_rows, evaluation_rows
+from bbl.results.evaluation import (
+    Evaluation,
+    evaluate_rows,
+    evaluation_rows,
+    score_blocks,
+)
 from bbl.results.explanation import (
     Attribution,
     Explanation,
@@ -68,14 +75,16 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         unseen: Unseen = "raise",
         priors: Priors = None,
         costs: Costs = None,
+        verbose: int = 1,
     ) -> Evaluation:
         """Compare predictions with observed groups.
 
         Parameters
         ----------
-        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with predictors and response. None for the training rows, whose scores are
-            optimistic for any model.
+        newdata : table, or data read in batches, optional
+            Rows with predictors and response: a DataFrame (pandas, polars), pyarrow Table or dict
+            of lists, or files and other data as in `predict_batches`, which are read in one pass.
+            None for the training rows, whose scores are optimistic for any model.
         weights : column name or array_like of shape (n,), optional
             Frequencies of the new rows, or other weights. By default the column that held the
             training weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it;
@@ -84,6 +93,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             Coverage of the intervals.
         unseen, priors, costs
             As in `predict`.
+        verbose : int, default 1
+            0 for no progress bar, which is shown for data read in batches.
 
         Returns
         -------
@@ -111,7 +122,31 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         """
         share("level", level)
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
-        if newdata is None:
+        training = self._rereads if newdata is None else None
+        source = lazy_source(newdata, "newdata") if training is None else training.source
+        left_out = 0.0
+        if source is not None:
+            if training is not None:
+                refuse_weights(weights)
+            column = find_weights_column(self.design, source, weights)
+            blocks = new_blocks(
+                self.design,
+                source,
+                column,
+                "evaluating",
+                unseen=unseen,
+                has_response=True,
+                training=training,
+                verbose=verbose,
+            )
+            scored = score_blocks(blocks, self._encoded_scores, priors)
+            scores = scored.scores
+            y = scored.y
+            row_weights = scored.weights
+            left_out = scored.left_out
+            is_default = weights is None and training is None
+            subject = "training rows" if training else name_new_rows(column if is_default else None)
+        elif newdata is None:
             refuse_weights(weights)
             rows = self._all_rows(takes_newdata=True)
             scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=priors)
@@ -136,6 +171,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             advice,
             # only machines have `survey`
             sampled=getattr(self, "survey", None) is not None,
+            left_out=left_out,
         )
 
     @check_keywords

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,12 @@ from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
 from bbl.crossval import Scores
 from bbl.design.frames import to_frame
+from bbl.design.streams.adapters import lazy_source
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
 from bbl.memory import check_memory
+from bbl.model.score_gradient import ScoreGradient
+from bbl.results.batches import Block, find_weights_column, new_blocks
 from bbl.results.classifier_base import ClassifierBase
 from bbl.results.effect_contrasts import (
     TRANSFORMS,
@@ -46,11 +49,14 @@ __all__ = [
     "GRIDS",
     "EffectRows",
     "EffectValues",
+    "StreamedRows",
     "estimate_by_delta_method",
     "estimate_by_design_replicates",
     "estimate_by_replicates",
     "estimate_effects",
+    "estimate_streamed",
     "make_effect_rows",
+    "make_streamed_rows",
 ]
 
 
@@ -133,6 +139,124 @@ class _EncodedRows:
     index: pd.Index
     text: str
     table_and_kept: tuple[Any, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class StreamedRows:
+    """Rows of data read in batches, in units of equal values of predictors.
+
+    Attributes
+    ----------
+    blocks : callable
+        ``blocks()`` returns an iterator of all blocks of rows, and shows the progress.
+    by : list of int
+        Positions of the predictors whose levels define the units.
+    n_levels : tuple of int
+        Number of levels of these predictors.
+    names : list
+        Names of these predictors.
+    levels : list of tuple
+        Levels of these predictors.
+    text : str
+        Description of the rows in titles.
+    """
+
+    blocks: Callable[[], Iterator[Block]]
+    by: list[int]
+    n_levels: tuple[int, ...]
+    names: list[Hashable]
+    levels: list[tuple]
+    text: str
+
+    @property
+    def n_units(self) -> int:
+        """Number of units, including units without rows."""
+        return math.prod(self.n_levels)
+
+    def parts(self) -> Iterator[tuple[np.ndarray, EffectRows]]:
+        """Yield, for each block, the numbers of its units, and its rows in these units, with their
+        own weights.
+        """
+        for block in self.blocks():
+            if not len(block.codes):
+                continue
+            if block.missing is not None and block.missing[:, self.by].any():
+                raise DataError(
+                    "A predictor in by= has missing values, which data read in batches may not "
+                    "have.",
+                    argument="by",
+                    hint="Pass newdata=bbl.sample_rows(data, 100_000).",
+                )
+            unit_numbers = np.zeros(len(block.codes), dtype=np.intp)
+            if self.by:
+                by_codes = block.codes[:, self.by].T.astype(np.intp)
+                unit_numbers = np.ravel_multi_index(tuple(by_codes), self.n_levels)
+            order = np.argsort(unit_numbers, kind="stable") if self.by else slice(None)
+            units, starts = np.unique(unit_numbers[order], return_index=True)
+            yield (
+                units,
+                EffectRows(
+                    np.ascontiguousarray(block.codes[order]),
+                    None if block.missing is None else block.missing[order],
+                    block.weights[order],
+                    np.append(starts, len(block.codes)),
+                    pd.DataFrame(index=range(len(units))),
+                    self.text,
+                    is_rowwise=False,
+                ),
+            )
+
+    def keys(self, units: np.ndarray) -> pd.DataFrame:
+        """Return the values of the predictors in `by` in some units."""
+        codes = np.unravel_index(units, self.n_levels) if self.by else ()
+        values = [
+            [levels[code] for levels, code in zip(self.levels, row, strict=True)]
+            for row in zip(*codes, strict=True)
+        ]
+        names = pd.Index(self.names, dtype=object, tupleize_cols=False)
+        return pd.DataFrame(values if self.by else [[]], columns=names, dtype=object)
+
+
+def make_streamed_rows(
+    fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, verbose: int
+) -> StreamedRows | None:
+    """Return the rows of a call if they are read in batches, from `newdata` or from the training
+    data that the fit does not keep; else None. Arguments are as in `make_effect_rows`.
+    """
+    training = fit._rereads if newdata is None and grid is None else None
+    source = lazy_source(newdata, "newdata") if training is None else training.source
+    if source is None or grid is not None:
+        return None
+    if training is not None:
+        refuse_weights(weights)
+    column = find_weights_column(fit.design, source, weights)
+    predictors = list(fit.labels.names)
+    names = [] if by is None else [by] if by in predictors else by
+    if not isinstance(names, list | tuple) or not all(name in predictors for name in names):
+        raise OptionError(
+            f"by={by!r} must name predictors, because {source.text} is read in batches.",
+            argument="by",
+            hint="Name predictors, or pass newdata=bbl.sample_rows(data, 100_000).",
+            value=by,
+        )
+    positions = [predictors.index(name) for name in names]
+
+    def blocks() -> Iterator[Block]:
+        """Read the data."""
+        return new_blocks(
+            fit.design, source, column, "averaging", training=training, verbose=verbose
+        )
+
+    return StreamedRows(
+        blocks,
+        positions,
+        tuple(int(fit.design.n_levels[i]) for i in positions),
+        list(names),
+        [tuple(fit.labels.levels[i]) for i in positions],
+        "training rows"
+        if training is not None
+        else name_new_rows(column if weights is None else None),
+    )
 
 
 def make_effect_rows(
@@ -522,7 +646,11 @@ def compute_contrasts(contrasts: Contrasts, average_by_scenario: np.ndarray) -> 
 
 def estimate_effects(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> EffectValues:
     """Return estimates; standard errors, limits and tests are nan."""
-    average_by_scenario = average_probabilities(contrasts, rows, scores)
+    return _without_errors(contrasts, average_probabilities(contrasts, rows, scores))
+
+
+def _without_errors(contrasts: Contrasts, average_by_scenario: np.ndarray) -> EffectValues:
+    """Return estimates from averages (S, U, K)."""
     estimates = compute_contrasts(contrasts, average_by_scenario)
     no_values = np.full(estimates.shape, np.nan)
     return EffectValues(
@@ -569,26 +697,97 @@ def estimate_by_delta_method(
     return replace(effect_values, is_impossible=is_impossible)
 
 
+def estimate_streamed(
+    contrasts: Contrasts,
+    rows: StreamedRows,
+    scores: Scores,
+    delta: DeltaMethod | None,
+    level: float,
+) -> tuple[EffectValues, pd.DataFrame]:
+    """Return the effects in rows that are read in batches, in one pass, and the keys of the units
+    that have rows.
+
+    Without `delta`, there are no standard errors. Sums over batches are divided by the weights of
+    the units at the end.
+    """
+    S = len(contrasts.scenarios)
+    U = rows.n_units
+    totals = np.zeros(U)
+    sums: np.ndarray | None = None
+    derivative_sums: np.ndarray | None = None
+    for units, part in rows.parts():
+        totals[units] += np.add.reduceat(part.weights, part.starts[:-1])
+        averages, derivatives = _scenario_sums(
+            contrasts, part, scores, None if delta is None else delta.gradient
+        )
+        if sums is None:
+            sums = np.zeros((S, U, averages.shape[2]))
+            if delta is not None:
+                check_memory(
+                    8.0 * S * U * derivatives[0][0].size,
+                    f"Derivatives of {S * U:,} averages",
+                    "Name fewer predictors in variables or by.",
+                )
+                derivative_sums = np.zeros((S, U, *derivatives[0].shape[1:]))
+        sums[:, units] += averages
+        for s, derivative in enumerate(derivatives):
+            assert derivative_sums is not None  # noqa: S101  # there is a delta
+            derivative_sums[s, units] += derivative
+    if sums is None:
+        raise DataError(
+            "newdata has no rows that can be predicted.",
+            argument="newdata",
+            hint="Pass rows without missing values.",
+        )
+    filled = np.flatnonzero(totals > 0.0)
+    average_by_scenario = sums[:, filled] / totals[filled][:, None]
+    if delta is None or derivative_sums is None:
+        return _without_errors(contrasts, average_by_scenario), rows.keys(filled)
+    derivative_averages = derivative_sums[:, filled] / totals[filled][:, None, None, None]
+    estimates, variance, is_impossible = _combine(
+        contrasts, average_by_scenario, list(derivative_averages), delta
+    )
+    values = _add_t_limits(contrasts, estimates, np.sqrt(variance), delta.covariance.df, level)
+    return replace(values, is_impossible=is_impossible), rows.keys(filled)
+
+
+def _scenario_sums(
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, gradient: ScoreGradient | None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the weighted sums (S, U, K) of probabilities in each scenario and unit, and for each
+    scenario their derivatives (U, K, K, 1 + size); no derivatives without a `gradient`.
+    """
+    sums = []
+    derivatives = []
+    for scenario in contrasts.scenarios:
+        codes, missing, p = _row_probabilities(scores, rows, scenario)
+        sums.append(_average_by_unit(p, rows))
+        if gradient is not None:
+            derivatives.append(gradient.sums(codes, missing, p, rows.weights, rows.starts))
+    return np.array(sums), derivatives
+
+
 def _delta_block(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U))
     for a block of units.
+    """
+    return _combine(contrasts, *_scenario_sums(contrasts, rows, scores, delta.gradient), delta)
+
+
+def _combine(
+    contrasts: Contrasts,
+    average_by_scenario: np.ndarray,
+    derivatives_by_scenario: list[np.ndarray],
+    delta: DeltaMethod,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the result of `_delta_block` from the averages and their derivatives.
 
     The gradient combines the derivatives (s, U, K) of a quantity with respect to its averages and,
     for each of the S scenarios, the derivatives (U, K, K, 1 + size) of its K averages with respect
     to the intercept and the `size` parameters of each of K groups.
     """
-    scenario_averages = []
-    derivatives_by_scenario = []
-    for scenario in contrasts.scenarios:
-        codes, missing, p = _row_probabilities(scores, rows, scenario)
-        scenario_averages.append(_average_by_unit(p, rows))
-        derivatives_by_scenario.append(
-            delta.gradient.sums(codes, missing, p, rows.weights, rows.starts)
-        )
-    # the first is (S, U, K)
-    average_by_scenario = np.array(scenario_averages)
     estimates = []
     variances = []
     for quantity in contrasts.quantities:

@@ -34,11 +34,14 @@ from bbl.results.effect_table import Effects
 from bbl.results.effect_values import (
     EffectRows,
     EffectValues,
+    StreamedRows,
     estimate_by_delta_method,
     estimate_by_design_replicates,
     estimate_by_replicates,
     estimate_effects,
+    estimate_streamed,
     make_effect_rows,
+    make_streamed_rows,
 )
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import with_priors
@@ -263,7 +266,10 @@ TITLES = {
 
 
 def find_effects(
-    fit: ClassifierBase, contrasts: Contrasts, rows: EffectRows, errors: ErrorOptions
+    fit: ClassifierBase,
+    contrasts: Contrasts,
+    rows: EffectRows | StreamedRows,
+    errors: ErrorOptions,
 ) -> Effects:
     """Return the table of the quantities of `contrasts` in each unit of `rows`, with the standard
     errors that `errors` specifies.
@@ -274,6 +280,8 @@ def find_effects(
             argument="variables",
         )
 
+    if isinstance(rows, StreamedRows):
+        return _find_streamed_effects(fit, contrasts, rows, errors)
     # class scores (n, K) of rows, using the fit's class proportions
     scores = partial(fit._encoded_scores, dropped=None, priors=None)
     # levels of parameters without a finite optimum, if known
@@ -318,17 +326,81 @@ def find_effects(
             note = f"No standard errors: {error}"
 
     # 2. The table, with a note on each effect that needs one
-    kind = TITLES[contrasts.transform] if contrasts.is_comparison else "Probability"
     # `rows.text` describes the rows, such as "training rows"
-    title = f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
-    notes = _make_notes(fit, contrasts, effect_values, unbounded)
-    frame, columns = _make_frame(fit, contrasts, rows, effect_values, notes)
+    text = f"{'' if rows.is_rowwise else 'averaged over '}{rows.text}"
+    return _make_effects(
+        fit,
+        contrasts,
+        rows.keys,
+        rows.is_rowwise,
+        text,
+        effect_values,
+        unbounded,
+        note,
+        errors.level,
+    )
+
+
+def _find_streamed_effects(
+    fit: ClassifierBase, contrasts: Contrasts, rows: StreamedRows, errors: ErrorOptions
+) -> Effects:
+    """Return `find_effects` for rows that are read in batches, in one pass.
+
+    Standard errors come from a covariance, because other sources would need a pass each.
+    """
+    scores = partial(fit._encoded_scores, dropped=None, priors=None)
+    unbounded: frozenset[tuple[int, int]] = frozenset()
+    delta = None
+    if errors.se is False:
+        note = "No standard errors (se=False)."
+    elif errors.se == "bootstrap":
+        raise OptionError(
+            "The bootstrap would read the data once for each refit.",
+            argument="se",
+            hint="Leave se out, or pass newdata=bbl.sample_rows(data, 100_000).",
+        )
+    else:
+        try:
+            source = fit._error_source(generator(errors.seed))
+            delta = source.delta
+            unbounded = source.unbounded
+            note = (
+                "No standard errors: each draw or replicate would read the data once more."
+                if delta is None
+                else f"Delta method. {delta.covariance.note}"
+            )
+        except (DataError, OptionError) as error:
+            note = f"No standard errors: {error}"
+    values, keys = estimate_streamed(contrasts, rows, scores, delta, errors.level)
+    text = f"averaged over {rows.text}"
+    return _make_effects(fit, contrasts, keys, False, text, values, unbounded, note, errors.level)
+
+
+def _make_effects(
+    fit: ClassifierBase,
+    contrasts: Contrasts,
+    keys: pd.DataFrame,
+    is_rowwise: bool,
+    text: str,
+    values: EffectValues,
+    unbounded: frozenset[tuple[int, int]],
+    note: str,
+    level: float,
+) -> Effects:
+    """Return the table of effects, with a note on each effect that needs one.
+
+    `keys` has a row for each unit, `text` describes the rows in the title, and `unbounded` are
+    levels of parameters without a finite optimum.
+    """
+    kind = TITLES[contrasts.transform] if contrasts.is_comparison else "Probability"
+    notes = _make_notes(fit, contrasts, values, unbounded)
+    frame, columns = _make_frame(fit, contrasts, keys, is_rowwise, values, notes)
     # the value under no effect (0, or 1 for ratios); None for probabilities, which are not
     # tested
     null = TRANSFORMS[contrasts.transform].null if contrasts.is_comparison else None
     # only machines have `survey`
     statistic = "z" if getattr(fit, "survey", None) is None else "t"
-    return Effects(frame, columns, title, note, fit.labels, errors.level, null, statistic)
+    return Effects(frame, columns, f"{kind}, {text}", note, fit.labels, level, null, statistic)
 
 
 def _make_notes(
@@ -403,7 +475,8 @@ def _effective_share(fit: ClassifierBase) -> float:
 def _make_frame(
     fit: ClassifierBase,
     contrasts: Contrasts,
-    rows: EffectRows,
+    keys: pd.DataFrame,
+    is_rowwise: bool,
     values: EffectValues,
     notes: np.ndarray,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -417,14 +490,14 @@ def _make_frame(
     Q = len(contrasts.quantities)
     U = values.estimate.shape[1]
     K = len(fit.labels.groups)
-    # `rows.keys` has a row for each unit: the values of its `by` columns, or its label in the
+    # `keys` has a row for each unit: the values of its `by` columns, or its label in the
     # column "row"
-    user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
+    user_columns: list[Any] = [] if is_rowwise else list(keys.columns)
     package_columns = [
         "group",
         "term",
         "contrast",
-        *(["row"] if rows.is_rowwise else []),
+        *(["row"] if is_rowwise else []),
         "estimate",
         "std_error",
         "statistic",
@@ -456,9 +529,9 @@ def _make_frame(
         columns["term"]: repeat_each([q.term for q in contrasts.quantities], U * K),
         columns["contrast"]: repeat_each([q.contrast for q in contrasts.quantities], U * K),
     }
-    for name in rows.keys.columns:
-        frame_columns[columns["row"] if rows.is_rowwise else name] = repeat_each(
-            rows.keys[name].tolist() * Q, K
+    for name in keys.columns:
+        frame_columns[columns["row"] if is_rowwise else name] = repeat_each(
+            keys[name].tolist() * Q, K
         )
     estimate_arrays = (
         values.estimate,
@@ -558,8 +631,11 @@ class EffectsMixin(ClassifierBase):
         variables : name, list of names, or dict of name to list of levels, optional
             Predictors that are set, in every row, to each of their levels (or the given levels) in
             turn.
-        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns. None for the weighted training rows.
+        newdata : table, or data read in batches, optional
+            Rows with the predictors' columns: a DataFrame (pandas, polars), pyarrow Table or dict
+            of lists, or files and other data as in `predict_batches`, which are read in one pass.
+            None for the weighted training rows; a fit of files reads these again if it keeps only
+            a sample.
         grid : {"balanced", "mode"} or dict of name to levels, optional
             Generated rows instead of `newdata`. "balanced": all combinations of levels. "mode": one
             row with the most frequent level of every predictor. A dict: all combinations of the
@@ -611,7 +687,9 @@ class EffectsMixin(ClassifierBase):
         3   Yes    Male     0.210      0.010
         """
         contrasts = make_prediction_contrasts(self.labels, variables)
-        rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
+        rows = make_streamed_rows(self, newdata, weights, grid, by, verbose) or make_effect_rows(
+            self, newdata, weights, grid, by, is_rowwise=False
+        )
         return find_effects(
             self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )
@@ -739,7 +817,9 @@ class EffectsMixin(ClassifierBase):
         contrasts = make_comparison_contrasts(
             self.labels, variables, contrast, transform, flag("cross", cross)
         )
-        rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
+        rows = make_streamed_rows(self, newdata, weights, grid, by, verbose) or make_effect_rows(
+            self, newdata, weights, grid, by, is_rowwise=False
+        )
         return find_effects(
             self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )

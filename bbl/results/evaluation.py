@@ -5,7 +5,7 @@ n rows, K groups; the *baseline* predicts the class proportions for every row.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
@@ -20,10 +20,12 @@ from bbl.design.frames import Frame
 from bbl.design.labels import Labels
 from bbl.design.weights import are_whole, as_rows
 from bbl.errors import DataError, OptionError
+from bbl.memory import check_memory
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.report.text import distinct_names
+from bbl.results.batches import Block
 from bbl.rows.sample import Sample
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
 from bbl.stats.metrics import (
@@ -36,8 +38,16 @@ from bbl.stats.metrics import (
     log_probabilities,
 )
 
-__all__ = ["FIGURES", "Evaluation", "evaluate_rows", "evaluation_rows"]
+__all__ = [
+    "FIGURES",
+    "Evaluation",
+    "ScoredRows",
+    "evaluate_rows",
+    "evaluation_rows",
+    "score_blocks",
+]
 
+MERGED_ROWS = 2**21  # rows with equal scores are merged beyond this number
 FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
 # rows of `Evaluation.scores`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
@@ -392,6 +402,65 @@ def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sa
     return judged
 
 
+@dataclass(frozen=True)
+class ScoredRows:
+    """Class scores (n, K), groups (n,) and weights (n,) of rows; equal rows may be merged.
+
+    `left_out` is the weight of rows without a prediction.
+    """
+
+    scores: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    left_out: float
+
+
+def score_blocks(
+    blocks: Iterator[Block], encoded_scores: Callable[..., np.ndarray], priors: Any
+) -> ScoredRows:
+    """Return the scores of all rows of blocks; equal rows are merged if there are many.
+
+    ``encoded_scores(codes, missing, dropped, priors)`` returns the class scores (n, K) of encoded
+    rows.
+    """
+    parts: list[np.ndarray] = []  # columns: scores, group, weight
+    n_waiting = 0
+    left_out = 0.0
+    limit = MERGED_ROWS
+    is_whole = True
+    for block in blocks:
+        scores = encoded_scores(block.codes, block.missing, None, priors)
+        parts.append(np.column_stack([scores, block.y, block.weights]))
+        left_out += block.left_out
+        n_waiting += len(scores)
+        is_whole = is_whole and are_whole(block.weights)
+        # the effective number of rows depends on the weights of single rows if these are not counts
+        if n_waiting > limit and is_whole:
+            parts = [_merge_rows(np.concatenate(parts))]
+            n_waiting = len(parts[0])
+            limit = max(MERGED_ROWS, 2 * n_waiting)
+            check_memory(
+                3.0 * parts[0].nbytes,
+                f"The scores of {n_waiting:,} rows",
+                "Evaluate bbl.sample_rows(newdata, 1_000_000).",
+            )
+    if not parts:
+        raise DataError("newdata has no rows.", argument="newdata")
+    rows = np.concatenate(parts)
+    return ScoredRows(rows[:, :-2], rows[:, -2].astype(np.intp), rows[:, -1], left_out)
+
+
+def _merge_rows(rows: np.ndarray) -> np.ndarray:
+    """Merge rows (n, K + 2) with equal scores and groups, adding their weights, the last column."""
+    order = np.lexsort(rows[:, :-1].T)
+    rows = rows[order]
+    is_new = np.append(True, (rows[1:, :-1] != rows[:-1, :-1]).any(axis=1))
+    starts = np.flatnonzero(is_new)
+    merged = rows[starts]
+    merged[:, -1] = np.add.reduceat(rows[:, -1], starts)
+    return merged
+
+
 def evaluate_rows(
     labels: Labels,
     scores: np.ndarray,
@@ -402,13 +471,14 @@ def evaluate_rows(
     costs: np.ndarray | None = None,
     remedy: str = "",
     sampled: bool = False,
+    left_out: float = 0.0,
 ) -> Evaluation:
     """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if
     unknown.
 
     Rows without a score, a group or a weight are left out. `sampled` is whether the weights
-    belong to a sampling design and therefore are not counts. For the other arguments see
-    `Evaluation`.
+    belong to a sampling design and therefore are not counts; `left_out` are rows that were left out
+    before. For the other arguments see `Evaluation`.
     """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():
@@ -416,7 +486,7 @@ def evaluate_rows(
             f"None of the {what} has both a prediction and a group.",
             hint="Pass rows that have both.",
         )
-    left_out = float(weights[~is_judged].sum())
+    left_out += float(weights[~is_judged].sum())
     if sampled or not are_whole(weights[is_judged]):
         left_out = float((weights[~is_judged] > 0).sum())
         weights = weights.copy()

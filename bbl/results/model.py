@@ -24,6 +24,7 @@ from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor
+from bbl.design.streams.source import TrainingSource
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import progress_bar
@@ -124,6 +125,8 @@ class ModelResults(DeprecatedNames, ABC):
     _stored: Training | None = field(default=None, kw_only=True, repr=False)
     # for a fit of data read in batches: its rows without their order, or a sample of them
     _kept: KeptRows | None = field(default=None, kw_only=True, repr=False)
+    # the data of such a fit, if they can be read again; not stored in files
+    _source: TrainingSource | None = field(default=None, kw_only=True, repr=False)
 
     _kind: ClassVar[str]  # model kind in the header of the model file
     # the `CAPABILITIES` that this kind of model lacks, with reasons
@@ -307,6 +310,12 @@ class ModelResults(DeprecatedNames, ABC):
                 ),
             )
         return self.training
+
+    @property
+    def _rereads(self) -> TrainingSource | None:
+        """The training data, if results that need all rows must read them again; else None."""
+        is_complete = self._kept is not None and self._kept.is_complete
+        return None if self.training is not None or is_complete else self._source
 
     def _all_rows(self, *, takes_newdata: bool = False) -> Sample:
         """Return all training rows, for results that do not depend on their order: those of

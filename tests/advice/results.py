@@ -23,6 +23,12 @@ SAMPLED = replace(
     STREAMED,
     _kept=replace(STREAMED._kept, expansion=np.full(STREAMED._kept.sample.n, 1.5)),
 )
+CHANGED = replace(SAMPLED, _source=replace(STREAMED._source, rows={"a": 7}))
+PRIOR_COUNT = fit("y ~ a + b", lambda: iter([DATA]), prior_count=1)
+PRIOR_COUNT = replace(
+    PRIOR_COUNT, _kept=replace(PRIOR_COUNT._kept, expansion=SAMPLED._kept.expansion)
+)
+SUMMED = fit("y ~ a + b", GAPS, missing="marginal")
 EXACT = fit("~ a*b + c", DATA, method="ml")
 AVERAGE = bbl.average([FITTED, fit("y ~ .")], weights="equal")
 BOOST = fit("y ~ a + b", method="boosting")
@@ -344,6 +350,48 @@ JUDGED = {
         lambda: SAMPLED.inference(rows="all"),
         lambda: SAMPLED.inference(),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).inference(rows="all"),
+    ),
+    "bootstrap of effects in batches": case(
+        r"Leave se out, or pass newdata=bbl\.sample_rows",
+        lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), se="bootstrap"),
+        lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA])),
+        lambda: FITTED.avg_comparisons(
+            "a", newdata=bbl.sample_rows(lambda: iter([DATA]), 99), se="bootstrap", nboot=3, **QUIET
+        ),
+    ),
+    "units of effects in batches": case(
+        r"Name predictors, or pass newdata=bbl\.sample_rows",
+        lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), by="y"),
+        lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), by="b"),
+        lambda: FITTED.avg_comparisons(
+            "a", newdata=bbl.sample_rows(lambda: iter([DATA]), 99), by="y"
+        ),
+    ),
+    "units with gaps in batches": case(
+        r"Pass newdata=bbl\.sample_rows",
+        lambda: SUMMED.avg_comparisons("b", newdata=lambda: iter([GAPS]), by="a"),
+        lambda: SUMMED.avg_comparisons("b", newdata=bbl.sample_rows(GAPS, 99), by="a"),
+    ),
+    "effects of incomplete rows in batches": case(
+        "Pass rows without missing values",
+        lambda: DROPPING.avg_comparisons("a", newdata=lambda: iter([BLANK])),
+        lambda: DROPPING.avg_comparisons("a", newdata=lambda: iter([DATA])),
+    ),
+    "weights of new rows in batches": case(
+        "Add them to the data as a column",
+        lambda: FITTED.evaluate(lambda: iter([DATA]), np.ones(len(DATA))),
+        lambda: FITTED.evaluate(lambda: iter([DATA.assign(w=1)]), "w"),
+    ),
+    "changed data": case(
+        r"Fit the data again, or pass newdata=",
+        lambda: CHANGED.evaluate(),
+        lambda: CHANGED.evaluate(DATA),
+        lambda: fit("y ~ a + b", lambda: iter([DATA])).evaluate(),
+    ),
+    "composite criteria of a sample": case(
+        r"Fit a table, such as bbl\.sample_rows",
+        lambda: PRIOR_COUNT.claic,
+        lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500), prior_count=1).claic,
     ),
     "values of no variable": case(
         "Choose one of",

@@ -116,6 +116,94 @@ def test_comparisons_effects_and_evaluations_are_those_of_the_table(table, tmp_p
     np.testing.assert_allclose([lazy.claic, lazy.clbic], [own.claic, own.clbic], rtol=1e-10)
 
 
+def test_effects_and_evaluations_read_the_data_again(sampled, wide):
+    lazy, own = sampled
+    for keywords in ({}, {"by": "x1"}, {"by": ["x1", "x2"]}, {"transform": "ratio"}):
+        found = lazy.avg_comparisons("x0", **keywords).frame
+        expected = own.avg_comparisons("x0", **keywords).frame
+        assert found.columns.equals(expected.columns)
+        np.testing.assert_allclose(found["estimate"], expected["estimate"], atol=1e-6)
+        np.testing.assert_allclose(found["std_error"], expected["std_error"], rtol=0.1)
+    found, expected = (fit.avg_predictions(by="x2").frame for fit in (lazy, own))
+    np.testing.assert_allclose(found["estimate"], expected["estimate"], atol=1e-6)
+    assert "exact to about" in lazy.avg_comparisons("x0").note
+    np.testing.assert_allclose(lazy.evaluate().scores, own.evaluate().scores, atol=1e-6)
+    assert str(lazy.evaluate()).count("training rows") > 1
+    with pytest.raises(OptionError, match="bootstrap would read the data once"):
+        lazy.avg_comparisons("x0", se="bootstrap")
+
+
+@pytest.mark.parametrize("kind", lazydata.KINDS)
+def test_new_rows_in_batches_are_those_of_the_table(kind, table, tmp_path):
+    fit = bbl.bbl("y ~ x0 * x1 + x2", table.head(500))
+    table = table.assign(n=np.arange(len(table)) % 3)
+    source = lazydata.lazy(kind, table, tmp_path)
+    for weights in (None, "n"):
+        found, expected = (fit.evaluate(data, weights) for data in (source, table))
+        assert_same(found.scores, expected.scores, 1e-12)
+        assert str(found) == str(expected)
+        if kind == "reader":
+            return
+        found, expected = (
+            fit.avg_comparisons("x0", by="x1", newdata=data, weights=weights)
+            for data in (source, table)
+        )
+        assert_same(found.frame, expected.frame, 1e-9)
+        assert str(found) == str(expected)
+
+
+def test_a_source_that_has_changed_since_the_fit_is_named(wide, tmp_path):
+    paths = lazydata.write_parts(wide, tmp_path / "parts")
+    tables = [wide.head(10_000), wide.tail(20_000)]
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        fit, other = (
+            bbl.bbl("y ~ .", data, method="naive") for data in (paths, lambda: iter(tables))
+        )
+    assert fit.evaluate().accuracy == other.evaluate().accuracy > 0.3
+    wide.head(20).to_parquet(paths[1])
+    tables[1] = wide.tail(1)
+    for model, match in (
+        (fit, paths[1].name),
+        (other, "batch 1 of .* changed since the fit: 20,000 rows then, 1 rows now"),
+    ):
+        for call_ in (model.evaluate, lambda model=model: model.avg_comparisons("x0")):
+            with pytest.raises(DataError, match=match):
+                call_()
+        assert model.bse.notna().all()
+
+
+def test_a_reader_and_a_loaded_model_cannot_read_again(wide, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        fit = bbl.bbl("y ~ .", lazydata.lazy("reader", wide, tmp_path), method="naive")
+    fit.save(tmp_path / "fit.bbl", store_data=True)
+    for model in (fit, bbl.load(tmp_path / "fit.bbl")):
+        for call_ in (model.evaluate, lambda model=model: model.avg_comparisons("x0")):
+            with pytest.raises(DataError, match="newdata="):
+                call_()
+        assert model.avg_comparisons("x0", newdata=wide.head(100)).frame["std_error"].notna().all()
+
+
+def test_models_of_samples_are_compared_by_wald_tests(wide):
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        lazy = [
+            bbl.bbl(formula, lambda: iter([wide]), lambda_=1e-5)
+            for formula in ("y ~ .", "y ~ . + x0 * x1 + x3 * x4")
+        ]
+    own = [
+        bbl.bbl(formula, wide, lambda_=1e-5) for formula in ("y ~ .", "y ~ . + x0 * x1 + x3 * x4")
+    ]
+    found, expected = (bbl.anova(*fits).iloc[1] for fits in (lazy, own))
+    assert found["test"] == "Wald" and found["df"] == expected["df"] == 24
+    # the composite likelihood ratio, scaled to a chi-square distribution, has nearly the same p
+    assert abs(np.log10(found["p"]) / np.log10(expected["p"]) - 1.0) < 0.1
+    np.testing.assert_allclose(found["clAIC"], expected["clAIC"], rtol=1e-5)
+    odds = [fits[1].odds_ratios([("x0", "x1")]) for fits in (lazy, own)]
+    np.testing.assert_allclose(odds[0]["odds_ratio"], odds[1]["odds_ratio"], rtol=1e-4)
+
+
 def test_kept_rows_travel_in_the_file(table, sampled, tmp_path):
     lazy = bbl.bbl("y ~ x0 * x1", lambda: iter([table]))
     for fit in (lazy, sampled[0]):

@@ -190,7 +190,9 @@ def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> Mac
     if sample.in_memory or engine.solves or few_enough(sample.n, data.layout):
         size = sample_size(data.layout)
         kept = keep_rows(sample, data.design.n_levels, data.K, size, FULL_FIT_FACTOR * size)
-    return replace(fit, _stored=Training(nobs, log_likelihood, counts), _kept=kept)
+    return replace(
+        fit, _stored=Training(nobs, log_likelihood, counts), _kept=kept, _source=data.source
+    )
 
 
 def prepare(

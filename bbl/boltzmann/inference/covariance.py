@@ -18,6 +18,7 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.survey import penalised_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
+from bbl.errors import DataError
 from bbl.memory import check_memory
 from bbl.model.godambe import Influence, RowInfluence, TermCovariances, term_covariances
 from bbl.model.higher import split
@@ -177,12 +178,31 @@ class Covariances:
         """
         if self._survey is not None:
             return []
+        if self._kept is not None:
+            return self._composite_of_sample()
         values = [
             influence.composite(rows if rows.complete else rows.complete_rows)
             for influence, rows in (group for group in self._groups if group is not None)
             if isinstance(influence, Influence)  # fits by pseudo-likelihood
         ]
         return self._for_all_groups(values, (0.0, 0.0)) if values else []
+
+    def _composite_of_sample(self) -> list[tuple[float, float]]:
+        """Return `composite` with the log pseudo-likelihood of all rows, and the effective number
+        of parameters from a random sample of them.
+        """
+        assert self._kept is not None  # noqa: S101  # checked by the caller
+        out = []
+        for g, group in enumerate(self._groups):
+            mean = self._engine.log_pseudo_likelihood(self._fits[g], self.layout.of_group(g))
+            if group is None or mean is None or not isinstance(group[0], Influence):
+                raise DataError(
+                    "Composite criteria of this fit need all rows, but it keeps a random sample.",
+                    hint="Fit a table, such as bbl.sample_rows(data, 500_000).",
+                )
+            influence, rows = group
+            out.append((mean * influence.total, influence.composite(rows)[1]))
+        return out
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:

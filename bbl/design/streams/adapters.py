@@ -62,7 +62,7 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
         return dataset_source(data, f"the {kind}")
     if module == "pyarrow" and kind == "RecordBatchReader":
         spool = _Spool(data)
-        return Source(tuple(data.schema.names), spool.read, spool.text)
+        return Source(tuple(data.schema.names), spool.read, spool.text, is_reread=False)
     # tables in memory have a length
     if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
         return _stream_source(data)

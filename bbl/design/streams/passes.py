@@ -31,7 +31,7 @@ from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
-from bbl.design.streams.source import Source
+from bbl.design.streams.source import Source, TrainingSource
 from bbl.design.values import ColumnProblems
 from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
@@ -57,6 +57,7 @@ class Encoded:
     # distinct rows with counts if there are few states, else rows in a file or on a cluster
     sample: Rows
     folds: Folds | StoredFolds | None  # None without `assignment`
+    source: TrainingSource | None  # None if the data cannot be read again
 
 
 @dataclass
@@ -80,6 +81,8 @@ class SourceSummary:
     rows: int = 0  # number of all rows, used or not
     # with missing="drop", number of missing values in each column
     n_missing: Counter = field(default_factory=Counter)
+    # number of all rows of each file or partition
+    rows_by_place: Counter = field(default_factory=Counter)
 
     def join(self, other: SourceSummary) -> None:
         """Add the values and counts of another part of the source."""
@@ -91,6 +94,7 @@ class SourceSummary:
         self.least = min(self.least, other.least)
         self.most = max(self.most, other.most)
         self.n_missing.update(other.n_missing)
+        self.rows_by_place.update(other.rows_by_place)
         for name in (
             "n",
             "total",
@@ -240,7 +244,8 @@ def encode_source(
     except BaseException:
         sink.close()
         raise
-    return Encoded(design, sample, folds)
+    again = TrainingSource(source, dict(summary.rows_by_place)) if source.is_reread else None
+    return Encoded(design, sample, folds, again)
 
 
 def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
@@ -289,6 +294,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         if cache is not None:
             cache.append(batch.narrow())  # with codes of the narrowest type
         summary.rows += batch.rows
+        summary.rows_by_place[batch.place] += batch.rows
         has_missing = np.zeros(batch.n, dtype=bool)  # which rows have a missing predictor
         with place_in_errors(batch.place):  # errors name the file or partition
             problems = ColumnProblems()

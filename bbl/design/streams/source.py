@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from distributed import Client
 
-__all__ = ["BATCH_ROWS", "BUFFER_BYTES", "Batch", "Source", "arrow_batch", "pyarrow_for"]
+__all__ = [
+    "BATCH_ROWS",
+    "BUFFER_BYTES",
+    "Batch",
+    "Source",
+    "TrainingSource",
+    "arrow_batch",
+    "pyarrow_for",
+]
 
 BATCH_ROWS = 65536  # rows of a batch, if the source allows a choice
 BUFFER_BYTES = 2**20  # bytes of a column that are read at a time
@@ -67,6 +75,9 @@ class Source:
         ``function(*arguments)`` returns the source of the part.
     distributed : bool
         Whether the data are already on the workers of a cluster.
+    is_reread : bool
+        Whether a fit may read the data again later; False for a stream that can be read once, of
+        which the fit has a temporary copy.
     """
 
     columns: tuple[Hashable, ...]
@@ -74,6 +85,7 @@ class Source:
     text: str
     parts: Callable[[list, Client], list[tuple]] | None = None
     distributed: bool = False
+    is_reread: bool = True
 
     def frame(self, argument: str) -> Frame:
         """Return an empty table with these columns, to check names.
@@ -108,6 +120,40 @@ class Source:
         finally:
             if hasattr(batches, "close"):  # a generator may hold open files
                 batches.close()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSource:
+    """The data that a fit was made from, to be read again for results that need all rows.
+
+    Attributes
+    ----------
+    source : Source
+    rows : dict of str to int
+        Number of rows of each file or partition.
+    """
+
+    source: Source
+    rows: dict[str, int]
+
+    def __reduce__(self) -> tuple:
+        """Pickle as None: readers cannot be pickled."""
+        return type(None), ()
+
+    def check(self, rows: dict[str, int]) -> None:
+        """Raise a DataError that names the first file or partition whose number of rows differs
+        from that of the fit.
+        """
+        for place in dict.fromkeys((*self.rows, *rows)):
+            n_before = self.rows.get(place, 0)
+            n_now = rows.get(place, 0)
+            if n_before != n_now:
+                raise DataError(
+                    f"{place or self.source.text} changed since the fit: {n_before:,} rows then, "
+                    f"{n_now:,} rows now.",
+                    argument="data",
+                    hint="Fit the data again, or pass newdata=.",
+                )
 
 
 def pyarrow_for(what: str) -> ModuleType:

@@ -582,6 +582,15 @@ class PseudoLikelihood(Engine):
             self.zero_sum,
         )
 
+    def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
+        """Return the mean log pseudo-likelihood of the fitted rows without the penalty, from the
+        objective and the site solution of the fit; None with a prior count, which changes the rows.
+        """
+        if fit.site_theta is None or self.prior_count or self.zero_sum:
+            return None
+        penalty = np.append(self.lambdah_at(self.lambda_), penalties(layout, self.lambda_))
+        return fit.lkh + 0.5 * float((penalty * fit.site_theta**2).sum())
+
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[RowInfluence, Sample]:

@@ -44,7 +44,7 @@ class CompositeMixin(MachineResults):
         """
         likelihoods_and_df = self._composite_by_group()
         n_groups = len(self.labels.groups)
-        rows = self._testable_rows()  # the training rows, whose weights are counts
+        rows = self._countable_rows()  # whose weights are counts
         # (n_groups,): proportion times total weight
         group_sizes = self.estimate.class_prior * self.nobs()
         if rows.missing is not None:  # then only the complete rows count
@@ -70,7 +70,7 @@ class CompositeMixin(MachineResults):
         """
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A composite-likelihood criterion")
-        rows = self._testable_rows()  # the training rows; raises for weights that are not counts
+        rows = self._countable_rows()  # raises for weights that are not counts
         self.engine.check_composite()  # raises an OptionError if the method has no such criteria
         # no complete row
         rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)

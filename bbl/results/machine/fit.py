@@ -124,6 +124,8 @@ class BBLResults(FittedMachine, ClassifierResults):
             self.survey,
             is_sample,
         )
+        if is_sample:
+            covariance = replace(covariance, note=self._inference.errors_note)
         gradient = ScoreGradient(parameters.layout, parameters.theta, estimate.cumulative)
         if estimate.calibration is None:
             return DeltaMethod(covariance, gradient)

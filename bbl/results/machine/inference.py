@@ -50,7 +50,7 @@ from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Sample
 from bbl.stats.student import two_sided_p
 from bbl.stats.survey.sample import SurveySample
-from bbl.stats.wald import adjust
+from bbl.stats.wald import adjust, wald
 
 __all__ = ["PVALUES", "Inference"]
 
@@ -158,17 +158,20 @@ class Inference(Estimates):
         if self._survey is not None:
             note = SURVEY_NOTE.format(self._survey.errors) + joint_note
         elif self._kept is not None:
-            note = self._sample_note + SAMPLE_TESTS_NOTE
+            note = self.errors_note + SAMPLE_TESTS_NOTE
         else:
             # `engine.errors` is a sentence on the source of the standard errors
             note = self._engine.errors + (joint_note or NOTE)
         return note + PENALTY_NOTE * self._engine.penalised
 
     @property
-    def _sample_note(self) -> str:
-        """Sentences on standard errors from a random sample of the rows, if they depend on it."""
+    def errors_note(self) -> str:
+        """Sentence on the source of the standard errors, and on the random sample of the rows that
+        they come from, if they depend on it.
+        """
         kept = self._kept
-        assert kept is not None  # noqa: S101  # checked by the caller
+        if kept is None:
+            return self._engine.errors
         error = self._typical_sampling_error
         if not error:
             return self._engine.errors
@@ -683,20 +686,46 @@ class Inference(Estimates):
         if self._covariances.deviations is not None:
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
-        layout = self._parameters.layout
-        return block_diag(
-            *(
-                full_covariance(
-                    self._sample.group(g),
-                    layout.of_group(g),
-                    self._engine,
-                    None
-                    if self._kept is None
-                    else (self._parameters.theta[g], self._estimate.fits[g].site_theta),
-                )
-                for g in groups
-            )
+        return block_diag(*(self.group_covariance(g) for g in groups))
+
+    def group_covariance(self, g: int) -> np.ndarray:
+        """Return the covariance (size, size) of the estimates of group number `g`."""
+        fit = self._estimate.fits[g]
+        return full_covariance(
+            self._sample.group(g),
+            self._parameters.layout.of_group(g),
+            self._engine,
+            None if self._kept is None else (self._parameters.theta[g], fit.site_theta),
         )
+
+    def joint_wald_test(self, is_tested: np.ndarray) -> tuple[float, int, list[tuple[int, int]]]:
+        """Test that some parameters (size,) are zero in all groups, by their unpenalised estimates.
+
+        Returns
+        -------
+        statistic : float
+            Of the chi-square test; nan if some parameter has no Wald test.
+        df : int
+        refused : list of (int, int)
+            Group number and position of each parameter without a Wald test.
+        """
+        positions = np.flatnonzero(is_tested)
+        statistic = 0.0
+        df = 0
+        refused = []
+        for g, group in enumerate(self._group_evidence):
+            kind = group.kind[positions]
+            refused += [(g, int(k)) for k in positions[kind != Kind.WALD]]
+            if refused or group.influence is None:
+                continue
+            covariance = np.zeros((len(positions), len(positions)))
+            for psi, weights in group.influence.blocks(group.rows):
+                tested = psi[:, positions]
+                covariance += (tested.T * weights) @ tested
+            group_statistic, group_df, _ = wald([group.theta[positions]], [covariance])
+            statistic += float(group_statistic[0])
+            df += int(group_df[0])
+        return (np.nan if refused else statistic), df, refused
 
     @check_keywords
     def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:

@@ -490,6 +490,16 @@ class MachineResults(ModelResults):
             rows.check_whole("Standard errors and tests require")
         return rows
 
+    def _countable_rows(self) -> Sample:
+        """Return the training rows, or the random sample that the fit keeps; raises errors like
+        `_testable_rows`.
+        """
+        if self._kept is None:
+            return self._testable_rows()
+        self._check_testable()
+        self._check_counts("Standard errors and tests require")
+        return self._kept.sample
+
     def _check_counts(self, what: str) -> None:
         """Raise a DataError unless the weights of the training rows are counts; `what` begins the
         message.

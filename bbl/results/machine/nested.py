@@ -31,6 +31,8 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     if fit.engine.joint and fit.engine.has_tests:
         return _conditional_ratio_test(fit, other)
     large, is_shared = _order_nested(fit, other)
+    if large._kept is not None and not large._kept.is_complete:
+        return _wald_test(large, is_shared)
     rows = large._testable_rows()  # raises for weights that are not counts
     if rows.missing is not None:
         raise DataError(
@@ -65,6 +67,30 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
         else f"smallest p of {result.tested} tests of terms, times {result.tested}"
     )
     return {"df": result.df, "p": result.p, "test": test_text + _sparse_text(large.labels, result)}
+
+
+def _wald_test(large: MachineResults, is_shared: np.ndarray) -> dict[str, float | int | str]:
+    """Return the joint Wald test of the terms that the smaller fit lacks, if only a random sample
+    of the rows is available; `is_shared` (T,) is whether it has each term.
+    """
+    from scipy.special import chdtrc
+
+    layout = large.estimate.parameters.layout
+    is_kept_scope = np.concatenate([np.ones(layout.m, dtype=bool), is_shared])
+    is_tested = ~np.repeat(is_kept_scope, np.diff(layout.cuts))
+    inference = large._inference
+    statistic, df, refused = inference.joint_wald_test(is_tested)
+    if refused:
+        g, position = refused[0]
+        t = int(np.searchsorted(layout.cuts, position, side="right")) - 1
+        term = ":".join(label_text(large.labels.names[i]) for i in layout.scopes[t])
+        group = label_text(large.labels.groups[g])
+        reason = inference.verdicts().iloc[g * layout.size + position]
+        return {
+            "df": len(large.labels.groups) * int(is_tested.sum()),
+            "test": f"no test: {term} in {group}, {reason}",
+        }
+    return {"df": df, "p": float(chdtrc(df, statistic)), "test": "Wald"}
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
@@ -352,6 +378,13 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
         return False
     if labels.levels != tuple(other_labels.levels[i] for i in other_columns):
         return False
+    kept = [model._kept for model in (fit, other)]
+    if any(rows is not None and not rows.is_complete for rows in kept):
+        # of samples, only the counts of levels are those of all rows
+        return fit.nobs() == other.nobs() and all(
+            np.array_equal(counts, other._counts[k])
+            for counts, k in zip(fit._counts, other_columns, strict=True)
+        )
     rows = fit._all_rows()
     other_rows = other._all_rows()
     n_levels = fit.design.n_levels

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.inference.covariance import full_covariance
 from bbl.boltzmann.inference.odds_ratios import (
     ConditionalRatio,
     LogOddsRatios,
@@ -167,12 +166,14 @@ class OddsRatiosMixin(MachineResults):
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A table of odds ratios")
         parameters = self.estimate.parameters
-        rows = self._testable_rows()
+        rows = self._countable_rows()
+        # a random sample of the rows has no exact distributions
+        has_exact = self._kept is None or self._kept.is_complete
         # (K, size): the test of each parameter, or why it is not tested, as text
         verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
         for g, theta in enumerate(parameters.theta):
             # (size, size); `of_group` leaves out structural zeros of the group
-            covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
+            covariance = self._inference.group_covariance(g)
             is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
             covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
             for i, j in position_pairs:
@@ -187,7 +188,7 @@ class OddsRatiosMixin(MachineResults):
                         ratios.modifiers,
                         conf_level,
                     )
-                    for row in np.flatnonzero(np.isnan(ratios.se))
+                    for row in np.flatnonzero(np.isnan(ratios.se) & has_exact)
                 }
                 table = _make_ratio_frame(self.labels, i, j, ratios, exact, conf_level)
                 if self.design.classes:

@@ -643,6 +643,11 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/large.md",
+        "at the time of the fit, an error names it",
+        "api/test_lazy_inference.py::test_a_source_that_has_changed_since_the_fit_is_named",
+    ),
+    (
+        "docs/guide/large.md",
         "an error names the predictor",
         "engines/test_pseudo_blocks.py::test_a_stall_without_memory_says_so",
     ),

@@ -195,12 +195,12 @@ class Covariances:
         out = []
         for g, group in enumerate(self._groups):
             mean = self._engine.log_pseudo_likelihood(self._fits[g], self.layout.of_group(g))
-            if group is None or mean is None or not isinstance(group[0], Influence):
+            influence, rows = (None, None) if group is None else group
+            if mean is None or rows is None or not isinstance(influence, Influence):
                 raise DataError(
                     "Composite criteria of this fit need all rows, but it keeps a random sample.",
                     hint="Fit a table, such as bbl.sample_rows(data, 500_000).",
                 )
-            influence, rows = group
             out.append((mean * influence.total, influence.composite(rows)[1]))
         return out
 

@@ -117,7 +117,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         has_given_shares = self.priors is not None
         is_sample = self._kept is not None and not self._kept.is_complete
         covariance = score_covariance(
-            self._inference.sample if is_sample else self._testable_rows(),
+            self._inference._sample if is_sample else self._testable_rows(),
             estimate,
             self.engine,
             has_given_shares,
@@ -125,7 +125,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             is_sample,
         )
         if is_sample:
-            covariance = replace(covariance, note=self._inference.errors_note)
+            covariance = replace(covariance, note=self._inference._errors_note)
         gradient = ScoreGradient(parameters.layout, parameters.theta, estimate.cumulative)
         if estimate.calibration is None:
             return DeltaMethod(covariance, gradient)

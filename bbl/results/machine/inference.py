@@ -158,14 +158,14 @@ class Inference(Estimates):
         if self._survey is not None:
             note = SURVEY_NOTE.format(self._survey.errors) + joint_note
         elif self._kept is not None:
-            note = self.errors_note + SAMPLE_TESTS_NOTE
+            note = self._errors_note + SAMPLE_TESTS_NOTE
         else:
             # `engine.errors` is a sentence on the source of the standard errors
             note = self._engine.errors + (joint_note or NOTE)
         return note + PENALTY_NOTE * self._engine.penalised
 
     @property
-    def errors_note(self) -> str:
+    def _errors_note(self) -> str:
         """Sentence on the source of the standard errors, and on the random sample of the rows that
         they come from, if they depend on it.
         """
@@ -209,11 +209,6 @@ class Inference(Estimates):
         frame = estimate_table(self._labels, self._parameters, "group")
         frame["error"] = 0.0 if self._kept is None else self._covariances.sampling_errors.ravel()
         return labelled(frame, "error")
-
-    @property
-    def sample(self) -> Sample:
-        """The rows that standard errors are computed from."""
-        return self._sample
 
     @property
     def _parameters(self) -> Parameters:
@@ -686,9 +681,9 @@ class Inference(Estimates):
         if self._covariances.deviations is not None:
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
-        return block_diag(*(self.group_covariance(g) for g in groups))
+        return block_diag(*(self._group_covariance(g) for g in groups))
 
-    def group_covariance(self, g: int) -> np.ndarray:
+    def _group_covariance(self, g: int) -> np.ndarray:
         """Return the covariance (size, size) of the estimates of group number `g`."""
         fit = self._estimate.fits[g]
         return full_covariance(
@@ -698,7 +693,7 @@ class Inference(Estimates):
             None if self._kept is None else (self._parameters.theta[g], fit.site_theta),
         )
 
-    def joint_wald_test(self, is_tested: np.ndarray) -> tuple[float, int, list[tuple[int, int]]]:
+    def _joint_wald_test(self, is_tested: np.ndarray) -> tuple[float, int, list[tuple[int, int]]]:
         """Test that some parameters (size,) are zero in all groups, by their unpenalised estimates.
 
         Returns

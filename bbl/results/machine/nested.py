@@ -79,7 +79,7 @@ def _wald_test(large: MachineResults, is_shared: np.ndarray) -> dict[str, float 
     is_kept_scope = np.concatenate([np.ones(layout.m, dtype=bool), is_shared])
     is_tested = ~np.repeat(is_kept_scope, np.diff(layout.cuts))
     inference = large._inference
-    statistic, df, refused = inference.joint_wald_test(is_tested)
+    statistic, df, refused = inference._joint_wald_test(is_tested)
     if refused:
         g, position = refused[0]
         t = int(np.searchsorted(layout.cuts, position, side="right")) - 1

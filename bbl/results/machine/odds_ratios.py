@@ -173,7 +173,7 @@ class OddsRatiosMixin(MachineResults):
         verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
         for g, theta in enumerate(parameters.theta):
             # (size, size); `of_group` leaves out structural zeros of the group
-            covariance = self._inference.group_covariance(g)
+            covariance = self._inference._group_covariance(g)
             is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
             covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
             for i, j in position_pairs:

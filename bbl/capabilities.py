@@ -1,4 +1,5 @@
-"""Capabilities, the rows of the table "what works with what", and what each kind of model lacks.
+"""Capabilities (the rows of the table "what works with what"), and those that each kind of model
+lacks.
 
 A *kind of model* is an engine or a class of results. `MethodTraits` describes the fits of a method.
 """
@@ -141,8 +142,8 @@ WITH_ZEROS: dict[str, str] = {
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
     """Return the capabilities that a kind of model lacks, as a dict from keys to reasons.
 
-    Keys are those of CAPABILITIES. Those in `absent` have the reason ABSENT; the keywords `reasons`
-    give other reasons.
+    Keys are those of CAPABILITIES. Capabilities in `absent` have the reason ABSENT; the keywords
+    `reasons` give other reasons.
     """
     return dict.fromkeys(absent, ABSENT) | reasons
 

@@ -119,7 +119,7 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
 def _binding_problem(
     signature: inspect.Signature, args: tuple[object, ...], keywords: dict[str, object]
 ) -> str | None:
-    """Return why arguments do not fit a signature; None if they do."""
+    """Return the reason why arguments do not fit a signature; None if they do."""
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:

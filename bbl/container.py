@@ -1,8 +1,8 @@
 """The zip and npy bytes of a model file: headers, directory and digest.
 
 All functions that produce these bytes are deterministic, so `read_members` reconstructs the bytes
-from names, sizes and checksums and compares them, instead of parsing them. A *member* is a file
-inside the zip file.
+from names, sizes and checksums and compares them with the file, instead of parsing the file. A
+*member* is a file inside the zip file.
 """
 
 from __future__ import annotations

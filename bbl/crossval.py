@@ -246,8 +246,8 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
     `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log
     pseudo-likelihood of rows) or another key of `SCORES`; `calibrate` is the `kind` in
     `calibrated`. The table has shape (S, 3) for ``"auc"``, with the value and its lower and upper
-    confidence limits, otherwise (S, 1). A setting with score nan is the best only if all scores are
-    nan.
+    confidence limits, otherwise (S, 1). A setting whose score is nan is the best only if all scores
+    are nan.
     """
     table: list[tuple[float, ...]] = []
     for setting_scores in scored.scores:

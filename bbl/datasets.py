@@ -1,4 +1,5 @@
-"""Data sets: ``load_*`` functions read files shipped in bbl.data, ``fetch_*`` download files.
+"""Data sets: ``load_*`` functions read files included in bbl.data, and ``fetch_*`` functions
+download files.
 
 Examples
 --------
@@ -45,7 +46,8 @@ _TITANIC_LEVELS = {
 
 
 def _read(name: str) -> pd.DataFrame:
-    """Return the shipped CSV file `name` as a frame; texts such as "NA" are not read as missing."""
+    """Return the included CSV file `name` as a frame; texts such as "NA" are not read as
+    missing."""
     content = files("bbl.data").joinpath(name).read_bytes()
     return pd.read_csv(
         io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content),
@@ -82,8 +84,8 @@ def load_titanic() -> pd.DataFrame:
 
     Notes
     -----
-    Source: base R's ``Titanic``; Dawson (1995), doi:10.1080/10691898.1995.11910499. It is the
-    example of Woo & Wang (2022), section 3.1.
+    Source: base R's ``Titanic``; Dawson (1995), doi:10.1080/10691898.1995.11910499. These data are
+    the example of Woo & Wang (2022), section 3.1.
 
     Examples
     --------
@@ -113,7 +115,8 @@ def load_genetic_code() -> pd.DataFrame:
 
     Notes
     -----
-    The response and predictors of the codon example of Woo & Wang (2022), section 3.4.
+    The columns are the response and predictors of the codon example of Woo & Wang (2022), section
+    3.4.
 
     Examples
     --------
@@ -139,7 +142,7 @@ def load_crp_sites() -> pd.DataFrame:
 
     Notes
     -----
-    Source: RegulonDB 8.0 (Salgado et al. 2013, doi:10.1093/nar/gks1201), as shipped with logomaker
+    Source: RegulonDB 8.0 (Salgado et al. 2013, doi:10.1093/nar/gks1201), as included in logomaker
     0.8.7.
 
     Examples
@@ -163,7 +166,7 @@ def load_splice_sites() -> pd.DataFrame:
 
     Notes
     -----
-    Source: GENCODE (Frankish et al. 2019, doi:10.1093/nar/gky955), as shipped with logomaker 0.8.7.
+    Source: GENCODE (Frankish et al. 2019, doi:10.1093/nar/gky955), as included in logomaker 0.8.7.
 
     Examples
     --------
@@ -187,7 +190,8 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     -------
     DataFrame, shape (1000, 785) or (500, 785)
         ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row: 1 if the grey level
-        (0 to 255) exceeds 127, otherwise 0. The index is the row in the original file.
+        (0 to 255) exceeds 127, otherwise 0. The index contains the row numbers in the original
+        file.
 
     Notes
     -----
@@ -321,7 +325,7 @@ def fetch_ma0014() -> pd.DataFrame:
     -------
     DataFrame, shape (948, 12)
         Columns ``"1"`` to ``"12"``, one for each position, with letters A, C, G, T. Of the 1412
-        records, 425 empty and 39 shorter ones are skipped.
+        records, 425 empty records and 39 shorter ones are skipped.
 
     Raises
     ------
@@ -330,10 +334,10 @@ def fetch_ma0014() -> pd.DataFrame:
 
     Notes
     -----
-    These are the data of Woo & Wang (2022), section 3.6, from the R package bbl. Its licence is
-    GPL, so they are not shipped here. The file is searched for in the directory given by the
-    environment variable ``BBL_DATA``, in its immediate subdirectories, and in the cache of pooch,
-    which downloads it if necessary. Its SHA-256 is always checked.
+    These are the data of Woo & Wang (2022), section 3.6, from the R package bbl. That package is
+    under the GPL, so its data are not included here. The file is searched for in the directory
+    given by the environment variable ``BBL_DATA``, in its immediate subdirectories, and in the
+    cache of pooch, which downloads it if necessary. Its SHA-256 is always checked.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Compiled kernels: arrays in, arrays out."""
+"""Compiled kernels, which take and return arrays."""

@@ -1,8 +1,8 @@
-"""The public functions `bicluster`, two-way clustering of a table, and `du_process`, random
+"""The public functions `bicluster`, for two-way clustering of a table, and `du_process`, for random
 partitions.
 
-A *cell* is the crossing of a row and a column of the table, a *block* that of a row group and a
-column group.
+A *cell* is the crossing of a row and a column of the table, and a *block* is the crossing of a row
+group and a column group.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def bicluster(
     verbose: int = 1,
     **options: Any,
 ) -> BiclusterResults:
-    """Group the rows and columns of a table so that cells within a block are alike; cells may be
-    missing.
+    """Group the rows and columns of a table so that the cells within a block are similar; cells may
+    be missing.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def bicluster(
         factor. Pairs of levels without a row, or with a missing response, are missing cells;
         responses of repeated pairs are averaged. ``"~ user*movie"`` for the presence or absence of
         pairs (``method="mcmc"``). None if `data` is a matrix.
-    data : DataFrame (pandas, polars), pyarrow Table, dict of lists; without a formula, a matrix too
+    data : DataFrame (pandas, polars), pyarrow Table, dict of lists; or a matrix (no formula)
         Missing cells of a matrix are nan.
     groups : (int, int), optional
-        Numbers of row groups and column groups. None chooses them: by the integrated completed
-        likelihood on a grid (``"prototype"``), by the fitness (``"genetic"``), or by the posterior
-        (``"mcmc"``).
+        Numbers of row groups and column groups. If None, they are chosen: by the integrated
+        completed likelihood on a grid (``"prototype"``), by the fitness (``"genetic"``), or by the
+        posterior (``"mcmc"``).
     method : {"prototype", "genetic", "mcmc"}, default "prototype"
         "prototype": prototypes of blocks, for numbers and categories. "genetic": a genetic
         algorithm, for ordinal ratings in small tables. "mcmc": Markov chains from the posterior,
@@ -164,8 +164,8 @@ def du_process(
     Parameters
     ----------
     start : int or array_like of length n
-        Number of items, each starting in its own group; or the initial group of each item, with any
-        labels.
+        Either the number of items, each of which starts in its own group, or the initial group of
+        each item, with any labels.
     draws : int, default 1000
         Number of partitions to draw.
     thin : int, default 1
@@ -187,9 +187,9 @@ def du_process(
     -----
     The transition matrix is symmetric, so all partitions of the items are equally probable in the
     long run, and a Metropolis algorithm that uses it as proposal needs no Hastings ratio. With two
-    items the process is periodic. It provides the mutations of ``bicluster(..., method="genetic")``
-    and the proposals of ``method="mcmc"``. Any partition of n items can be reached in about n
-    steps; discard draws that still depend on `start`.
+    items the process is periodic. The process provides the mutations of ``bicluster(...,
+    method="genetic")`` and the proposals of ``method="mcmc"``. Any partition of n items can be
+    reached in about n steps; discard draws that still depend on `start`.
 
     References
     ----------
@@ -227,7 +227,7 @@ def du_process(
 
 
 def _warn_unconverged(fit: BiclusterResults) -> None:
-    """Warn if chains have not mixed, or if groups still changed in the last iteration of the
+    """Warn if chains have not mixed, or if groups were still changing in the last iteration of the
     prototype method.
     """
     if fit.converged:

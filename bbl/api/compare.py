@@ -24,7 +24,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     Parameters
     ----------
     *fits : fitted models, or one dict of them by name
-        In any order, but usually from the smallest to the largest.
+        Models in any order, but usually from the smallest to the largest.
 
     Returns
     -------
@@ -33,14 +33,14 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
         (the AIC of the pseudo-likelihood), missing if the method does not provide them; and the
         test against the previous model: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and
         clAIC are better. A model's criteria are missing if they are not comparable with the first
-        model's, because the number of observations differs or the likelihood refers to other
+        model's, because the number of observations differs or the likelihood refers to different
         variables. For most models the likelihood is joint, of the response and all predictors,
         which must then be the same in all models; for `shooter` it is conditional, of the response
         given the predictors.
 
     Notes
     -----
-    The test compares two Boltzmann machines for the same predictors and rows, where the larger one
+    The test compares two Boltzmann machines for the same predictors and rows, of which the larger
     contains all terms of the smaller. Both are fitted without a penalty, and ``ratio`` is twice the
     difference of their log-likelihoods.
 
@@ -65,8 +65,8 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     no term has a test, ``p`` is missing too, and ``test`` gives the reason.
 
     With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows,
-    and ``clAIC`` the complete rows, which are the same for all formulas with the same predictors.
-    No test is computed.
+    and ``clAIC`` uses the complete rows, which are the same for all formulas with the same
+    predictors. No test is computed.
 
     References
     ----------
@@ -110,24 +110,24 @@ def etable(
         Models in a list are numbered. Networks and models without standard errors are allowed, too.
     of : "group", "pooled" or (group, group), optional
         Estimates to show, as in `Inference.table`: each group's parameters, their differences from
-        the pooled fit, or the differences between two groups, which all models must have. By
-        default, if all models have standard errors and the same two groups, the second group minus
-        the first; otherwise each group's parameters.
+        the pooled fit, or the differences between two groups, which all models must have. The
+        default is the second group minus the first if all models have standard errors and the same
+        two groups, and otherwise each group's parameters.
     keep : sequence of predictor names, optional
         Predictors whose fields and mutual couplings are shown; all by default.
     pairs : bool, default True
         Whether to show couplings.
     stars : bool, default True
         Whether to mark p-values below 0.05, 0.01 and 0.001 by stars. Estimates without a test have
-        none.
+        no stars.
     digits : int, default 3
         Number of decimals.
 
     Returns
     -------
     ModelTable
-        Printed as text and shown as HTML in a notebook, both with the first 60 coefficients only.
-        The full table is available as ``frame``, ``as_html()``, ``as_latex()`` and
+        It is printed as text and shown as HTML in a notebook, in both cases with only the first 60
+        coefficients. The full table is available as ``frame``, ``as_html()``, ``as_latex()`` and
         ``as_markdown()``.
 
     Raises

@@ -54,7 +54,7 @@ def effective_weights(
     ----------
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists or array, shape (n, m)
         The columns to compare, without the response; for example the result of `readFasta`. Missing
-        counts as a value.
+        values count as a value of their own.
     identity : float, default 0.8
         Rows are similar if they agree in more than this proportion of the columns; every row is
         similar to itself and its copies.
@@ -103,8 +103,8 @@ def effective_size(
 
     The result is the number of independent rows with which unrelated columns would have, by chance,
     the observed mean mutual information over all pairs of columns. With few rows and many columns,
-    most of the mutual information is due to chance. With strong couplings or many rows less of it
-    is, and the estimate is too small.
+    most of the mutual information is due to chance. With strong couplings or many rows, less of it
+    is due to chance, and the estimate is too small.
 
     Parameters
     ----------

@@ -42,13 +42,13 @@ def enrichment(
     predictors : sequence of names, optional
         All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional
-        Numbers of leading pairs to test. By default those of 50, 100, ..., 250 that are below the
-        length of the list, and the whole list.
+        Numbers of leading pairs to test. The default is those of 50, 100, ..., 250 that are below
+        the length of the list, and the whole list.
     n_universe : int, optional
         Size of a larger universe that contains the predictors, such as all human transcription
         factors. Expected numbers and their p-values then use the proportion of known pairs among
-        all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, where all of
-        `known_pairs` count. The rank test always uses the pairs of the predictors only.
+        all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, where all pairs in
+        `known_pairs` are counted. The rank test always uses the pairs of the predictors only.
 
     Returns
     -------
@@ -63,8 +63,8 @@ def enrichment(
     ----------
     Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS,
     Section 6.3. With `n_universe` the proportion of known pairs is n_0 / C(n_TF0, 2), as in the
-    paper. The expected number is that among `top` random pairs, which matches the numbers in its
-    Table 2.
+    paper. The expected number is the number among `top` random pairs, which matches the numbers in
+    its Table 2.
 
     Examples
     --------

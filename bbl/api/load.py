@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
 
     Notes
     -----
-    The file contains text and numbers, verified by a digest, and no code.
+    The file contains text and numbers, verified by a digest, but no code.
 
     Examples
     --------

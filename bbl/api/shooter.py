@@ -1,7 +1,7 @@
 """The public function `shooter`: sparse logistic regression on products of predictors.
 
-A *term* is a tuple of predictors, a *stage* the fit of all terms up to one order at one penalty,
-and the *path* the sequence of penalties. K is the number of groups.
+A *term* is a tuple of predictors, a *stage* is the fit of all terms up to one order at one penalty,
+and the *path* is the sequence of penalties. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -83,15 +83,16 @@ def shooter(
         to that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
         Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path: "ebic"
-        by the extended BIC of the refitted terms (gamma = 0.5), "cv" by the loss on held-out rows.
-        The path stops after 12 penalties without improvement.
+        minimises the extended BIC of the refitted terms (gamma = 0.5), "cv" the loss on held-out
+        rows. The path stops after 12 penalties without improvement.
     penalty : {"group", "l1"}, default "group"
         "group": ``lambda sqrt(d) ||W||`` for a term with d weights W, so that a term is selected as
         a whole. "l1": ``lambda`` times the sum of the absolute weights. The two are identical for
         two-level predictors and two groups.
     refit : "auto", True or False, default "auto"
-        Whether the selected terms are refitted without penalty. "auto" chooses by the loss on
-        held-out rows: a refit helps if the right terms were selected and hurts otherwise.
+        Whether the selected terms are refitted without penalty. "auto" decides by the loss on
+        held-out rows: a refit improves predictions if the right terms were selected, and otherwise
+        makes them worse.
     screen : {"heredity", "all"}, default "heredity"
         Candidate pairs: pairs with at least one selected predictor, or all pairs (for up to 2,000
         predictors). See Notes.
@@ -100,8 +101,8 @@ def shooter(
         paper, or their mean. Penalties on the mean are multiplied by the sum of the weights.
     numeric : bool or sequence of predictors, default False
         Predictors to treat as real numbers instead of categories: True for all, or a list of names.
-        A numeric predictor enters with its value, and a product of numeric predictors with the
-        product of their values. The response cannot be numeric.
+        A numeric predictor enters the model as its value, and a product of numeric predictors as
+        the product of their values. The response cannot be numeric.
     standardise : bool, default False
         Whether numeric predictors are centred and divided by their standard deviation (both
         weighted). Without it, penalties depend on the units of measurement.
@@ -154,7 +155,7 @@ def shooter(
 
     A term is found only if one of its sub-terms with one predictor fewer is selected. If the
     response is the parity of three predictors, no sub-term has an effect and the term is missed.
-    ``screen="all"`` finds pairs neither of whose predictors is selected.
+    ``screen="all"`` also finds pairs of which neither predictor is selected.
 
     References
     ----------
@@ -428,9 +429,9 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
     """Return the path as a frame with one row per stage, and the row at which each term entered.
 
     `total` is the sum of the weights of the data. The column ``loss`` is a mean, like the held-out
-    losses; ``objective`` is the minimised sum. A term's entry row is the first row from which the
-    term stays selected without interruption up to the chosen row. Only the last stage of each
-    penalty counts, or every stage if there is a single penalty.
+    losses; ``objective`` is the minimised sum. The entry row of a term is the first row from which
+    the term remains selected up to the chosen row. Only the last stage of each penalty counts, or
+    every stage if there is a single penalty.
     """
     rows: list[tuple] = []
     # one entry per row of the frame

@@ -1,7 +1,7 @@
 """Training data of the public functions that fit models: check the arguments and encode the rows.
 
-*Data read in batches* (files, Dask, ...) are never in memory as a whole; a *source* reads them.
-`lazy_source` returns None for an ordinary table.
+*Data read in batches* (files, Dask, ...) are never in memory as a whole, and are read by a
+*source*. `lazy_source` returns None for an ordinary table.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ __all__ = [
 def data_arguments(data: object, weights: object = None, design: object = None) -> dict[str, Any]:
     """Return the call's arguments `data`, `weights` and `design` as they are printed, by name.
 
-    As in R, a printed call shows the names of the caller's variables. Data that are not held in a
-    variable are omitted; such weights and designs are shown by their type.
+    As in R, a printed call shows the names of the caller's variables. Data that are not stored in a
+    variable are omitted; weights and designs that are not are shown as their type.
     """
     arguments: dict[str, Any] = {}
     data_name = _variable_name(data)
@@ -214,8 +214,8 @@ def encode_data(
     survey : SurveyDesign, optional
         Sampling design, which names the weights.
     assignment, cluster, verbose, workers
-        For data read in batches: the fold assignment, the Dask workers that read the rows, 0 to
-        hide the progress bar, and the number of threads.
+        For data read in batches: the fold assignment, the Dask workers that read the rows, whether
+        to show the progress bar (0 hides it), and the number of threads.
     """
     layout = cast(Layout, None)  # its terms depend on the model family
     if isinstance(data, Source):

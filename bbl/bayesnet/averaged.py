@@ -73,7 +73,7 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 
     It is the logistic function of ``ln B + logit(prior)``, where B is the ratio of the
     Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq. 8); `smooth` is
-    the prior count of each cell, `prior` the arc's prior probability.
+    the prior count of each cell, and `prior` is the arc's prior probability.
     """
     from scipy.special import expit, gammaln, logit
 
@@ -104,9 +104,9 @@ def naive_average(
     """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of
     each arc.
 
-    `dag` is a naive Bayes structure, `smooth` > 0 the prior count of each cell, `prior` in [0, 1]
-    the prior probability of each arc (Wei, Visweswaran & Cooper 2011, J Am Med Inform Assoc 18(4),
-    370-375, online appendix).
+    `dag` is a naive Bayes structure, `smooth` > 0 is the prior count of each cell, and `prior` in
+    [0, 1] is the prior probability of each arc (Wei, Visweswaran & Cooper 2011, J Am Med Inform
+    Assoc 18(4), 370-375, online appendix).
     """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)

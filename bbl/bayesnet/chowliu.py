@@ -22,11 +22,12 @@ SCORES = get_args(Criterion)
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
     """Return the weight of an edge between each pair of features, (m, m), above the diagonal.
 
-    The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n``
-    (``"bic"``), where I is the conditional mutual information given the class, ``d = (r_i - 1)(r_j
-    - 1) K`` the number of free parameters, and N the weight of the rows where both features are
-    known. Dividing by the total weight n puts all pairs on the same scale, which is that of I
-    without missing values (N = n). "aic" and "bic" are -inf if ``N = 0``.
+    The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2)
+    / n`` (``"bic"``), where I is the conditional mutual information given the class, ``d =
+    (r_i - 1)(r_j - 1) K`` is the number of free parameters, and N is the weight of the rows
+    where both features are known. Dividing by the total weight n puts all pairs on the same
+    scale, which is that of I without missing values (N = n). "aic" and "bic" are -inf if
+    ``N = 0``.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":
@@ -43,7 +44,7 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     (Kruskal).
 
     Only `weights` (m, m) above the diagonal are used, and a weight in [-TIE, 0) counts as zero.
-    Ties go to the first pair.
+    Ties are resolved in favour of the first pair.
 
     Examples
     --------
@@ -79,8 +80,8 @@ def chow_liu(
 ) -> Dag:
     """Return the tree-augmented naive Bayes with the largest score (Friedman et al. 1997).
 
-    `score` is one of `SCORES`. The tree with the feature `root` is directed away from it, every
-    other tree away from its first feature.
+    `score` is one of `SCORES`. The tree that contains the feature `root` is directed away from it,
+    and every other tree is directed away from its first feature.
     """
     weights = edge_weights(sample, n_levels, K, score)
     return directed_forest(len(n_levels), spanning_forest(weights), root)
@@ -91,7 +92,7 @@ def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
 
     Features are ordered by decreasing mutual information with the class. The parents of each are
     the (up to) `kdbk` earlier features with the largest mutual information with it given the class,
-    in decreasing order. Ties go to the first column.
+    in decreasing order. Ties are resolved in favour of the first column.
     """
     m = len(n_levels)
     upper_triangle, _ = pair_information(sample, n_levels, K)

@@ -65,8 +65,8 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
     """Yield runs of consecutive features whose pair tables with all later features have at most
     `max_cells` cells.
 
-    A feature whose tables exceed this limit is a run by itself. The last feature, which has no
-    later ones, is in no run.
+    A feature whose tables exceed this limit is a run by itself. The last feature is not in any run,
+    because no features follow it.
     """
     # number of levels of each feature and all later ones
     levels_from = np.cumsum(n_levels[::-1])[::-1]

@@ -42,8 +42,8 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one additional arc to an orphan, a feature without feature parents
     (TAN-HC).
 
-    The two arcs between two orphans are equivalent, so only the arc from the later to the earlier
-    one is added.
+    The two possible arcs between two orphans are equivalent, so only the arc from the later to the
+    earlier orphan is considered.
     """
     orphans = _orphans(dag)
     if len(orphans) < 2:

@@ -153,10 +153,10 @@ def draw_tables(
     """Return the network or average with tables and class probabilities drawn from their Dirichlet
     posteriors.
 
-    Each row gets a gamma weight, with its weight as shape, and each cell a gamma prior count with
-    shape `smooth`. Each table is then drawn from the Dirichlet distribution of its counts plus
-    `smooth`, and the networks of an average, whose tables come from the same rows, are drawn
-    jointly (Rubin 1981).
+    Each row gets a gamma-distributed weight, with its original weight as the shape, and each cell
+    gets a gamma-distributed prior count with shape `smooth`. Each table is then drawn from the
+    Dirichlet distribution of its counts plus `smooth`, and the networks of an average, whose tables
+    come from the same rows, are drawn jointly (Rubin 1981).
     """
     rows = sample.weighted(rng.gamma(sample.weights))
     prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))

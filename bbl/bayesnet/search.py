@@ -1,7 +1,7 @@
 """Greedy search over network structures by cross-validated accuracy.
 
 There are m features, K classes and k folds; TIE is the relative difference below which sums are
-equal up to rounding.
+considered equal.
 """
 
 from __future__ import annotations

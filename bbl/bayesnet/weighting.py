@@ -182,8 +182,8 @@ def tree_weights(
 ) -> np.ndarray:
     """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
 
-    d is the smallest depth at which a tree splits on the feature: 1 at the root, inf without a
-    split. `rows_of_trees` contains each tree's row positions.
+    Here d is the smallest depth at which a tree splits on the feature: 1 at the root, and inf
+    without a split. `rows_of_trees` contains each tree's row positions.
 
     References
     ----------

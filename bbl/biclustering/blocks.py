@@ -1,7 +1,7 @@
 """Blocks of a two-way table, and groups for new rows.
 
-A table has I rows in a groups and J columns in b groups; a pair is a row and a column. Cells of a
-categorical table have one of L levels.
+A table has I rows in a groups and J columns in b groups; a pair is a row and a column. Each cell of
+a categorical table has one of L levels.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def best_groups(
 
     `cells` are the new rows' cells, `columns` the column labels, `means` (a, b) the block means.
     With `log_shares` (a, b, L), the log proportions of levels in each block, values are level codes
-    and are compared with these instead. If `rated`, means are proportions of rated pairs, and pairs
-    without a cell are unrated.
+    and are compared with these proportions instead. If `rated`, `means` contains the proportions of
+    rated pairs, and pairs without a cell are unrated.
     """
     b = means.shape[1]
     if rated:

@@ -115,9 +115,9 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
     `stream` (4,).
 
     The first member has groups of size one. The other members result from it by steps of the Du
-    process (a random item or user moves to another group or to a new one), as many as there are
-    items, or users. Crossover never adds groups, so the search starts from as many groups as
-    possible.
+    process (a random item or user moves to another group or to a new one); the number of steps
+    equals the number of items or users. Crossover never adds groups, so the search starts from as
+    many groups as possible.
     """
     items = ratings.items
     users = ratings.users

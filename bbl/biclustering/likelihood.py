@@ -72,7 +72,8 @@ def integrated_completed(
 
 
 class Noise(NamedTuple):
-    """Noise of the values, whatever the groups; pairs (row, column) may be observed repeatedly.
+    """Noise of the values, which does not depend on the groups; pairs (row, column) may be observed
+    repeatedly.
 
     Attributes
     ----------

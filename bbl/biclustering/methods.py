@@ -144,7 +144,7 @@ class Genetic:
         """Run the algorithm from `n_init` populations and return the best individual; `groups` must
         be None.
 
-        `n_levels` is unused: all methods have the same arguments.
+        `n_levels` is not used; it exists because all methods have the same arguments.
         """
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
@@ -243,7 +243,7 @@ class Mcmc:
         """Run `n_init` chains and return the partitions with the smallest expected loss (for "vi",
         its lower bound); `groups` must be None.
 
-        `n_levels` is unused: all methods have the same arguments.
+        `n_levels` is not used; it exists because all methods have the same arguments.
         """
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items

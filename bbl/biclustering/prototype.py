@@ -80,8 +80,9 @@ class Table:
     Attributes
     ----------
     cells : Cells
-        One cell per observed pair. With the metric "levels", the shape is (I, J L), columns are
-        levels of columns, and all values are 1: one cell for each level of an observed pair.
+        One cell per observed pair. With the metric "levels", the shape is (I, J L), each column
+        stands for a level of a column of the table, and all values are 1: there is one cell for
+        each level of an observed pair.
     metric : {"squared", "levels", "pearson"}
     n_levels : int, default 1
         Number of levels L of a cell.
@@ -318,7 +319,7 @@ def alternate(
     Returns
     -------
     PrototypeFit
-        All labels 0, 1, ... occur; groups that stayed empty or were dropped are omitted.
+        Labels are 0, 1, ... without gaps; groups that stayed empty or were dropped are omitted.
     """
     labels = [
         np.ascontiguousarray(rows, dtype=np.int32),

@@ -1,1 +1,1 @@
-"""Boltzmann machines of all groups: estimation, tuning, validation, averages."""
+"""Boltzmann machines of all groups: estimation, tuning, validation and averages."""

@@ -1,7 +1,7 @@
 """`method="auto"`: a weighted average of the probabilities of several tuned methods.
 
-A *member* is a tuned engine, fitted to all rows. K is the number of groups, M of members, N of
-validated rows, n of rows, m of predictors.
+A *member* is a tuned engine, fitted to all rows. K, M, N, n and m are the numbers of groups,
+members, validated rows, rows and predictors.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class Candidate:
         return replace(data, layout=layout)
 
     def takes_part(self, data: FitData, has_others: bool) -> bool:
-        """Return whether the engines can be fitted to the rows and differ from other candidates.
+        """Return whether the candidate's engines can be fitted to the rows and differ from those of
+        other candidates.
 
         `has_others` is whether the choice of predictors excludes any; if not, a candidate and its
         twin are the same.
@@ -214,7 +215,7 @@ class Averaged:
     members : tuple of Member
     weights : ndarray, shape (M,)
     losses : ndarray, shape (M,)
-        Out-of-fold log-loss of each member by itself.
+        Out-of-fold log-loss of each member.
     log_loss : LossRecord or None
         Out-of-fold log-loss of the average.
     """
@@ -242,8 +243,8 @@ def average_members(
     """Return the logarithms (n, K) of weighted averages of models' probabilities of encoded rows.
 
     ``score_functions`` return each model's class scores (n, K) of encoded rows. A model is *silent*
-    in rows where a predictor that it needs is missing; its weight is then
-    distributed over the others. `needed` has these predictors for each model, or None.
+    in rows where a predictor that it needs is missing; its weight is then distributed over the
+    others. `needed` contains these predictors for each model, or None.
     """
     scores = []
     silent_masks = []
@@ -263,8 +264,8 @@ def average_members(
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     """Return the log-probability (N,) of the observed group of each validated row.
 
-    `scored` has the scores at the chosen setting. The scores of each fold are calibrated on the
-    other folds with the method `calibrate`.
+    `scored` contains the scores at the chosen setting. The scores of each fold are calibrated on
+    the other folds with the method `calibrate`.
     """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
@@ -463,7 +464,7 @@ class CrossAverage:
     scored : Scored
         Out-of-fold class scores.
     averaged : Averaged
-        Fitted to all rows, or to the training rows of the last fold.
+        Average fitted to all rows, or to the training rows of the last fold.
     loss : LossRecord
         Log-loss of the validated rows.
     """

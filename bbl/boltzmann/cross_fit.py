@@ -1,7 +1,7 @@
 """Cross-validation of Boltzmann machines over settings, and the fit at the best setting.
 
-S is the number of settings (values of the tuned option), K of groups. `bbl.crossVal` and the method
-`crossVal` of fitted machines wrap `CrossFit`.
+S is the number of settings (values of the tuned option), and K the number of groups. `bbl.crossVal`
+and the method `crossVal` of fitted machines wrap `CrossFit`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CrossFit:
     Attributes
     ----------
     table : ndarray, shape (S, 1) or (S, 3)
-        Scores; with the limits of the AUC.
+        Scores, with confidence limits for the AUC.
     settings : ndarray, shape (S,)
     best : int
         Position of the best setting.

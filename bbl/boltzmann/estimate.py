@@ -162,7 +162,7 @@ def check_known(
 ) -> None:
     """Raise a DataError if a predictor, or a fitted pair, is not observed in any row of a group.
 
-    `sample` has the rows of the group, `group` is its name, and `names` are the names of the
+    `sample` contains the rows of the group, `group` is its name, and `names` are the names of the
     predictors. `Engine.needs` specifies which values must be observed in the same row: a predictor
     and its neighbours, or each pair.
     """
@@ -213,8 +213,8 @@ def check_known(
 def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
     """Return the error about a fit to rows in a file that makes no progress.
 
-    `stall` has the number of the `predictor`, its gradient `norm`, the number `n` of rows in the
-    file, and the number `rows` of rows in the sample from which the fit started.
+    `stall` contains the number of the `predictor`, its gradient `norm`, the number `n` of rows in
+    the file, and the number `rows` of rows in the sample from which the fit started.
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
@@ -267,8 +267,8 @@ def fit_group(
     values : sequence of float, or None
         Settings.
     log_z : str
-        How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais". With "exact", the `GroupFit`
-        has nan: the caller computes ln Z for all groups together.
+        How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais". With "exact", the ln Z of
+        the `GroupFit` is nan, because the caller computes ln Z for all groups together.
     workers : int, default 1
         Number of threads.
     rng, progress
@@ -592,7 +592,7 @@ def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> 
 
 
 def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:
-    """Return the fit without predictors, that is the class proportions."""
+    """Return the fit without predictors, which consists of the class proportions."""
     fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (data.K + pooled)
     parameters = Parameters(data.layout, np.zeros((data.K, 0)), np.zeros(0) if pooled else None)
     shares = data.sample.group_totals(data.K) / data.sample.total
@@ -642,9 +642,9 @@ def estimate_jointly(
 ) -> list[Estimate]:
     """Fit P(group | row) for all groups jointly at each of `values`; `log_z_kind` is "none".
 
-    `generative` has the out-of-fold scores of the generative fit from which the joint fit starts,
-    and that fit to all rows; by default both are computed by `fit_start`. `coefficients` are the
-    starting values of an unpenalised fit.
+    `generative` contains the out-of-fold scores of the generative fit from which the joint fit
+    starts, and that fit to all rows; by default both are computed by `fit_start`. `coefficients`
+    are the starting values of an unpenalised fit.
     """
 
     def fit_start(

@@ -1,7 +1,7 @@
 """`Estimate`, the fitted model as plain arrays, its parts, and the warning about non-convergence.
 
-K is the number of groups, m of predictors, n of rows, q of chosen predictors; x is a row, y its
-group.
+K, m, n and q are the numbers of groups, predictors, rows and chosen predictors; x is a row, and y
+its group.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class Estimate:
         ln Z of each group.
     log_z_kind : str
         How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; or "none" if P(x|y) is
-        not modelled, and `log_z` has the constants that are subtracted from class scores.
+        not modelled, and `log_z` contains the constants that are subtracted from class scores.
     class_prior : ndarray, shape (K,)
         Weighted class proportions.
     lkh : float
@@ -318,7 +318,7 @@ class Estimate:
     def needed(self) -> np.ndarray | None:
         """Predictors that must be known to score a row, increasing; None if all may be missing.
 
-        Methods that do not model the predictors need those with parameters that differ between
+        Methods that do not model the predictors need the predictors whose parameters differ between
         groups.
         """
         if self.log_z_kind != "none":
@@ -457,7 +457,7 @@ class Problem(NamedTuple):
     detail : str
         Numbers about this problem.
     hint : str
-        What to do about it, a sentence; empty if nothing can be done.
+        A sentence that states what to do about it; empty if nothing can be done.
     """
 
     group: str

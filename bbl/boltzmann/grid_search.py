@@ -20,8 +20,8 @@ CLEAR = 0.005  # difference in loss for a clearly better variant
 def has_risen(losses: Sequence[float] | np.ndarray, patience: int, ratio: float = 1.0) -> bool:
     """Return whether the losses of successive settings have risen, so that the rest cannot matter.
 
-    They have if the last `patience` of them all exceed `ratio` times the minimum, or if the last
-    one is far above it.
+    Losses have risen if the last `patience` of them all exceed `ratio` times the minimum, or if the
+    last one is far above the minimum.
 
     Examples
     --------

@@ -112,7 +112,7 @@ class FitData:
 
     @property
     def rows(self) -> Sample:
-        """`sample` as a Sample, for callers that refuse data read in batches."""
+        """`sample` as a Sample, for callers that do not accept data read in batches."""
         return cast(Sample, self.sample)
 
     @property
@@ -121,5 +121,6 @@ class FitData:
         return None if self.index is None else self.rows
 
     def with_sample(self, sample: Rows) -> FitData:
-        """Return a copy with other rows of the same predictors and terms, without their table."""
+        """Return a copy with different rows of the same predictors and terms, but without their
+        table."""
         return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)

@@ -1,6 +1,6 @@
 """Compute the weights of the members of an average, and compare their log-losses.
 
-M is the number of members, K of groups, N of validated rows.
+M, K and N are the numbers of members, groups and validated rows.
 """
 
 from __future__ import annotations

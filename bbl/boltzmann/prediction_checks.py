@@ -1,6 +1,6 @@
 """Warnings about predictions that are worse than a baseline, and about folds of ordered rows.
 
-n is the number of scored rows, N of validated rows, K of groups, F of folds; predictor i has L_i
+n, N, K and F are the numbers of scored rows, validated rows, groups and folds; predictor i has L_i
 levels.
 """
 
@@ -64,11 +64,11 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     -----
     p is the probability, given the totals of folds and levels, of tables that are at most as
     probable as the observed ones. A table has the probability ``prod N_f! prod n_l! / (N! prod
-    o_fl!)``, for N_f rows in fold f, n_l at level l, o_fl in both, and N in all. The bound is the
-    observed probability times the number of tables with these totals. That number is bounded by the
-    number of ways to distribute all levels but one over the folds, or all folds but one over the
-    levels. The bounds of the K groups are multiplied. The test therefore holds its level for tables
-    of any sparsity.
+    o_fl!)``, where N_f is the number of rows in fold f, n_l the number at level l, o_fl the number
+    in both, and N the total. The bound is the observed probability times the number of tables with
+    these totals. That number is bounded by the number of ways to distribute all levels but one over
+    the folds, or all folds but one over the levels. The bounds of the K groups are multiplied. The
+    test therefore holds its level for tables of any sparsity.
 
     Examples
     --------
@@ -147,7 +147,8 @@ def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
 def held_out_record(
     scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
 ) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of validated rows, against class proportions.
+    """Return the log-loss of class scores (N, K) of validated rows, and that of the class
+    proportions.
 
     `log_shares` (F, K) are the log class proportions of the training rows of each fold.
     """
@@ -165,7 +166,7 @@ def check_training(
     held_out: LossRecord | None = None,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the log-loss of a fit: `held_out` if available, else on its training rows.
+    """Return the log-loss of a fit: `held_out` if available, otherwise on its training rows.
 
     Warns if the held-out or training log-loss is above that of the class proportions, or if the
     training log-loss is clearly above that of naive Bayes. Returns None for a single group, or if
@@ -215,7 +216,8 @@ def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Describe both log-losses if `scores` (N, K) is clearly worse than `naive` (N, K), else "".
+    """Describe both log-losses if `scores` (N, K) is clearly worse than `naive` (N, K); otherwise
+    return "".
 
     Clearly worse means by more than 5 % and by more than three standard errors of the mean
     difference, where the standard error includes an additional row with a squared difference of 1.
@@ -245,10 +247,10 @@ def training_rows(
     """Return the training rows to score, and whether these are all rows.
 
     `cost` is the number of parameters looked up to score one row. If there are too many rows, a
-    systematic sample by weight is taken. Rows with many missing values are omitted, with
-    `no_missing` all rows with missing values. If all rows are returned, they are the distinct rows
-    of each group in a fixed order, so that the result does not depend on the order, repetition or
-    source of the rows.
+    systematic sample by weight is taken. Rows with many missing values are omitted; with
+    `no_missing`, all rows with missing values are. If all rows are returned, they are the distinct
+    rows of each group in a fixed order, so that the result does not depend on the order, repetition
+    or source of the rows.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
     # a row of weight w counts as w rows, but weights may also be less than 1
@@ -280,7 +282,8 @@ def training_rows(
 def training_record(
     rows: Sample, is_complete: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`, against class proportions.
+    """Return the log-loss of class scores (n, K) of `training_rows`, and that of the class
+    proportions.
 
     `is_complete` is whether these are all rows. The log-loss of a sample of rows is only returned
     if it is above the baseline.
@@ -343,9 +346,9 @@ def naive_scores(
     """Return the class scores (n, K) of `rows` under naive Bayes, as fitted by `BASELINE`.
 
     The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, where ``P(a | g) = (n_a + prior /
-    L_i) / (n + prior)`` if n_a of the group's n rows have level a. `counts` has the level counts
-    (K, L_i) of each predictor in each group, `log_shares` (K,) the log class proportions. Missing
-    values are ignored. The sum is over `predictors`, by default all.
+    L_i) / (n + prior)`` if n_a of the group's n rows have level a. `counts` contains the level
+    counts (K, L_i) of each predictor in each group, and `log_shares` (K,) the log class
+    proportions. Missing values are ignored. The sum is over `predictors`, by default all.
     """
     scores = np.tile(log_shares, (rows.n, 1))
     prior_count = BASELINE.prior_count

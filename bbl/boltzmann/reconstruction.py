@@ -1,7 +1,7 @@
 """Reconstruction of unknown predictors from the known ones.
 
 The probability of level a of an unknown predictor i is ``sum_g P(g | known) P(x_i = a | known, g)``
-over groups g. K is the number of groups, n of rows, m of predictors, D of non-reference levels.
+over groups g. K, n, m and D are the numbers of groups, rows, predictors and non-reference levels.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _fill_by_energies(
 ) -> np.ndarray:
     """Fill in unknown cells like `_fill_unknown`, by exact sums, for a model with structural zeros.
 
-    `method` and `rng` are not used; both functions have the same signature.
+    `method` and `rng` are not used; they exist because both functions have the same signature.
     """
     # energy(codes, unknown) (n, K): log-sum-exp over unknown levels
     energy = MarginalEnergy(layout, theta)

@@ -1,7 +1,7 @@
 """The conditional-likelihood member of `method="auto"` for many rows.
 
-It is fitted by itself, or as a refinement of a pseudo-likelihood fit. K is the number of groups, m
-of predictors.
+It is fitted either alone or as a refinement of a pseudo-likelihood fit. K is the number of groups,
+m of predictors.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def refine(
 
     Notes
     -----
-    Pseudo-likelihood needs a weaker penalty before refinement than by itself: refinement corrects
-    overconfident scores, but cannot restore effects that a penalty has shrunk.
+    Pseudo-likelihood needs a weaker penalty before refinement than without refinement: refinement
+    corrects overconfident scores, but cannot restore effects that a penalty has shrunk.
     """
     sample = data.rows
     layout = data.layout

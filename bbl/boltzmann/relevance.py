@@ -2,7 +2,7 @@
 
 The chosen predictors are fitted separately, and the fit is then extended to all predictors. The
 others have *shared* fields, equal in all groups, and no interactions, so that they cancel in class
-scores. m is the number of predictors, K of groups, D of non-reference levels.
+scores. m, K and D are the numbers of predictors, groups and non-reference levels.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
 def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
     """Extend the fit `small` of the chosen predictors to all predictors.
 
-    The others get shared fields, from the proportions of their levels in all groups together, or
-    zero for engines that do not model the predictors (`log_z_kind` "none").
+    The other predictors get shared fields, from the proportions of their levels in all groups
+    together, or zero for engines that do not model the predictors (`log_z_kind` "none").
     """
     chosen = relevance.chosen
     layout = small.parameters.layout

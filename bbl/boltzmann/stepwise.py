@@ -1,7 +1,7 @@
 """Stepwise selection of the terms of log-linear models, on arrays.
 
-A *term* is an increasing tuple of two or more predictors, a *model* a frozenset of terms. Fields of
-all predictors are always included.
+A *term* is an increasing tuple of two or more predictors, and a *model* is a frozenset of terms.
+Fields of all predictors are always included.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StepScorer:
         return self._scores[model]
 
     def _fit(self, model: Model) -> Score:
-        """Return the score of a model; raise an OptionError if the engine refuses it."""
+        """Return the score of a model; raise an OptionError if the engine does not support it."""
         layout = self.layout.with_terms(sorted(model))
         total = 0.0
         n_parameters = 0
@@ -132,7 +132,8 @@ class StepScorer:
 
 
 def droppable_terms(model: Model, lower: Model) -> list[Term]:
-    """Return the terms of a model not contained in larger terms or `lower`, smallest first."""
+    """Return the terms of a model that are not contained in larger terms or in `lower`, smallest
+    first."""
     inner_terms = {part for term in model for part in _subterms(term)}
     return sorted(model - inner_terms - lower, key=_order_key)
 
@@ -148,7 +149,7 @@ def addable_terms(model: Model, upper: Model) -> list[Term]:
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return a term's subterms with one predictor less; none for a pair, since fields are always
+    """Return a term's subterms with one predictor fewer; none for a pair, since fields are always
     included.
     """
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []

@@ -16,12 +16,12 @@ __all__ = ["ImpossibleRowsError", "make_support", "refuse_impossible_rows", "ref
 
 
 class ImpossibleRowsError(DataError):
-    """Rows of new data are in impossible cells.
+    """Raised if rows of new data are in impossible cells.
 
     Attributes
     ----------
     rows : ndarray of bool, shape (n,)
-        Which of the n rows are in impossible cells.
+        Whether each of the n rows is in an impossible cell.
     n_groups : int
         Number of groups of the fit.
     """
@@ -35,8 +35,8 @@ class ImpossibleRowsError(DataError):
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
     """Return the possible combinations of levels, given the impossible `cells`; None if all are.
 
-    `cells` has the numbers of k `predictors`, the `codes` (cells, k) of their levels, and `groups`
-    (cells,), or None for all groups.
+    `cells` contains the numbers of k `predictors`, the `codes` (cells, k) of their levels, and
+    `groups` (cells,), or None for all groups.
 
     Raises
     ------

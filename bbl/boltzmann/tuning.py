@@ -1,8 +1,7 @@
-"""Choose the tuned option by cross-validation, and calibrate class scores on the same folds.
-
-k is a position in the *grid*, the possible settings in increasing order. v is the number of a
+"""Choose the tuned option by cross-validation, and calibrate class scores on the same folds. Here k
+is a position in the *grid*, the possible settings in increasing order. and v is the number of a
 *variant*, one of several engines that differ in other options and are tuned over the same grid. K
-is the number of groups, D of non-reference levels.
+and D are the numbers of groups and non-reference levels.
 """
 
 from __future__ import annotations
@@ -68,9 +67,9 @@ def tune(
         Specification of the fit. The scores of each fold are calibrated on the other folds with
         ``spec.calibrate`` before settings are compared.
     rule : {"cv", "cv-1se"} or None
-        The setting with the smallest log-loss, or the simplest within one standard error of it;
-        None keeps the engine's setting. A single group without classes is scored by the log
-        pseudo-likelihood of its rows.
+        Choose the setting with the smallest log-loss, or the simplest setting within one standard
+        error of it; None keeps the engine's setting. A single group without classes is scored by
+        the log pseudo-likelihood of its rows.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
         By default `NFOLD` shuffled folds.
@@ -127,8 +126,9 @@ def tune_relevance(
 ) -> tuple[float | None, Tuning]:
     """Return the significance level at which predictors are chosen, and the tuning at that level.
 
-    `relevance_rule` applies to the level like `rule` of `tune` to the setting; the first level is
-    the simplest, with the fewest predictors. Predictors are chosen separately in each fold.
+    `relevance_rule` applies to the level as `rule` of `tune` applies to the setting; the first
+    level is the simplest, with the fewest predictors. Predictors are chosen separately in each
+    fold.
     """
     rows = data.rows
     rows = rows.by_state(data.layout.n_levels, data.K) if spec.engine.joint else rows
@@ -261,9 +261,9 @@ def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list
 def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
     """Return the position with the smallest loss on `grid`.
 
-    The search starts in the middle if `stepwise`, else at the simplest setting. `losses_of` takes
-    an array of settings and returns a tuple; its first element are their losses. `sign` is 1 if
-    models become more complex from the first setting to the last, else -1.
+    The search starts in the middle if `stepwise`, and otherwise at the simplest setting.
+    `losses_of` takes an array of settings and returns a tuple; its first element are their losses.
+    `sign` is 1 if models become more complex from the first setting to the last, else -1.
     """
     if stepwise:
         return descend(
@@ -453,8 +453,8 @@ def _search(
     ``compare(settings, progress)`` fits settings. The search fits every second setting, starting at
     the last, the strongest penalty, until the loss has clearly increased, and then the neighbours
     of the best settings. Finally, up to `MAX_REFITS` settings are refitted more precisely: the best
-    one, then any that would be best if its loss fell by `REFIT_CHANGES` times the largest relative
-    change by a refit so far.
+    one, and then any setting that would be best if its loss decreased by `REFIT_CHANGES` times the
+    largest relative change by a refit so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""`Tuning`: the settings that cross-validation inside a fit compared, and the chosen one."""
+"""`Tuning`: the settings compared by cross-validation inside a fit, and the chosen one."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class MergedFits(NamedTuple):
     -----
     Parameters of terms that a group did not choose are zero, and False in ``state["free"]``
     (size,). ``state["votes"]`` (size,) is the number of predictors that chose each parameter's
-    term; ``state["nodes"]`` (order, size) has the estimate of each parameter by the first, second,
-    ... predictor of its term, or nan.
+    term; ``state["nodes"]`` (order, size) contains the estimate of each parameter by the first,
+    second, ... predictor of its term, or nan.
     """
 
     layout: Layout
@@ -91,8 +91,7 @@ def compute_log_z(
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
     """Return ln Z (K,) of groups that chose different terms, its kind, and standard errors (K,).
-
-    ln Z is computed in the same way for all groups: exactly only if that is possible for each
+    This ln Z is computed in the same way for all groups: exactly only if that is possible for each
     group. Standard errors are 0 unless ln Z is annealed. Fits without a layout use `layout`. Groups
     without rows have ln Z = 0 unless ln Z is exact. `log_z` is the option of `bbl.bbl`.
     """

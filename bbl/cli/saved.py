@@ -233,8 +233,8 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
     """Look for cells of new data that are not levels of the model and usually mean a missing value.
 
     If predictions in the ``with`` block raise an error about an unknown level, the first such cell
-    is added to the error. If they do not, because the model codes unknown levels as "(rare)", a
-    warning reports the cell.
+    is added to the error. If they do not raise an error, because the model codes unknown levels as
+    "(rare)", a warning reports the cell.
     """
     column_of_marker: dict[str, str] = {}  # the first column that contains each marker
     for factor in fit.design.predictors:

@@ -173,8 +173,8 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
 
 
 def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
-    """Return the columns with at least two of the levels and no other values; warn of columns with
-    other values.
+    """Return the columns with at least two of the levels and no other values; warn about columns
+    with other values.
 
     `text` is the option's value, for the error if there are no such columns.
     """
@@ -227,7 +227,7 @@ def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
 
 
 def _warn_of_markers(table: pd.DataFrame) -> None:
-    """Warn of columns that would be numeric except for cells such as "-" or "?", which may be
+    """Warn about columns that would be numeric except for cells such as "-" or "?", which may be
     missing values.
     """
     markers_by_column: dict[str, list[str]] = {}

@@ -1,1 +1,1 @@
-"""From formula and data frame to encoded rows."""
+"""Convert a formula and a data frame to encoded rows."""

@@ -73,8 +73,8 @@ def bin(  # noqa: A001  # the word of the field
 
     Notes
     -----
-    Models fitted to intervals, also those from `pandas.cut`, accept numbers in new data: `predict`
-    assigns them to the intervals of the training data, also after `bbl.load`.
+    Models fitted to intervals, including those from `pandas.cut`, accept numbers in new data:
+    `predict` assigns them to the intervals of the training data, even after `bbl.load`.
 
     References
     ----------
@@ -261,7 +261,8 @@ def lump(
 def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
     """Return a column as categories, with its rare values replaced by ``"(rare)"``.
 
-    `column` has the codes and the distinct values of `series`; `is_rare` marks the rare values.
+    `column` contains the codes and the distinct values of `series`; `is_rare` marks the rare
+    values.
     """
     common_positions = [
         k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"
@@ -354,7 +355,7 @@ def find_cuts(
     """Return the increasing cuts of the numbers `x` (n,) by a `method` of `bin`.
 
     `weights` (n,) are the weights of the numbers. `bins` is the maximum number of intervals, which
-    "mdl" ignores. `y` (n,) has the groups for "mdl", and is None for other methods.
+    "mdl" ignores. `y` (n,) contains the groups for "mdl", and is None for other methods.
     """
     if not len(x):
         return np.empty(0)

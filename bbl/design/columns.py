@@ -1,8 +1,8 @@
 """Read table columns as factors and level codes, and refuse columns that cannot be modelled.
 
-Shared arguments: `levels_by_name` maps column names to the factors given in `xlevels`; `keep` has
-the positions of the used rows; `missing` is "raise", "drop", "level" or "marginal"; `declared` is
-whether declared levels are kept even if they do not occur.
+Shared arguments: `levels_by_name` maps column names to the factors given in `xlevels`; `keep`
+contains the positions of the used rows; `missing` is "raise", "drop", "level" or "marginal";
+`declared` states whether declared levels are kept even if they do not occur.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def count_missing(frame: Frame, names: Iterable[Hashable], keep: np.ndarray) -> 
 def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> str:
     """Return a sentence about missing values in several columns, to append to an error message.
 
-    `counts` has the number of missing values of each column; `n_complete` of the `n` rows are
+    `counts` contains the number of missing values in each column; `n_complete` of the `n` rows are
     complete. The text is empty unless at least two columns have missing values.
     """
     if sum(count > 0 for count in counts.values()) < 2:
@@ -150,7 +150,7 @@ def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> st
 def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
     """Raise an error because ``missing="drop"`` drops all `n` rows.
 
-    `counts` has the number of missing values of each column.
+    `counts` contains the number of missing values in each column.
     """
     most = max(counts, key=lambda name: counts[name])
     raise DataError(
@@ -236,9 +236,9 @@ def column_factor(
     are as in `check_discrete`.
 
     With `declared`, declared levels are kept even if they do not occur, and the response may have
-    missing values if ``missing="marginal"``. `sums_out` is whether the error about missing values
-    may suggest ``missing="marginal"``; `tell_missing` returns a sentence about missing values in
-    all columns (see `describe_missing`).
+    missing values if ``missing="marginal"``. `sums_out` states whether the error about missing
+    values may suggest ``missing="marginal"``; `tell_missing` returns a sentence about missing
+    values in all columns (see `describe_missing`).
     """
     name = column.name
     count = column.n_missing
@@ -404,7 +404,8 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems) -> None:
-    """Add identifier-like columns with undeclared levels to `problems`; warn of many rare levels.
+    """Add identifier-like columns with undeclared levels to `problems`; warn about many rare
+    levels.
 
     `n_rows` is the number of rows, where a row of frequency k counts as k rows.
     """

@@ -189,7 +189,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
-    """Refuse unknown and repeated names of groups, and if `complete`, a list without all groups."""
+    """Refuse unknown and repeated names of groups and, if `complete`, a list that lacks a group."""
     group_names = ", ".join(map(repr, groups))
     for name in given_names:
         if name not in groups:

@@ -69,8 +69,8 @@ class EncodingRules:
     ----------
     declared : bool
         Whether all declared levels of categories are kept, in their order, even if they do not
-        occur. Then predictors may have a single level, there may be no predictors, and the response
-        may be missing (code -1) if ``missing="marginal"``.
+        occur. If so, predictors may have a single level, there may be no predictors, and the
+        response may be missing (code -1) if ``missing="marginal"``.
     order : int or None
         Highest order of a term that the engine supports (`Engine.order`); None for any order.
     order_reason : str
@@ -136,8 +136,8 @@ class Design:
     terms : FormulaTerms
         The parsed formula.
     response : Factor
-        The response and its groups. Without a response, an unnamed factor with the single level
-        ``"all"``.
+        The response and its groups. Without a response, this is an unnamed factor with the single
+        level ``"all"``.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
@@ -149,7 +149,7 @@ class Design:
         As in `EncodingRules`.
     weights : column name, optional
         The column with the weights of the training rows; new data are weighted by the column of
-        this name if they have one. None if the weights were an array or equal.
+        this name if they have one. None if the weights were an array or all equal.
     """
 
     terms: FormulaTerms
@@ -162,7 +162,7 @@ class Design:
 
     @property
     def classes(self) -> bool:
-        """Whether there is a response, and so classes to predict."""
+        """Whether there is a response, and hence classes to predict."""
         return self.response.name is not None
 
     @property
@@ -236,7 +236,7 @@ class Design:
             before levels are collected.
         xlevels : dict of column name to list of levels, optional
             All levels of a predictor, in order, including levels that do not occur. For the
-            response, only the order.
+            response, `xlevels` only sets the order.
         novarOk : bool, default False
             Whether predictors with one level are allowed. They get a second level ``"(other)"``
             that never occurs.
@@ -425,8 +425,8 @@ class Design:
             Level codes; 0 where `missing` is True. The type is float64 if there are numeric
             predictors, see `NumberFactor`.
         missing : ndarray of bool, shape (n, m), or None
-            Which values are unknown levels, or missing without a level for missing values; None if
-            there are none.
+            Mask of the values that are unknown levels, or that are missing although the predictor
+            has no level for missing values; None if there are none.
 
         Raises
         ------
@@ -615,8 +615,8 @@ def _read_number(
 ) -> tuple[NumberFactor, np.ndarray, None]:
     """Return the factor of a numeric column, and its codes in the rows `keep`.
 
-    `counts` are the weights of these rows; `levels_by_name` has the levels that the user listed,
-    which must not include this column; `missing` is as in `Design.from_data`.
+    `counts` are the weights of these rows; `levels_by_name` contains the levels that the user
+    listed, which must not include this column; `missing` is as in `Design.from_data`.
     """
     if name in levels_by_name:
         raise OptionError(

@@ -306,7 +306,7 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     """Raise the error about a term of more than `order` predictors.
 
-    `reason` is why the engine does not support it, or empty.
+    `reason` states why the engine does not support such terms; it may be empty.
     """
     term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
     names = [as_term(terms.predictors[i]) for i in term][: order + 1]
@@ -353,7 +353,8 @@ class _Columns:
         self.n_terms = 0  # created so far
 
     def find(self, word: str) -> Hashable:
-        """Return the column named by a word of the syntax tree; refuse words that name none."""
+        """Return the column named by a word of the syntax tree; refuse words that do not name a
+        column."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
         if len(matches) != 1:  # of several columns with this text, the string is meant
@@ -433,7 +434,8 @@ class _Columns:
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
-        """Refuse formulas without predictors, or with a predictor that also has another role."""
+        """Refuse formulas without predictors, or with a predictor that is also used for another
+        purpose."""
         if not predictors and not empty:
             fail(
                 self.formula,

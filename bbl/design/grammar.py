@@ -168,7 +168,7 @@ def syntax_tree(
 ) -> tuple[list[Token], ASTNode | Token]:
     """Return formulaic's tokens and syntax tree of `text`, the sanitised `formula`.
 
-    Text that formulaic would misread is refused.
+    Text that formulaic would misinterpret is refused.
     """
     from formulaic.parser import DefaultFormulaParser
 
@@ -190,9 +190,9 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
 
     A token has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator",
     "context" (a parenthesis) or "python" (code). `previous` is "" where an operand may start: at
-    the beginning, and after an operator or "(". After a power sign it is that sign, and an exponent
-    must follow. After an operand it is the operand, ")" or the word "exponent", and an operator
-    must follow.
+    the beginning, and after an operator or "(". After a power sign, it is this sign, and an
+    exponent must follow. After an operand, it is the operand, ")" or the word "exponent", and an
+    operator must follow.
     """
     depth = 0
     previous = ""

@@ -53,8 +53,8 @@ def interval_ends(level: object) -> Ends | None:
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
     """Return (ends, code) of each level, sorted by lower end; [] unless all levels are intervals.
 
-    The levels for missing and rare values (`RARE_LEVEL`) are ignored. `kinds` has the kind of each
-    level; intervals, and their stored texts, have the kind "other".
+    The levels for missing and rare values (`RARE_LEVEL`) are ignored. `kinds` contains the kind of
+    each level; intervals, and their stored texts, have the kind "other".
     """
     candidates = [
         (level, kind, code)

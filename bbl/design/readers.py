@@ -42,7 +42,7 @@ def readFasta(
     """Read aligned sequences from a FASTA file, one column per position.
 
     The lines of a record are joined. The first non-empty sequence sets the length m: longer
-    sequences are cut to m characters, and shorter or empty sequences are skipped. Letters are
+    sequences are truncated to m characters, and shorter or empty sequences are skipped. Letters are
     converted to upper case, all gaps to ``"-"``, and unknown letters to missing values. A warning
     reports these changes.
 
@@ -55,8 +55,8 @@ def readFasta(
     fold_case : bool, default True
         Whether to convert letters to upper case. Otherwise ``a`` and ``A`` are different levels.
     gaps : str, default ".-"
-        Characters for gaps. They are all converted to ``"-"``, a separate level; ``""`` converts
-        none.
+        Characters for gaps. They are all converted to ``"-"``, a separate level; with ``""``, none
+        are converted.
     unknown : str, optional
         Characters for unknown letters, which become missing values (see `missing` of `bbl`); ``""``
         for none. By default ``"?"`` and IUPAC's ambiguity codes: N, R, Y, S, W, K, M, B, D, H and V
@@ -79,7 +79,8 @@ def readFasta(
     Warns
     -----
     DataWarning
-        If sequences were cut or skipped, or characters were replaced; with their numbers.
+        If sequences were truncated or skipped, or characters were replaced; the warning contains
+        the counts.
 
     References
     ----------

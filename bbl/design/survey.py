@@ -134,9 +134,9 @@ class SurveyDesign:
     ) -> tuple[np.ndarray, list[str]]:
         """Number the distinct combinations of column values and of the codes `outer` (N, k).
 
-        `outer` are codes of strata or outer clusters (k = 0: none); equal values within different
-        ones are numbered separately. Returns the number of each row (N,), from 0, and a label for
-        each number: its column values joined by colons.
+        `outer` contains codes of strata or outer clusters (none if k = 0); equal values within
+        different strata or clusters are numbered separately. Returns the number of each row (N,),
+        from 0, and a label for each number: its column values joined by colons.
         """
         code_columns = [*outer.T]
         for name in names:
@@ -236,7 +236,8 @@ class SurveyDesign:
     def _refuse_lonely(self, stage: int, sampled_once: list) -> None:
         """Raise a DataError about strata, or clusters of a stage, with a single sampled unit.
 
-        `sampled_once` has the labels of strata if `stage` is 0, else cluster numbers of that stage.
+        `sampled_once` contains the labels of strata if `stage` is 0, and otherwise the cluster
+        numbers of that stage.
         """
         noun = "cluster" if len(self.cluster) > stage else "row"
         if stage == 0 and not self.strata:
@@ -388,17 +389,17 @@ def survey(
         of their values.
     cluster : column name or list of column names, optional
         Clusters (primary sampling units), followed by the units sampled within them at later
-        stages. By default each row is its own cluster.
+        stages. By default, each row is its own cluster.
     fpc : column name or list of column names, optional
-        For each stage, the population size (number of units) of the stratum or cluster. Without
-        it, sampling is treated as with replacement, and stages after the first contribute no
-        variance. Not allowed with ``type="BRR"`` or ``"Fay"``.
+        For each stage, the population size (number of units) of the stratum or cluster. Without it,
+        sampling is assumed to be with replacement, and stages after the first do not contribute to
+        the variance. Not allowed with ``type="BRR"`` or ``"Fay"``.
     replicates : list of column names, or int, optional
         Columns of replicate weights, already multiplied by the sampling weights, or the number of
-        replicates to draw with ``type="bootstrap"`` (default: 500). With columns the clusters are
-        unknown, so that rows are assigned to folds individually.
+        replicates to draw with ``type="bootstrap"`` (default: 500). If columns are listed, the
+        clusters are unknown, so rows are assigned to folds individually.
     type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
-        The type of replicates; they are created unless `replicates` lists columns. By default
+        The type of replicates; they are created unless `replicates` lists columns. By default,
         covariances are linearised.
     scale, rscales : float and sequence of floats, optional
         Factors of the squared deviations, for all replicates and for each one. The defaults depend
@@ -411,7 +412,8 @@ def survey(
     lonely : {"error", "adjust", "remove", "average"}, default "error"
         Treatment of strata with a single cluster: raise an error; use the deviation from the mean
         of all strata; contribute no variance; or use the mean variance of the other strata. If a
-        single unit was sampled at a later stage, "average" also contributes no variance.
+        single unit was sampled at a later stage, "average" does not contribute to the variance
+        either.
     nested : bool, default True
         Whether cluster names are nested within strata. If False, a cluster in two strata is an
         error.

@@ -55,7 +55,7 @@ def check_replicates(
     `n_given` is the number of columns of replicate weights, `kind` the argument `type` of
     `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``. With `mse`, the
     centre is the full-sample estimate, otherwise the mean of the replicates. Fay's replicates
-    multiply the weights of one half by `rho`.
+    multiply the weights of one half-sample by `rho`.
     """
     if n_given and kind is None:
         raise OptionError(

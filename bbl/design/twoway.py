@@ -1,7 +1,7 @@
 """Read two-way tables: the observed cells and the names of rows and columns.
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a
-*matrix* has all cells.
+*matrix* contains all cells.
 """
 
 from __future__ import annotations

@@ -371,7 +371,7 @@ def refuse_missing_training(
 def missing_remedy(sums_out: bool) -> str:
     """Return a hint about missing values in training data.
 
-    `sums_out` is whether the engine can average over missing values.
+    `sums_out` states whether the engine can average over missing values.
     """
     if sums_out:
         return (
@@ -386,7 +386,7 @@ def missing_remedy(sums_out: bool) -> str:
 def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
     """Raise the error about a column that contains `what`, which cannot be levels.
 
-    `nested` is whether its values have parts.
+    `nested` states whether its values have parts.
     """
     remedy = (
         "Convert it to strings, numbers or categories; for dates, extract a part such as the month."
@@ -438,7 +438,7 @@ def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
     """Return a key that is equal for equal levels.
 
     Levels of different kinds (``1``, ``"1"``, ``True``) always differ. Numbers are compared by
-    value (``1`` equals ``1.0``), values of kind "other" (intervals, bytes) by their text. All
-    missing values are equal.
+    value (``1`` equals ``1.0``), and values of kind "other" (intervals, bytes) are compared by
+    their text. All missing values are equal.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value

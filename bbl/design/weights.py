@@ -1,8 +1,8 @@
 """Check row weights, and scale real-valued weights to the effective number of rows.
 
-Integer weights without a sampling design are counts: a row of weight w equals w identical rows. All
-other weights are only defined up to a factor. `weight_unit` scales them when data are encoded, so
-that they sum to the effective number of rows ``(sum w)^2 / sum w^2`` (Kish 1965).
+Integer weights without a sampling design are counts: a row of weight w is equivalent to w identical
+rows. All other weights are only defined up to a factor. `weight_unit` scales them when data are
+encoded, so that they sum to the effective number of rows ``(sum w)^2 / sum w^2`` (Kish 1965).
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def check_weights(
 def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> None:
     """Call `fail` with a description of the problem if the sum of weights is invalid.
 
-    `whole` is whether all weights are integers.
+    `whole` states whether all weights are integers.
     """
     if not total:
         fail("are all zero")

@@ -121,8 +121,8 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
 def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
     """Return the cells of the rows of `frame` that are marked in the column `marks`.
 
-    A level that occurs only in marked rows is not in the design. Cells with such a level need no
-    zeros and are omitted.
+    A level that occurs only in marked rows is not in the design. Cells with such a level do not
+    require zeros and are omitted.
     """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
     occurring = marks.used()

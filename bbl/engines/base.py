@@ -147,14 +147,14 @@ SHARED_ROWS = (
 class Engine:
     """Options of an inference method, and `path`, which fits a group at a grid of settings.
 
-    Callers use only these declarations; they never check an engine's name or options.
+    Callers use only these declarations; they never inspect an engine's name or options.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
     order : int
-        Highest order of term that the engine fits: 1 for fields only (whatever the formula
+        Highest order of a term that the engine fits: 1 for fields only (whatever the formula
         contains), 2 for pairs.
     order_reason : str
         Why higher orders are not available, for the error.
@@ -168,7 +168,7 @@ class Engine:
         with.
     weights : {"counts", "real"}
         Whether row weights have to be frequencies, or may be any positive numbers. With "real",
-        standard errors and tests still need frequencies.
+        standard errors and tests still require frequencies.
     joint : JointTraits or None
         How the engine fits P(group | row) for all groups at once, instead of by `path`; None if it
         fits group by group.
@@ -508,7 +508,7 @@ class Engine:
         raise NotImplementedError
 
     def check_composite(self) -> None:
-        """Raise an OptionError if the engine has no composite-likelihood criteria."""
+        """Raise an OptionError if the engine does not provide composite-likelihood criteria."""
         if not self.joint:  # joint fits are refused for a different reason, below
             self.check_equations()
         reason = self.refusals().get("composite_criteria")
@@ -600,7 +600,8 @@ class Engine:
         return sample
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of working memory of a fit to `n` rows at that many `settings`."""
+        """Return the bytes of working memory of a fit to `n` rows at the given number of
+        `settings`."""
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
@@ -638,7 +639,7 @@ class Engine:
         values: Sequence[float] | None,
         warm_starts: WarmStarts,
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, just precisely enough to compare their losses.
+        """Fit one group at each of `values`, only as precisely as needed to compare their losses.
 
         By default this is the same as `path`.
 
@@ -660,7 +661,7 @@ class Engine:
     ) -> EngineFit:
         """Fit one group at the engine's own setting.
 
-        `rng` is used only by engines that have `samples`, `start` (layout.size,) only by engines
+        `rng` is used only by engines with `samples`, and `start` (layout.size,) only by engines
         with `takes_start`.
         """
         path: Callable[..., list[EngineFit]] = self.path
@@ -679,8 +680,8 @@ class Engine:
 def absent_levels(counts: list[np.ndarray], *, hint: str) -> tuple[Note, ...]:
     """Return a note for each level that never occurs and therefore has no finite field.
 
-    `counts` contains the weights or frequencies (L_i,) of each predictor's levels; `hint` says how
-    to make the fields finite.
+    `counts` contains the weights or frequencies (L_i,) of each predictor's levels; `hint` states
+    how to make the fields finite.
     """
     if all(n.all() for n in counts):  # the usual case, and quick to check
         return ()

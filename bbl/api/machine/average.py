@@ -1,6 +1,6 @@
 """The public function `average`, and ``method="auto"``, which averages Boltzmann machines.
 
-A *member* is one of the M averaged classifiers, N the number of validated rows of all folds.
+A *member* is one of the M averaged classifiers, and N is the number of validated rows in all folds.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def fit_auto(
 
 
 def _check_labels(one: Labels, other: Labels) -> None:
-    """Raise an OptionError if two models differ in predictors, levels or groups."""
+    """Raise an OptionError if two models have different predictors, levels or groups."""
     if one.names != other.names:
         raise OptionError(
             f"The fits have different predictors: {list(one.names)} and {list(other.names)}.",
@@ -185,7 +185,7 @@ def average(
     Parameters
     ----------
     fits : sequence of BBLResults, NetworkResults, ShooterResults or AverageResults
-        Two or more, with the same response, predictors, levels and order of levels (set by
+        At least two fits with the same response, predictors, levels and order of levels (set by
         `xlevels`), and the same `priors`, if any. Interactions, methods and networks may differ.
     weights : {"cv", "equal"}, default "cv"
         "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds.

@@ -115,10 +115,10 @@ def crossVal(
         As in `bbl`. Each fold is calibrated on the other folds.
     nfold : int, default 5
         Number of folds. As in R, each fold is a consecutive block of rows within each response
-        group, and the last one takes the remainder. Copies of a weighted row may fall into
-        different folds. With a `design`, folds consist of whole clusters. Designs with replicate
-        weights name no clusters, so their folds consist of single rows: pass folds of whole
-        clusters in `cv` instead.
+        group, and the last one also contains the remaining rows. Copies of a weighted row may fall
+        into different folds. With a `design`, folds consist of whole clusters. Designs with
+        replicate weights do not identify clusters, so their folds consist of single rows; pass
+        folds of whole clusters in `cv` instead.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
     score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
@@ -130,13 +130,13 @@ def crossVal(
         is called as ``cv.split(data, y)``; for a splitter that needs groups, give
         ``list(splitter.split(X, y, groups))``.
     shuffle : bool, default False
-        Whether rows are assigned to folds at random, within each group. Use it if the rows are
+        Whether rows are assigned to folds at random, within each group. Use this if the rows are
         ordered.
     seed : int or numpy.random.Generator, optional
         For `shuffle`, and for sampling ln Z.
     refit : bool, default True
-        Whether ``model`` is fitted to all rows at the best setting. False keeps the last fold's
-        fit, as R does.
+        Whether ``model`` is fitted to all rows at the best setting. If False, the last fold's fit
+        is kept, as in R.
     verbose : int, default 1
         0 hides the progress bar.
     **options
@@ -158,9 +158,9 @@ def crossVal(
         As in `bbl`; the message also names the fold.
     DataWarning
         If predictors differ between consecutive folds more than expected by chance (a test at level
-        1 %). Also if, at the best setting, naive Bayes or the class proportions have a smaller
-        validation log-loss. This may result from errors in ln Z between the groups,
-        which AUC does not detect.
+        1 %). It is also given if, at the best setting, naive Bayes or the class proportions have a
+        smaller validation log-loss. This may result from errors in ln Z between the groups, which
+        AUC does not detect.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The public function `bbl`, which fits Boltzmann machines.
 
-The *pooled* fit is the fit to the rows of all K response groups together. `FitSpec` holds the
-checked arguments, `Tuning` the out-of-fold scores of the settings.
+The *pooled* fit is the fit to the rows of all K response groups together. `FitSpec` contains the
+checked arguments, and `Tuning` the out-of-fold scores of the settings.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def bbl(
         of a column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
-        "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but without
-        tests and standard errors; for these, use `design`.
+        "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but then provide
+        no tests or standard errors; to obtain these, use `design`.
     method : str or Engine, default "pseudo"
         * "pseudo": pseudo-likelihood.
         * "ml": exact maximum likelihood.
@@ -137,8 +137,8 @@ def bbl(
         * "pcd", "mpf": persistent contrastive divergence and minimum probability flow, for
           comparison.
         * "auto": an average of "pseudo", "mf", "conditional", "naive", "blanket" and "boosting",
-          with all and with the relevant predictors, tuned, calibrated and weighted by
-          cross-validation.
+          each with all predictors and with only the relevant ones, tuned, calibrated and weighted
+          by cross-validation.
     design : SurveyDesign, optional
         Sampling design of the rows, from `bbl.survey`, used instead of `weights`. Standard errors,
         intervals and tests then account for strata, clusters and sampling weights. For "pseudo",
@@ -168,15 +168,15 @@ def bbl(
         the same fields in every group and no interactions, so that they cancel in class
         probabilities. Predictors are added one at a time by score tests in a logistic regression of
         the groups, at this significance level divided by the number of tests (see
-        `bbl.stats.relevance`). ``"cv"`` chooses among the levels .05, .5 and all predictors by
-        out-of-fold log-loss; ``"cv-1se"`` takes the fewest predictors within one standard error of
-        the best. ``fit.relevant()`` lists the predictors used for prediction. Standard errors and
-        tests are not available, because they would ignore the selection.
+        `bbl.stats.relevance`). ``"cv"`` chooses between the level .05, the level .5 and all
+        predictors by out-of-fold log-loss; ``"cv-1se"`` takes the fewest predictors within one
+        standard error of the best. ``fit.relevant()`` lists the predictors used for prediction.
+        Standard errors and tests are not available, because they would ignore the selection.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
         Class proportions for predictions instead of the training proportions: for groups that were
-        sampled separately, or will have other frequencies in new data. Parameters and
-        likelihood do not depend on them. An array is in the order of the groups, which must then be
-        of declared order, numbers or booleans.
+        sampled separately, or will have other frequencies in new data. Parameters and likelihood do
+        not depend on them. An array is in the order of the groups, which must then be numbers,
+        booleans or levels with a declared order.
     structural_zeros : table or name of a column, optional
         Cells that cannot occur, for ``method="ml"``. Each row of a table is a combination of
         levels; its columns are predictors, and the response if the zeros are specific to a group. A
@@ -222,18 +222,18 @@ def bbl(
     DataWarning
         If the probabilities have a larger log-loss than the class proportions, in cross-validation
         or on the training rows, or a larger log-loss on the training rows than naive Bayes
-        (``fit.log_loss`` contains the figures). Also if a predictor has over 100 levels, most of
-        them rare; if the response has over 25 integer groups; or if the rows look like a table of
-        counts without weights.
+        (``fit.log_loss`` contains the figures). It is also given if a predictor has over 100
+        levels, most of them rare; if the response has over 25 integer groups; or if the rows look
+        like a table of counts without weights.
 
     Notes
     -----
     With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor
     over the rows where it is known, and of each pair over the rows where both are known.
-    Pseudo-likelihood fits each predictor to the rows where it and all predictors that interact
-    with it are known: only the complete rows if all pairs interact, more rows with fewer
-    interactions. All methods assume that values are missing completely at random within a group.
-    Without missing values the fit is bitwise identical to ``missing="raise"``.
+    Pseudo-likelihood fits each predictor to the rows where it and all predictors that interact with
+    it are known: if all pairs interact, only the complete rows are used; with fewer interactions,
+    more rows are used. All methods assume that values are missing completely at random within a
+    group. Without missing values the fit is bitwise identical to ``missing="raise"``.
 
     References
     ----------

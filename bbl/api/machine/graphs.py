@@ -1,8 +1,8 @@
 """The public function `graphs`: graphical models of a table, their weights, and edge probabilities.
 
 A *graph* joins variables by edges; its model contains the interactions of all sets of variables
-joined pairwise. `GraphScores` covers the G graphs that were fitted; `n_graphs` also counts graphs
-that were compared without a fit because their weight is 0.
+that are joined pairwise. `GraphScores` covers the G graphs that were fitted; `n_graphs` also counts
+graphs that were compared without a fit because their weight is 0.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def graphs(
     missing: str = "raise",
     verbose: int = 1,
 ) -> GraphsResults:
-    """Compare graphical models of a table: which variables are joined, and how certain is each
-    edge?
+    """Compare graphical models of a table: which variables are joined, and how probable each edge
+    is.
 
     Two variables without an edge are independent given all others.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        All columns except the weights are variables, including any response.
+        All columns except the weights are variables, including a response if there is one.
     weights : column name or array of length n, optional
         Integer frequencies.
     criterion : {"bic", "aic"}, default "bic"

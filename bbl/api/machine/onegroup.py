@@ -1,8 +1,8 @@
-"""The public function `mlestimate`: fit one group to integer codes.
+"""The public function `mlestimate`: fit a single group to integer codes.
 
-n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of
-all predictors. The *site solution* (D, 1 + D) contains the fields and couplings of the regressions
-of all sites, each in the rows of its levels.
+n is the number of rows and m the number of predictors; predictor i has L_i levels, and D is the
+number of non-reference levels of all predictors. The *site solution* (D, 1 + D) contains the fields
+and couplings of the regressions of all sites, each in the rows of its levels.
 """
 
 from __future__ import annotations
@@ -158,10 +158,10 @@ def mlestimate(
 
 
 def _make_problem(note: Note) -> Problem:
-    """Return the note of a fit as a problem that names predictor and level by their positions.
+    """Convert the note of a fit to a problem that identifies the predictor and level by position.
 
-    The only group has no name: `Problem.group` is empty, or "the fit" if the note concerns no
-    single predictor.
+    The only group has no name: `Problem.group` is empty, or "the fit" if the note does not concern
+    a single predictor.
     """
     if note.predictor < 0:
         return Problem("the fit", "", "", note.what, note.detail, note.hint)

@@ -31,8 +31,8 @@ def log_scores(
     normalised : bool, default False
         Whether to subtract the group's ln Z, which gives ``ln P(x | y)`` (averaged over the draws
         of a method that draws). Otherwise the score is ``sum h + sum J`` in the reference gauge, in
-        which the first level of each predictor has parameters 0; other gauges differ from it by a
-        constant for each group.
+        which the parameters of each predictor's first level are 0; scores in other gauges differ by
+        a constant for each group.
     prior : bool, default False
         Whether to add the log of the group's prior probability, by default its proportion in the
         training rows.

@@ -48,7 +48,7 @@ class _Call(TypedDict, total=False):
 
 
 class _Options(TypedDict, total=False):
-    """Options of all methods; calls check which of them the chosen method accepts."""
+    """Options of all methods; each call checks which of them the chosen method accepts."""
 
     lambda_: Grid | TuningRule | Literal["ebic"]
     lambdah: float | None

@@ -1,7 +1,7 @@
 """The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
 
-m is the number of predictors, L_i of levels of predictor i, D of non-reference levels, K of groups;
-theta is the flat vector of fields h and couplings J.
+m, K and D are the numbers of predictors, groups and non-reference levels; predictor i has L_i
+levels, and theta is the flat vector of fields h and couplings J.
 """
 
 from __future__ import annotations

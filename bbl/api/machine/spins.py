@@ -42,8 +42,8 @@ def to_spins(
     -------
     SpinParameters
         ``b`` and ``M`` of ``P(s) ~ exp(s'Ms / 2 + b's)``, where each spin is -1 at the reference
-        level of its predictor and 1 at the other (eq. 8): ``M_ij = J_ij / 4`` and ``b_i = h_i / 2 +
-        sum_j J_ij / 4`` (eq. 9).
+        level of its predictor and 1 at the other level (eq. 8): ``M_ij = J_ij / 4`` and ``b_i = h_i
+        / 2 + sum_j J_ij / 4`` (eq. 9).
 
     Raises
     ------
@@ -51,7 +51,7 @@ def to_spins(
         If a predictor does not have two levels, `group` is missing or unknown, or the model has
         hidden units or interactions of three or more predictors.
     BBLTypeError
-        If `model` has another type.
+        If `model` has a different type.
 
     See Also
     --------

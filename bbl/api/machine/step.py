@@ -90,7 +90,7 @@ def step(
     The criterion is ``-2 logLik + k df``, as in ``fit.aic``. With a response, log-likelihoods and
     degrees of freedom are summed over the groups, which all have the same terms. Degrees of freedom
     count the parameters that are estimable given empty cells. The chosen model is the best of many,
-    so its p-values and intervals are too small.
+    so its p-values are too small and its intervals too narrow.
 
     References
     ----------

@@ -130,8 +130,8 @@ def prepare(
 
 
 def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
-    """Return (training positions, validation positions) of each fold, from the validation positions
-    among n rows.
+    """Return (training positions, validation positions) of each fold, given the validation
+    positions among n rows.
 
     Each fold trains on all rows that it does not validate.
     """

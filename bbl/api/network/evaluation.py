@@ -1,8 +1,8 @@
 """The public functions that evaluate Bayesian network classifiers and data: `cv`, `accuracy`,
 `cmi`.
 
-n is the number of rows, K of classes. Features of a `Structure` are positions in its `columns`, the
-features from which its learner could choose.
+n is the number of rows, and K the number of classes. Features of a `Structure` are positions in its
+`columns`, the features from which its learner could choose.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def cv(
     k : int, default 10
         Number of folds, of nearly the same size in each class.
     dag : bool, default True
-        Whether each fold relearns the structure on its training rows, by the same learner with the
-        same options, instead of keeping the model's. Structures of `aode` and structures given by
-        hand never change.
+        Whether the structure is relearned on the training rows of each fold, by the same learner
+        with the same options; otherwise the model's structure is kept. Structures of `aode` and
+        structures given by hand never change.
     mean : bool, default True
         Whether to return the mean over folds instead of each fold's score.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
@@ -339,8 +339,8 @@ def cmi(
 
 @check_keywords
 def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
-    """Return the proportion of rows where predicted and true labels are equal; missing labels
-    never match.
+    """Return the proportion of rows where predicted and true labels are equal; missing labels count
+    as different.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
 
-A *recipe* says how probability tables are estimated from counts: plain, MANB, WANBIA or AWNB (see
-`lp`). K is the number of classes.
+A *recipe* specifies how probability tables are estimated from counts: plain, MANB, WANBIA or AWNB
+(see `lp`). K is the number of classes.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def lp(
     wanbia : bool, "mse" or dict of feature to weight, default False
         Raise each feature's probabilities to a power in [0, 1], and normalise. True: powers that
         maximise the conditional likelihood under naive Bayes (WANBIA); "mse": powers that minimise
-        the squared error of the class probabilities; a dict: these powers. They are estimated from
-        tables with ``smooth=1`` and renormalised powers.
+        the squared error of the class probabilities; a dict: these powers. The powers are estimated
+        from tables with ``smooth=1``, whose powers are renormalised.
     awnb_trees : int, optional
         Weight each feature by the depth at which trees first split on it (AWNB); this is the number
         of trees, 10 if only `awnb_bootstrap` is given.
@@ -161,8 +161,8 @@ def lp(
         Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
         given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
-        Class proportions for predictions instead of the training proportions. An array is
-        in the order of the classes, which must then be of declared order, numbers or booleans.
+        Class proportions for predictions instead of the training proportions. An array is in the
+        order of the classes, which must then be numbers, booleans or levels with a declared order.
     seed : int, numpy.random.Generator or None, default 0
         Seed of the rows drawn for the trees.
 

@@ -102,7 +102,7 @@ def nb(
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values. "marginal": each count uses the rows where its variables are
         known, and predictions marginalise over missing features. "raise": an error. "drop": their
-        rows are dropped. "level": they are a level of their feature.
+        rows are dropped. "level": missing values are a separate level of their feature.
     xlevels : dict of column name to list of levels, optional
         All levels of a column in order, whether they occur or not.
 
@@ -152,7 +152,8 @@ def tan_cl(
         forest. Two features that are never known together are not joined. Ties are resolved in
         favour of the first pair.
     root : name of a feature, optional
-        Root of its tree, from which arcs point away; other trees are rooted at their first feature.
+        Root of the tree that contains this feature: arcs point away from it. Other trees are rooted
+        at their first feature.
 
     Returns
     -------
@@ -361,7 +362,7 @@ def tan_hcsp() -> None:
 def fssj() -> None:
     """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
 
-    The search starts from a structure without features. Each step adds a feature, by itself or
+    The search starts from a structure without features. Each step adds a feature, either alone or
     joined to a group of features in the structure.
 
     Examples
@@ -421,8 +422,9 @@ def kdb(
     search : {"accuracy", "information"}, default "accuracy"
         "accuracy": hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify.
         "information": the algorithm of Sahami (1996), which orders the features by their mutual
-        information with the class and gives each the earlier features with which it has the largest
-        conditional mutual information given the class as parents; it needs no folds.
+        information with the class and uses as parents of each feature the earlier features with
+        which it has the largest conditional mutual information given the class; no folds are
+        needed.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """Greedy search among decomposable graphical models, whose likelihoods have a closed form.
 
-An edge may be added if its ends are separated by their common neighbours, and dropped if the common
-neighbours are all joined to each other. The graph then remains decomposable, and its likelihood
-changes by a combination of four saturated likelihoods (Giudici & Green 1999, Biometrika 86;
-Deshpande, Garofalakis & Jordan 2001, UAI).
+An edge may be added if its ends are separated by their common neighbours, and removed if their
+common neighbours are all joined to each other. The graph then remains decomposable, and its
+likelihood changes by a combination of four saturated likelihoods (Giudici & Green 1999, Biometrika
+86; Deshpande, Garofalakis & Jordan 2001, UAI).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ NEGLIGIBLE = 60.0  # graphs with a criterion above the minimum plus this have no
 
 
 def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores:
-    """Add or drop edges, starting with none, as long as ``-2 log-likelihood + k parameters`` falls.
+    """Add or drop edges, starting without any, as long as ``-2 log-likelihood + k parameters``
+    decreases.
 
     Each step takes the edge that lowers the criterion the most.
 
@@ -75,8 +76,8 @@ def _possible_steps(
 ) -> list[tuple[int, float, float]]:
     """Return the edges that can be changed, and how this changes log-likelihood and parameters.
 
-    An edge is given by its position in `pairs`; `neighbours` has a bit set of neighbours for each
-    predictor.
+    An edge is given by its position in `pairs`; `neighbours` contains the bit set of each
+    predictor's neighbours.
     """
     steps = []
     for edge, (i, j) in enumerate(pairs):
@@ -123,10 +124,10 @@ def _make_record(
 ) -> GraphScores:
     """Return the record of the distinct visited graphs, without graphs of negligible weight.
 
-    `visited` has, for each graph, the edges before a step (E,), the edge that the step changes (-1
-    for none), the log-likelihood and the number of parameters. `least_criterion` is the criterion
-    of the best graph. `pairs` has shape (E, 2). `n_graphs` of the record is the number of distinct
-    graphs.
+    `visited` contains, for each graph, the edges before a step (E,), the edge that the step changes
+    (-1 for none), the log-likelihood and the number of parameters. `least_criterion` is the
+    criterion of the best graph. `pairs` has shape (E, 2). `n_graphs` of the record is the number of
+    distinct graphs.
     """
     keys = set()  # edges of all visited graphs, as bits
     # edges, log-likelihood, parameters; by key

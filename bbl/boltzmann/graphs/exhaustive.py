@@ -1,12 +1,12 @@
 """All graphical models of few predictors, with their exact likelihoods.
 
-The model of a graph has all terms of predictors that are joined pairwise. A *simplicial* predictor,
-with neighbours that are all joined to each other, is split off: the log-likelihood is the sum of
-the remaining graph's and the predictor's given its neighbours, a difference of two saturated
-log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up
-completely; otherwise the remaining *core*, such as a cycle of four, is fitted numerically, once for
-all graphs with this core. No graph fits better than its supergraphs with one more edge; graphs for
-which this bound is too low for their number of parameters are not fitted.
+The model of a graph contains all terms of predictors that are joined pairwise. A *simplicial*
+predictor, whose neighbours are all joined to each other, is split off: the log-likelihood is that
+of the remaining graph plus the predictor's given its neighbours, which is a difference of two
+saturated log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are
+split up completely; otherwise the remaining *core*, such as a cycle of four, is fitted numerically,
+once for all graphs with this core. No graph fits better than its supergraphs with one more edge;
+graphs for which this bound is too low for their number of parameters are not fitted.
 
 Sets of predictors and sets of edges are *bit sets*: integers with bit i for predictor i, or for
 edge i in the list of all pairs. A graph of all predictors is numbered by its set of edges.
@@ -211,7 +211,8 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
 def _within_reach(
     log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int
 ) -> np.ndarray:
-    """Return the numbers of unfitted graphs that may be among the `n_best` or have a weight.
+    """Return the numbers of unfitted graphs that may be among the `n_best` or have a non-negligible
+    weight.
 
     `log_likelihoods` (graphs,) are nan for graphs that are not fitted; `n_parameters` has the same
     shape. Graphs are sorted by their bounds on the criterion.

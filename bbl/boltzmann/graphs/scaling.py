@@ -41,7 +41,7 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
 
 
 def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the log-likelihoods (models,) of models that are fitted together, see `fit_cliques`.
+    """Return the log-likelihoods (models,) of models that are fitted together; see `fit_cliques`.
 
     The iteration starts at the independence model.
     """
@@ -94,7 +94,7 @@ def _sweep(
     """Scale the probabilities `p` (.., B) of models to each of their margins, in place.
 
     Returns the largest errors (B,): differences of fitted and observed margins before scaling.
-    `observed` (..) are the shares of rows in the cells of the table.
+    `observed` (..) are the proportions of rows in the cells of the table.
     """
     error = np.zeros(p.shape[-1])
     for clique, model_numbers in by_clique:

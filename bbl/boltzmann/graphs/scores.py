@@ -1,7 +1,7 @@
 """Saturated likelihoods of sets of predictors for graphical models, and the record of a search.
 
-The model of a graph has all terms of predictors that are joined pairwise. A set of predictors is a
-*bit set* `mask`: an integer with bit i for predictor i.
+The model of a graph contains all terms of predictors that are joined pairwise. A set of predictors
+is a *bit set* `mask`: an integer with bit i for predictor i.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GraphScores:
     pairs : ndarray of int, shape (E, 2)
         All pairs of predictors, the possible edges.
     edges : ndarray of bool, shape (G, E)
-        Which edges each graph has.
+        Whether each graph has each edge.
     log_likelihood : ndarray, shape (G,)
         Maximised log-likelihood of each graph's model.
     n_parameters : ndarray, shape (G,)

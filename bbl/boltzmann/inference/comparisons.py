@@ -44,10 +44,10 @@ LONGEST_SUPPORT = 20_000  # exact distributions with this many values are not co
 def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = None) -> Comparison:
     """Return the test of the difference between two groups, which have no rows in common.
 
-    Fields of predictors without interactions are tested with level counts, see
-    `_with_odds_ratios`. Other parameters have Wald tests by the rule of `compare_pooled`, so that
-    both tables of two groups have the same kind of test. Without `pooled`, the evidence of all
-    rows, the information of each group is only taken from its own estimates.
+    Fields of predictors without interactions are tested with level counts, see `_with_odds_ratios`.
+    Other parameters have Wald tests by the rule of `compare_pooled`, so that both tables of two
+    groups have the same kind of test. `pooled` is the evidence of all rows; without it, the
+    information of each group is computed from its own estimates only.
     """
     if one.survey is not None:
         return _compare_under_design(one, other)
@@ -132,8 +132,8 @@ def _compare_under_design(
 ) -> Comparison:
     """Return the test of the difference of two fits, which are dependent under a sampling design.
 
-    If `other` is the pooled fit, `rest` is the evidence of all other groups, and a parameter only
-    has a test if it has one in all three.
+    If `other` is the pooled fit, `rest` is the evidence of all other groups, and a parameter is
+    tested only if it has a test in all three.
     """
     layout = one.layout
     kind = np.maximum(one.kind, other.kind)
@@ -198,10 +198,10 @@ def _merge_samples(samples: list[Sample]) -> Sample:
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None) -> np.ndarray:
     """Return which parameters have too little information for a normal shift from the pooled fit.
 
-    The information of a side is the minimum of two: the information in its own estimate, and in the
-    pooled fit, scaled to the number of rows on this side. The first is large if rare levels happen
-    to occur together more often than expected; limits given only in this case would miss the true
-    value. `sides` are a group, and all other groups together.
+    The information of a side is the smaller of two values: the information in its own estimate, and
+    that in the pooled fit, scaled to the number of rows on this side. The first is large if rare
+    levels happen to occur together more often than expected; limits given only in this case would
+    miss the true value. `sides` are a group, and all other groups together.
     """
     layout = sides[0].layout
     least_information = np.where(
@@ -278,7 +278,8 @@ class _FieldLimits:
 
 
 def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
-    """Return the predictors without interactions or structural zeros that involve others."""
+    """Return the predictors that have neither interactions nor structural zeros that involve other
+    predictors."""
     # joined (m, m): whether two predictors share a term or a structural zero
     return np.flatnonzero(~np.any([side.layout.joined.any(axis=1) for side in sides], axis=0))
 

@@ -112,7 +112,8 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return one entry per group: the next of `results`, or `placeholder` if it has no rows."""
+        """Return one entry per group: the next of `results`, or `placeholder` if the group has no
+        rows."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
@@ -208,7 +209,7 @@ class Covariances:
     def deviations(self) -> list[np.ndarray] | None:
         """Matrices E (u, layout.size) under a sampling design, else None.
 
-        ``E'E`` is the covariance of a group's parameters. There is a row for each of u clusters or
+        ``E'E`` is the covariance of a group's parameters. Each row belongs to one of u clusters or
         replicates (see `bbl.boltzmann.inference.survey`).
         """
         if self._survey is None:
@@ -288,10 +289,10 @@ def sandwich_of_shift(
 ) -> list[list[np.ndarray]]:
     """Return the covariances by table of each group's difference from the pooled fit.
 
-    `groups` has the influence and the rows of each group with rows, in order; `pooled` is the
-    influence of the pooled fit. With the influences psi of a row of weight w on the group's fit and
-    psi_0 on the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out w
-    psi_0 psi_0'``, over the rows inside and outside the group.
+    `groups` contains the influence and the rows of each group that has rows, in order; `pooled` is
+    the influence of the pooled fit. With the influences psi of a row of weight w on the group's fit
+    and psi_0 on the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out
+    w psi_0 psi_0'``, over the rows inside and outside the group.
     """
     pooled_terms = []
     shift_terms = []
@@ -361,9 +362,9 @@ def difference_terms(
     terms : list of ndarray
         Covariance matrices of the m tables of fields, then of one table of couplings per pair.
     is_estimable : ndarray of bool, shape (layout.size,)
-        Parameters that are estimable from the rows of both groups. Others are only determined by
-        the penalty: their levels, or pairs of levels, do not occur in a group, or their predictors
-        are copies of others.
+        Parameters that are estimable from the rows of both groups. Other parameters are determined
+        only by the penalty: their levels, or pairs of levels, do not occur in a group, or their
+        predictors are copies of others.
 
     Raises
     ------
@@ -455,8 +456,8 @@ def bootstrap(
 def _replicate(models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     """Return the parameters (layout.size,) of each group, refitted to rows drawn from its model.
 
-    `models` has the layout, fields, couplings and higher terms of each group; `shapes` the number
-    of rows, and which values (rows, m) are missing, or None.
+    `models` contains the layout, fields, couplings and higher-order terms of each group; `shapes`
+    contains the number of rows and the mask (rows, m) of missing values, or None.
     """
     refits = []
     for (layout, h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):

@@ -145,8 +145,8 @@ def simulated_statistics(
     and refitted.
 
     Columns are the likelihood ratio G2, Pearson's X2, and the statistic of Freeman and Tukey.
-    `cells` has the cells of each group; groups without fitted counts contribute nothing. This is
-    the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its own
+    `cells` contains the cells of each group; groups without fitted counts contribute nothing. This
+    is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its own
     random generator.
     """
     groups = [

@@ -1,8 +1,8 @@
 """Nested models: tests of the terms in the larger model that the smaller model does not have.
 
-K is the number of groups, D the number of non-reference levels, q the number of tested couplings.
-A *site solution* (D, 1 + D) has the intercept and the couplings of each non-reference level as
-estimated at its site, before the two estimates of each coupling are averaged.
+K, D and q are the numbers of groups, non-reference levels and tested couplings. A *site solution*
+(D, 1 + D) contains the intercept and the couplings of each non-reference level as estimated at its
+site, before the two estimates of each coupling are averaged.
 """
 
 from __future__ import annotations
@@ -304,8 +304,8 @@ def _site_deviations(
     """Return the deviations (u, q) of a group's tested couplings under its sampling design.
 
     `couplings_of_site` marks the tested columns (D,) of the solution of each site, as in
-    `Influence.site_coupling_covariance`. `sample` has the effective rows; `influence` belongs to
-    the fit with the site solution ``influence.site_theta``. u is the number of clusters or
+    `Influence.site_coupling_covariance`. `sample` contains the effective rows; `influence` belongs
+    to the fit with the site solution ``influence.site_theta``. Here u is the number of clusters or
     replicates.
     """
     layout = influence.layout

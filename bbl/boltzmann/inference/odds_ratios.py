@@ -150,9 +150,9 @@ def conditional_ratio(
     """Return the conditional estimate and exact confidence interval for one of `log_odds_ratios`.
 
     Rows with the given levels of the modifiers that agree in the neighbours of i (or j) form 2 x 2
-    tables with a common odds ratio. Given all margins, Fisher's distribution holds for their first
-    cells. Each tail includes the full probability of the observed count, so that the coverage is at
-    least `level` (as in R's fisher.test for a single table).
+    tables with a common odds ratio. Given all margins, the first cells of these tables have
+    Fisher's distribution. Each tail includes the full probability of the observed count, so that
+    the coverage is at least `level` (as in R's fisher.test for a single table).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tests and confidence intervals of parameters that hold their level, or why there is no test.
+"""Tests and confidence intervals of parameters at valid levels, or the reason why there is no test.
 
 A *table* consists of the fields of a predictor or the couplings of a term. A *family* is the exact
 conditional distribution of a parameter, as a function of the parameter's value.
@@ -71,7 +71,8 @@ ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations
 
 
 class Kind(IntEnum):
-    """The test of a parameter, or why it has none; larger values are more cautious."""
+    """The kind of test of a parameter, or the reason why it has none; larger values are more
+    conservative."""
 
     WALD = 0
     EXACT = 1
@@ -164,7 +165,8 @@ class Evidence:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Numbers of rows (3, D) at each non-reference level, at the reference, at any level."""
+        """Numbers of rows (3, D) at each non-reference level, at the corresponding reference level,
+        and at any level."""
         counts = level_counts(self.rows, self.layout.n_levels)
         if self.fitted is not None:  # the weights of a sample add up to counts only approximately
             counts = [np.round(n) for n in counts]
@@ -189,8 +191,8 @@ class Evidence:
         """Return the exact conditional distribution of parameter `k`, or None.
 
         It is None with structural zeros, under a sampling design, for a random sample of the rows,
-        or if the rows contain no information. With `finite`, the distribution is also conditional
-        on a finite estimate.
+        or if the rows contain no information. If `finite`, the distribution is also conditional on
+        a finite estimate.
         """
         if self.layout.support is not None or self.survey is not None or self.fitted is not None:
             return None
@@ -238,7 +240,8 @@ def evidence(
     is_effective: bool = False,
     fitted: Fitted | None = None,
 ) -> Evidence:
-    """Return the unpenalised estimates of a group, and which test each parameter may have.
+    """Return the unpenalised estimates of a group, and the kind of test available for each
+    parameter.
 
     Parameters
     ----------
@@ -452,7 +455,7 @@ class Comparison:
         `Evidence.family`.
     to_limits : callable, optional
         ``to_limits(limits)`` converts confidence limits (layout.size,) for `theta` to limits for
-        the requested difference, which has the same sign. By default they are the same.
+        the requested difference, which has the same sign. By default, both are the same.
     df : float
         Degrees of freedom of the covariances; infinite except under a sampling design.
     working : list of ndarray
@@ -552,11 +555,11 @@ class Comparison:
             number. If there are none, `p` is the smallest exact p-value times the number `df` of
             exact tests, and `statistic` is nan. The p-value of a parameter is `self.p` if its
             estimate is finite. Exact tests do not require finite estimates: if two levels never
-            occur together although rows with both are expected, that is evidence of an interaction
+            occur together although rows with both are expected, this is evidence of an interaction
             of unknown strength. Under a sampling design, the Wald test uses the `working`
             covariance with the correction of Rao & Scott.
         words : ndarray of str
-            How each table was tested, or why it was not.
+            How each table was tested, or the reason why it was not tested.
         """
         layout = self.layout
         sparse = np.flatnonzero(self.kind == Kind.EXACT)
@@ -626,8 +629,8 @@ class Comparison:
     ) -> np.ndarray:
         """Return the `words` of `tables`.
 
-        `cuts` are the layout's cuts, `n_wald` is the number of parameters with a Wald test in each
-        table, `df` the number of tested ones, and `is_mid_p` marks tables with mid-p-values.
+        `cuts` are the layout's cuts; `n_wald` and `df` are the numbers of parameters with a Wald
+        test and with any test in each table; `is_mid_p` marks tables with mid-p-values.
         """
         sizes = free_sizes(self.layout)
         # A table is only called not estimable if none of its parameters is estimable, so the least

@@ -31,7 +31,8 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
 
 def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
-    """Return stratum numbers (n,): rows with equal codes of `conditioned` are in one stratum."""
+    """Return stratum numbers (n,): rows with equal codes of the predictors `conditioned` are in the
+    same stratum."""
     if not len(conditioned):
         return np.zeros(len(codes), dtype=np.intp)
     columns = np.ascontiguousarray(codes[:, conditioned])

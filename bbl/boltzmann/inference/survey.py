@@ -87,9 +87,9 @@ def replicated(
     mean of the replicates (option `mse`), and multiplied by the square roots of the replicates'
     scales. For replicates without rows or estimates they are 0, with a DataWarning.
 
-    If an estimate is infinite in a replicate but finite in `full_estimate`, all its deviations are
-    nan, because the value at which the iterations ended is arbitrary. This gives a DataWarning,
-    unless they are `for_test`, since tables of tests state the reason.
+    If an estimate is infinite in a replicate but finite in `full_estimate`, all deviations of this
+    estimate are nan, because the value at which the iterations ended is arbitrary. This gives a
+    DataWarning, unless they are `for_test`, since tables of tests state the reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)

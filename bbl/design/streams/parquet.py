@@ -122,8 +122,8 @@ def dataset_source(
 ) -> Source:
     """Return a pyarrow Dataset as a source; `text` is its name in messages.
 
-    With ``only=(k, row_groups)``, the source only has these row groups (None for all) of fragment
-    k.
+    With ``only=(k, row_groups)``, the source contains only these row groups (None for all) of
+    fragment k.
     """
     pa = pyarrow_for("A Dataset")
     ds = pa.dataset
@@ -213,8 +213,8 @@ def dataset_source(
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return the columns among `names` that a Parquet file stores without a dictionary, and so
-    without declared order.
+    """Return the columns among `names` that a Parquet file stores without a dictionary, and hence
+    without a declared order.
     """
     column_paths = set()
     # without names, the metadata need not be read

@@ -159,8 +159,8 @@ def encode_source(
     Raises
     ------
     FormulaError, DataError, LevelError, BBLTypeError
-        As in `Design.from_data`; also if a file cannot be read or written, or if the data changed
-        between the two passes.
+        As in `Design.from_data`; also raised if a file cannot be read or written, or if the data
+        changed between the two passes.
     """
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
@@ -364,7 +364,7 @@ def _make_factors(
     """Return the response, the predictors, and the number of rows (K,) and weight (K,) of each
     group.
 
-    `levels_by_name` are the factors in `xlevels`; `sums_out` is whether the error about missing
+    `levels_by_name` are the factors in `xlevels`; `sums_out` states whether the error about missing
     values may suggest ``missing="marginal"``. Errors about columns are added to `problems`. Other
     arguments are as in `column_factor`.
     """

@@ -60,7 +60,7 @@ class Reader:
     weights : column name or None
         Column of row weights.
     missing : {"raise", "drop", "level", "marginal"}
-        Treatment of missing values; here it only matters if it is "drop".
+        Treatment of missing values; only "drop" is relevant here.
     whole : bool
         Whether weights must be integers.
     step : callable or None

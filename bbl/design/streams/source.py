@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
     """Return a pyarrow RecordBatch as a batch.
 
-    `declared` has the names of the columns that the source's schema declares as categories.
+    `declared` contains the names of the columns that the source's schema declares as categories.
     """
     names = tuple(batch.schema.names)
 

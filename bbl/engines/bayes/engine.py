@@ -61,24 +61,26 @@ class Posterior(Engine):
     prior : {"normal", "conjugate", "horseshoe"}, default "normal"
         ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of the thesis,
         with a closed-form posterior (see Notes). ``"horseshoe"``: normal with one scale for each
-        predictor's fields and one for each pair's couplings; the scales are half-Cauchy around two
-        global scales, of fields and of couplings, which are half-Cauchy too.
+        predictor's fields and one for each pair's couplings; the scales have half-Cauchy
+        distributions around two global scales, one for fields and one for couplings, which have
+        half-Cauchy distributions as well.
     sampler : {"auto", "conjugate", "exact", "exchange", "pseudo"}, default "auto"
         ``"exact"``: the no-U-turn sampler on the exact posterior, with ln Z summed over up to
         65,536 states. ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn
         from the model, exactly up to 65,536 states and otherwise by Gibbs sweeps that start from
-        the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood. ``"auto"``: exact if
-        possible, otherwise exchange up to 50 parameters and pseudo for more. ``"conjugate"`` is
-        only for the conjugate prior.
+        the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood. ``"auto"``: "exact"
+        if possible, otherwise "exchange" for up to 50 parameters and "pseudo" for more.
+        ``"conjugate"`` is only for the conjugate prior.
     chains : int, default 4
     warmup, draws : int, default 1000
         Numbers of transitions of each chain to discard and to keep.
     hidden : int, default 0
         Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate
-        prior. Hidden units freeze, see the warning. With a formula without interactions, the model
-        is a restricted Boltzmann machine. ``coef()`` returns the parameters of the predictors when
-        every unit is -1; predictions sum over the units. Predictors are categorical; for layers of
-        units over numbers between -1 and 1 see `bbl.sklearn.ScoreFeatures`.
+        prior. Hidden units freeze, as the warning explains. With a formula without interactions,
+        the model is a restricted Boltzmann machine. ``coef()`` returns the parameters of the
+        predictors when every unit is -1; predictions sum over the units. Predictors are
+        categorical; for layers of units over numbers between -1 and 1 see
+        `bbl.sklearn.ScoreFeatures`.
     c : float, optional
         Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``. The default is half the number of a
         group's observations.
@@ -89,7 +91,7 @@ class Posterior(Engine):
         Random seed of the draws, which replaces the seed of the call.
     adjust : bool, default True
         Whether to adjust the curvature of the pseudo-likelihood to Godambe's information. Without
-        the adjustment, intervals of couplings are too narrow, as every coupling occurs in two
+        the adjustment, intervals of couplings are too narrow, because every coupling occurs in two
         conditional distributions.
     sweeps : int, default 5
         Number of Gibbs sweeps to draw rows in the exchange algorithm if there are too many states
@@ -97,7 +99,7 @@ class Posterior(Engine):
     hidden_pairs : bool, default False
         Whether hidden units are also coupled to each other (with all pairs of predictors, this is
         the full Boltzmann machine). Predictions sum over all states of the units. This is exact for
-        up to 16 units at least, otherwise approximate with a warning.
+        at least up to 16 units; otherwise it is approximate, and a warning is given.
 
     Raises
     ------
@@ -219,7 +221,7 @@ class Posterior(Engine):
 
     @property
     def penalised(self) -> bool:
-        """True: the prior shrinks estimates towards zero."""
+        """Always True, because the prior shrinks estimates towards zero."""
         return True
 
     @property
@@ -297,7 +299,7 @@ class Posterior(Engine):
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout unchanged, after checks of the layout and the rows.
 
-        Raises an OptionError if the sampler cannot be used; issues a warning if it is not
+        Raises an OptionError if the sampler cannot be used; gives a warning if it is not
         recommended.
         """
         self.check_missing(sample)
@@ -364,7 +366,8 @@ class Posterior(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ):
-        """Fit one group; return a list of one fit. `values` must be None: nothing is tuned."""
+        """Fit one group; return a list of one fit. `values` must be None, because no option is
+        tuned."""
         rng = np.random.default_rng(0) if rng is None else rng
         check_memory(
             self.memory(sample.n, layout),

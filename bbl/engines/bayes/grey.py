@@ -175,8 +175,8 @@ def fit_grey(
 ) -> GreyMachine:
     """Return the Boltzmann machine of rows `X` (n, m) at the posterior mean of its coefficients.
 
-    Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum over rows of its
-    feature, divided by 2 c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
+    Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum of its feature over
+    the rows, divided by 2c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
     coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last units,
     since units with different signs have no common mean. With `hidden_pairs`, the units of the only
     layer are coupled to each other too.

@@ -98,11 +98,12 @@ def hidden_draws(
 ) -> HiddenDraws:
     """Draw a chain that alternates between coefficients and the units of all rows.
 
-    Given the units, coefficients are independent normal with sd ``1 / sqrt(2 c)``, as in
-    `conjugate_draws`; their means are the sums over rows of the units and of their products with
-    contrasts, divided by 2 c. Unit l of a row x is 1 with probability ``expit(2 (alpha_l + sum_k
-    beta_lk x_k))``, otherwise -1 (Li 2014, section 3.2.2). If units are `coupled` to each other,
-    the sum includes the other units of the row, and the units are drawn one after the other.
+    Given the units, coefficients are independent normal variables with standard deviation ``1 /
+    sqrt(2 c)``, as in `conjugate_draws`; their means are the sums over rows of the units and of
+    their products with contrasts, divided by 2 c. Unit l of a row x is 1 with probability ``expit(2
+    (alpha_l + sum_k beta_lk x_k))``, otherwise -1 (Li 2014, section 3.2.2). If units are `coupled`
+    to each other, the sum includes the other units of the row, and the units are drawn one after
+    the other.
 
     A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior
     ``Z^n exp(-c|phi|^2)``, `counts` is (warmup, draws); `progress` is called after each sweep with

@@ -219,10 +219,10 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
 
     H is `hessian` (d, d), the Hessian of minus the log posterior at the mode, including the prior's
     precision. K is the sum over the rows of ``score score'`` plus this precision, so that without
-    rows H and K are equal and nothing is adjusted. The adjusted curvature is ``H K^-1 H = L V^-1
-    L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1, which
-    would make it larger than H in some direction, are raised to 1. The matrix of the adjustment is
-    then ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
+    rows, H and K are equal and there is no adjustment. The adjusted curvature is ``H K^-1 H = L
+    V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1,
+    which would make it larger than H in some direction, are raised to 1. The matrix of the
+    adjustment is then ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
 
     The sampled density applies M only to the pseudo-likelihood, with curvature H - P for the
     prior's precision P. Its posterior has curvature ``M' (H - P) M + P``, which is about ``M' H M``
@@ -336,7 +336,8 @@ def _start(
     """Return the first point of a chain.
 
     phi is drawn from the normal approximation with mean `centre` (d,) and lower Cholesky factor
-    `root` (d, d) of its covariance. The horseshoe's scales start close to the size of phi.
+    `root` (d, d) of its covariance. The horseshoe's scales start at values close to the size of
+    phi.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:

@@ -55,9 +55,9 @@ class MarkovBlanket(Engine):
     Notes
     -----
     Networks are scored by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); probability
-    tables are estimated by posterior means. A response without parents has the class proportions.
-    Only pairs in the formula can have couplings. With more than 100 predictors, only the most
-    informative are used.
+    tables are estimated by posterior means. A response without parents is distributed as the class
+    proportions. Only pairs in the formula can have couplings. With more than 100 predictors, only
+    the most informative are used.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class MarkovBlanket(Engine):
 
     @property
     def penalised(self) -> bool:
-        """True: the priors shrink estimates towards equal probabilities."""
+        """Always True, because the priors shrink estimates towards equal probabilities."""
         return True
 
     @classmethod
@@ -105,7 +105,8 @@ class MarkovBlanket(Engine):
         """Return the bytes of two copies of the codes (n, M), and of the counts kept by `Families`.
 
         With S levels in all, the counts are (L_i, S) for each variable i, and (L_i, L_j, S) with a
-        parent j; twice, for parents that are discarded later. `settings` has no effect.
+        parent j; they are counted twice, to allow for parents that are discarded later. `settings`
+        has no effect.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
         # the M predictors with most levels, one of which stands for the response

@@ -75,7 +75,7 @@ class _Network:
 
     @property
     def has_arc(self) -> np.ndarray:
-        """Which arcs exist, bool (M, M)."""
+        """Whether each arc exists, bool (M, M)."""
         return np.isfinite(self.scores_without)
 
     def addition_gains(self) -> np.ndarray:

@@ -1,1 +1,2 @@
-"""Engine `Boosting`: fields and pairs of all groups, by small steps along cuts of their levels."""
+"""Engine `Boosting`: fields and pairs of all groups, fitted by small steps along cuts of their
+levels."""

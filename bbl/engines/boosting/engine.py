@@ -87,7 +87,7 @@ class Boosting(Engine):
 
     @property
     def penalised(self) -> bool:
-        """True: stopping early shrinks estimates towards equal probabilities."""
+        """Always True, because stopping early shrinks estimates towards equal probabilities."""
         return True
 
     @property
@@ -124,8 +124,8 @@ class Boosting(Engine):
         """Return the fit of all groups; see `JointTraits`.
 
         `rng` assigns the rows to folds and draws the cuts of the first rounds. `values`,
-        `oof_scores` and `start` are not used: nothing is tuned, and the fit starts from equal
-        scores.
+        `oof_scores` and `start` are not used, because no option is tuned and the fit starts from
+        equal scores.
         """
         check_memory(
             self.memory(sample.n, layout),

@@ -65,8 +65,9 @@ class Coding:
     def contrast_layout(self, layout: Layout) -> Layout:
         """Return the layout of fields and couplings of contrasts, with the terms of `layout`.
 
-        A nominal predictor has L_i - 1 contrasts, any other has one for each feature. Contrasts
-        replace the non-reference levels, so the layout has one level more than contrasts.
+        A nominal predictor has L_i - 1 contrasts, and any other predictor has one for each feature.
+        Contrasts replace the non-reference levels, so the layout has one level more than there are
+        contrasts.
         """
         pairs = zip(self.widths, self.features, strict=True)
         return Layout(
@@ -165,9 +166,10 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
 
     `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) is the number of each
     predictor's ordered levels, which come first; with fewer than three, all codings are equivalent.
-    The first and last ordered levels are as far apart as two levels of a nominal predictor, so that
-    every coding treats two levels alike. A level after the ordered ones represents missing values:
-    it has an indicator, at the same distance from the first and the last level.
+    The distance between the first and the last ordered level is that of two levels of a nominal
+    predictor, so every coding treats predictors with two levels in the same way. A level after the
+    ordered ones represents missing values: it has an indicator, at the same distance from the first
+    and the last level.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)

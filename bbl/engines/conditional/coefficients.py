@@ -13,7 +13,8 @@ __all__ = ["coefficient_covariance"]
 def coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, ridge: float, intercept_penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance of all groups' coefficients, and which of them the data determine.
+    """Return the covariance of all groups' coefficients, and which of them are determined by the
+    data.
 
     Each of the K groups has an intercept, in column 0, and `size` parameters. The covariance is
     ``H^-1 I H^-1`` for deviations from the mean over groups, where I is the multinomial information
@@ -35,7 +36,7 @@ def coefficient_covariance(
     -------
     covariance : ndarray, shape (K, 1 + size, K, 1 + size)
     is_determined : ndarray of bool, shape (1 + size,)
-        Whether the data determine a coefficient, rather than the penalty.
+        Whether a coefficient is determined by the data rather than by the penalty.
     """
     from scipy.linalg import cho_factor, cho_solve
 

@@ -310,10 +310,10 @@ def _velocity_decay_steps(
 ) -> float:
     """Return the number d of steps over which a velocity decays; momentum is 1 - 1/d.
 
-    d is inversely proportional to the fraction of the group indicators' variance that the fixed
-    scores leave unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``, between 10 and
-    40, with the probabilities p from the scores. The more the scores explain, the less batches
-    differ, and the more steps are worth averaging over.
+    The number d is inversely proportional to the fraction of the group indicators' variance that
+    the fixed scores leave unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``,
+    between 10 and 40, with the probabilities p from the scores. The more the scores explain, the
+    less batches differ, and the more steps the average should include.
 
     Parameters
     ----------

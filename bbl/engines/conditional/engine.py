@@ -78,12 +78,12 @@ class Conditional(Engine):
         Penalty. The default is 1e-3 up to 5,000 rows and 5 / n for more, so that the penalty
         becomes negligible relative to the log-likelihood of many rows. With real-valued weights, n
         is the effective number of rows. ``inf`` leaves f out, so that a `start` is only calibrated.
-        0 maximises the likelihood, like logistic and multinomial regression, with standard errors
-        and tests; the parameters of the first group are then zero, and all others are log odds
-        ratios relative to this group. "firth" maximises the likelihood times the square root of the
-        determinant of its Fisher information (Firth 1993, Biometrika 80), with the same parameters,
-        standard errors and tests; estimates remain finite when groups are separated, and are less
-        biased in small samples.
+        With 0, the likelihood is maximised, as in logistic and multinomial regression, with
+        standard errors and tests; the parameters of the first group are then zero, and all others
+        are log odds ratios relative to this group. "firth" maximises the likelihood times the
+        square root of the determinant of its Fisher information (Firth 1993, Biometrika 80), with
+        the same parameters, standard errors and tests; estimates remain finite when groups are
+        separated, and are less biased in small samples.
     scale : float or "cv", default 0.5
         Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None

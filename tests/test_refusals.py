@@ -387,11 +387,7 @@ STATEMENTS = [
         [
             *(
                 lambda method=method: bbl.bbl("Survived ~ .", unreadable, method=method)
-                for method in ("auto", "conditional", "pvi", "pcd", "mpf", "bayes", "shbm")
-            ),
-            *(
-                lambda method=method: bbl.bbl("Survived ~ .", unreadable, method=method)
-                for method in ("blanket", "boosting")
+                for method in ("pvi", "pcd", "mpf", "bayes", "shbm")
             ),
             lambda: networks.bnc("tan_hc", "Survived ~ .", unreadable),
         ],

@@ -25,16 +25,19 @@ from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import RowFolds, TableLike, Weights
 from bbl.errors import DataWarning, OptionError
-from bbl.memory import out_of_memory
+from bbl.memory import check_memory, out_of_memory
 from bbl.model.layout import Layout
 from bbl.parallel import progress_bar
-from bbl.rows.fold_assignment import FoldAssignment
+from bbl.rows.fold_assignment import FoldAssignment, StoredFolds
 from bbl.rows.folds import Folds, splitter_folds
+from bbl.rows.sample import concatenate
+from bbl.rows.stored import StoredSample
 
 __all__ = [
     "FEWER_PREDICTORS",
     "data_arguments",
     "encode_data",
+    "load_rows",
     "refuse_batches",
     "user_folds",
     "warn_of_table",
@@ -269,6 +272,39 @@ def encode_data(
         row_positions=row_positions,
         survey=None if drawn is None else drawn.of_rows(row_positions, sample.weights),
     )
+
+
+def load_rows(data: FitData) -> FitData:
+    """Load rows in a file or on a cluster into memory, one byte for each value, with their folds.
+
+    Raises
+    ------
+    MemoryError
+        If the codes do not fit into memory.
+    """
+    if data.sample.in_memory:
+        return data
+    stored = cast(StoredSample, data.sample)
+    check_memory(
+        2.0 * stored.nbytes + 24.0 * stored.n,
+        f"The codes of {stored.n:,} rows",
+        "Choose method='pseudo' or 'mf', or fit bbl.sample_rows(data, 500_000).",
+    )
+    rng = np.random.default_rng(0)  # not used, as all rows are drawn
+    folds = data.assigned_folds
+    if not isinstance(folds, StoredFolds):
+        sample = stored.draw(stored.n, rng)
+    else:
+        # the validation rows of each fold, then rows that are training rows in all folds
+        numbers = [*range(len(folds)), -1]
+        parts = [stored.fold(f) for f in numbers]
+        loaded = [part.draw(part.n, rng) for part in parts]
+        sample = concatenate(loaded)
+        fold_of_row = np.repeat(numbers, [part.n for part in loaded])
+        validation = np.where(fold_of_row == np.arange(len(folds))[:, None], sample.weights, 0.0)
+        folds = Folds(sample.weights - validation, validation)
+    stored.close()
+    return replace(data, sample=sample, assigned_folds=folds)
 
 
 def user_folds(cv: RowFolds, data: TableLike, encoded: FitData) -> Folds:

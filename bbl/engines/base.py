@@ -178,6 +178,9 @@ class Engine:
     streams : bool
         Whether `path` reads rows block by block, so that they may be a `StoredSample` larger than
         memory.
+    loads : bool
+        Whether rows that are read in batches are loaded into memory as codes, one byte for each
+        value, because `path` needs all of them.
     solves : bool
         Whether the engine solves likelihood equations, and therefore has standard errors.
     zeros : bool
@@ -215,6 +218,7 @@ class Engine:
     joint: ClassVar[JointTraits | None] = None
     collapses: ClassVar[bool] = True
     streams: ClassVar[bool] = False
+    loads: ClassVar[bool] = False
     solves: ClassVar[bool] = False
     zeros: ClassVar[bool] = False
     has_likelihood: ClassVar[bool] = False
@@ -306,11 +310,11 @@ class Engine:
         reasons: dict[str, str] = {}
         if cls.order == 2:  # engines of order 1 accept any formula and ignore its interactions
             reasons["third_order"] = cls.order_reason or "the model is pairwise"
-        if not cls.streams:
+        if not (cls.streams or cls.loads):
             reasons["batches"] = reasons["missing_marginal_batches"] = (
                 f"{method} needs all rows in memory"
             )
-        elif cls.needs == "neighbours":
+        elif cls.streams and cls.needs == "neighbours":
             reasons["missing_marginal_batches"] = (
                 f"missing='marginal' with {method} needs all rows in memory"
             )
@@ -343,6 +347,8 @@ class Engine:
             reasons["missing_marginal"] = (
                 f"{method} does not model the predictors, so it cannot average over missing values"
             )
+            if cls.loads:
+                reasons["missing_marginal_batches"] = reasons["missing_marginal"]
             reasons["importance"] = "missing or unseen values cannot be averaged over"
         if cls.chooses or cls.posterior:
             why_not = (

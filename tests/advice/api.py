@@ -187,9 +187,9 @@ CALLS = {
     ),
     "batches of a method": case(
         "Choose one of .*'pseudo'.*, or pass a random sample of the rows",
-        lambda: fit(data=lambda: iter([DATA]), method="conditional"),
+        lambda: fit(data=lambda: iter([DATA]), method="mpf"),
         lambda: fit(data=lambda: iter([DATA]), method="pseudo"),
-        lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 40, seed=0), method="conditional"),
+        lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 40, seed=0), method="mpf"),
     ),
     "missing values in batches": case(
         "Choose method='mf', or missing='level' or 'drop'",

@@ -174,13 +174,13 @@ def test_what_needs_all_rows_says_so_before_any_is_read(source):
         yield pd.DataFrame({"y": ["a", "b"], "x": [0, 1]})
         raise AssertionError("read")
 
-    for method in ("conditional", "pvi", "bayes", "shbm"):
+    for method in ("pvi", "bayes", "shbm"):
         with pytest.raises(
             OptionError, match=f"method='{method}' needs all rows in memory.*'mf'.*'naive'"
         ):
             bbl.bbl("y ~ x", never, method=method)
     with pytest.raises(OptionError, match="method='auto' needs all rows in memory"):
-        bbl.bbl("y ~ x", never, method="auto")
+        bbl.crossVal("y ~ x", never, method="auto")
     with pytest.raises(
         OptionError, match="cv, which gives row positions, needs all rows in memory"
     ):

@@ -133,6 +133,46 @@ def test_effects_and_evaluations_read_the_data_again(sampled, wide):
         lazy.avg_comparisons("x0", se="bootstrap")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "conditional", "ridge": 0},
+        {"method": "conditional"},
+        {"method": "conditional", "ridge": "cv"},
+        {"method": "boosting"},
+        {"method": "blanket"},
+        {"method": "auto"},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+@pytest.mark.parametrize("stored", [False, True])
+def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp_path):
+    if stored:  # too many states for a table of counts
+        table = make_table(3000, 15)
+    formula = "y ~ ." if stored else "y ~ x0 * x1 + x2"
+    source = lazydata.lazy("folder", table, tmp_path)
+    lazy, own = (bbl.bbl(formula, data, **options) for data in (source, table))
+    found, expected = (fit.predict(table, "prob").iloc[:, :-1] for fit in (lazy, own))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert lazy.training is None
+    assert_same(lazy.evaluate().scores, own.evaluate().scores)
+    if options.get("ridge") == 0:
+        pd.testing.assert_series_equal(lazy.bse, own.bse, rtol=1e-10)
+        assert lazy.logLik() == pytest.approx(own.logLik(), rel=1e-12)
+        assert_same(lazy.inference().tests(), own.inference().tests())
+        assert_same(lazy.avg_comparisons("x0").frame, own.avg_comparisons("x0").frame, 1e-8)
+    lazy.save(tmp_path / "fit.bbl", store_data=True)
+    assert_same(bbl.load(tmp_path / "fit.bbl").evaluate().scores, lazy.evaluate().scores)
+
+
+def test_folds_of_loaded_rows(table, tmp_path):
+    table = make_table(3000, 15)
+    source = lazydata.lazy("folder", table, tmp_path)
+    told = {"method": "conditional", "ridge": [0.01, 0.1], "shuffle": True, "seed": 1}
+    lazy, own = (bbl.crossVal("y ~ .", data, **told) for data in (source, table))
+    assert_same(lazy.cvframe, own.cvframe, 1e-8)
+
+
 @pytest.mark.parametrize("kind", lazydata.KINDS)
 def test_new_rows_in_batches_are_those_of_the_table(kind, table, tmp_path):
     fit = bbl.bbl("y ~ x0 * x1 + x2", table.head(500))

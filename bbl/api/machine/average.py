@@ -37,7 +37,6 @@ from bbl.rows.sample import Sample
 __all__ = ["average", "check_auto", "fit_auto"]
 
 SETTLED = "method='auto' chooses its settings itself"
-IN_MEMORY = "method='auto' needs all rows in memory"
 # capabilities that every average, or method="auto", lacks
 AUTO_REFUSALS = AverageResults._refusals | lacking(
     tuning=SETTLED,
@@ -48,8 +47,6 @@ AUTO_REFUSALS = AverageResults._refusals | lacking(
     survey="an average has no standard errors that account for a sampling design",
     no_response="method='auto' averages classifiers",
     density="method='auto' averages classifiers",
-    batches=IN_MEMORY,
-    missing_marginal_batches=IN_MEMORY,
     structural_zeros="method='auto' assumes that every combination of levels can occur",
 )
 # an average uses the first of these policies for missing values that any member has
@@ -109,7 +106,8 @@ def fit_auto(
         stacklevel=4,
     )
     warn_record(averaged.log_loss, stacklevel=4)
-    training = (call_string, data.design, data.rows, data.index)
+    # rows that were read in batches have no labels, and are added by the caller
+    training = (call_string, data.design, data.training, data.index)
     return auto_results(training, averaged, averaged.log_loss, priors)
 
 

@@ -20,6 +20,7 @@ from bbl.api.training_data import (
     FEWER_PREDICTORS,
     data_arguments,
     encode_data,
+    load_rows,
     refuse_batches,
     warn_of_table,
 )
@@ -49,12 +50,13 @@ from bbl.model.logz import LOG_Z
 from bbl.model.support import Support
 from bbl.parallel import n_workers
 from bbl.report.text import call_text
+from bbl.results.comparisons.average import AverageResults
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.model import Training
 from bbl.rows.fold_assignment import FoldAssignment
-from bbl.rows.kept import keep_rows
-from bbl.rows.sample import level_counts
+from bbl.rows.kept import KeptRows, keep_rows
+from bbl.rows.sample import Sample, level_counts
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import LossRecord
 
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTO",
+    "average_with_training_summary",
     "check_zeros_call",
     "is_auto",
     "out_of_fold_record",
@@ -174,25 +177,54 @@ def out_of_fold_record(
     return held_out_record(scored, scores, baseline, advice)
 
 
-def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> MachineFit:
+def with_training_summary(
+    fit: MachineFit, data: FitData, engine: Engine, kept: KeptRows | None = None
+) -> MachineFit:
     """Add size, log-likelihood, level counts and kept rows of the training rows to a fit of data
-    read in batches.
+    read in batches; `kept` are the rows if they are known already.
     """
     if data.index is not None:
         return fit
     sample = data.sample
-    # engines that fit P(group | row) have no likelihood of rows
-    log_likelihood = np.nan if engine.joint else fit._log_likelihood_of(sample)
-    nobs = round(sample.total) if sample.whole else sample.total
-    counts = level_counts(sample, data.design.n_levels, data.K)
-    kept = None
+    # penalised engines that fit P(group | row) have no likelihood of rows
+    has_likelihood = not (engine.joint and engine.penalised)
+    log_likelihood = fit._log_likelihood_of(cast(Sample, sample)) if has_likelihood else np.nan
     # a sample is for standard errors; few rows are kept for all methods
-    if sample.in_memory or engine.solves or few_enough(sample.n, data.layout):
-        size = sample_size(data.layout)
-        kept = keep_rows(sample, data.design.n_levels, data.K, size, FULL_FIT_FACTOR * size)
-    return replace(
-        fit, _stored=Training(nobs, log_likelihood, counts), _kept=kept, _source=data.source
+    if kept is None and (sample.in_memory or engine.solves or few_enough(sample.n, data.layout)):
+        kept = _keep(data)
+    stored = replace(_summary(data), log_likelihood=log_likelihood)
+    return replace(fit, _stored=stored, _kept=kept, _source=data.source)
+
+
+def average_with_training_summary(average: AverageResults, data: FitData) -> AverageResults:
+    """Add size, level counts and kept rows to an average of fits of data read in batches, and to
+    its members.
+    """
+    if data.index is not None:
+        return average
+    kept = _keep(data)
+    members = tuple(
+        with_training_summary(member, data, member.engine, kept)
+        if isinstance(member, BBLResults)
+        else member
+        for member in average.members
     )
+    return replace(
+        average, members=members, _stored=_summary(data), _kept=kept, _source=data.source
+    )
+
+
+def _keep(data: FitData) -> KeptRows:
+    """Return the rows that a fit keeps."""
+    size = sample_size(data.layout)
+    return keep_rows(data.sample, data.design.n_levels, data.K, size, FULL_FIT_FACTOR * size)
+
+
+def _summary(data: FitData) -> Training:
+    """Return the summary of the training rows, without a log-likelihood."""
+    sample = data.sample
+    nobs = round(sample.total) if sample.whole else sample.total
+    return Training(nobs, np.nan, level_counts(sample, data.design.n_levels, data.K))
 
 
 def prepare(
@@ -218,6 +250,7 @@ def prepare(
     extra_fits: int = 0,
     make_assignment: Callable[[Engine, np.random.Generator], FoldAssignment | None] | None = None,
     needs_counts: bool = False,
+    needs_all_rows: bool = False,
 ) -> tuple[FitSpec, FitData]:
     """Check the arguments shared by the public functions, make the engine, and encode the data.
 
@@ -234,6 +267,8 @@ def prepare(
         ``make_assignment(engine, rng)`` returns the fold assignment of data read in batches.
     needs_counts : bool, default False
         Whether weights must be integers even if the method accepts real weights.
+    needs_all_rows : bool, default False
+        Whether data read in batches are loaded into memory even if the method reads blocks.
     """
     # 1. Arguments
     check_formula(formula)
@@ -296,6 +331,8 @@ def prepare(
         verbose=verbose,
         workers=workers,
     )
+    if source is not None and (needs_all_rows or not engine.streams):
+        encoded = load_rows(encoded)
     if not encoded.design.classes:
         check_classes(formula, calibrate, relevance)
     if engine.has_tests and not encoded.sample.whole and design is None:
@@ -419,9 +456,11 @@ def check_relevance(
 
 def check_streams(engine: Engine, source: Source, missing: str) -> None:
     """Raise an OptionError if an engine cannot be fitted to data read in batches."""
-    if not engine.streams:
+    if not (engine.streams or engine.loads):
         streaming_methods = ", ".join(
-            repr(name) for name, engine_type in ENGINES.items() if engine_type.streams
+            repr(name)
+            for name, engine_type in ENGINES.items()
+            if engine_type.streams or engine_type.loads
         )
         raise OptionError(
             f"{engine.refusals()['batches']}, but {source.text} is read in batches.",
@@ -433,7 +472,7 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
         )
     # the engine needs the rows where a predictor and all its neighbours are known, not counts of
     # pairs
-    if missing == "marginal" and engine.needs == "neighbours":
+    if missing == "marginal" and engine.streams and engine.needs == "neighbours":
         raise OptionError(
             f"{engine.refusals()['missing_marginal_batches']}, but {source.text} is read in "
             f"batches.",

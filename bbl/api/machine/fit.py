@@ -14,6 +14,7 @@ import numpy as np
 
 from bbl.api.machine.average import AUTO_REFUSALS, check_auto, fit_auto
 from bbl.api.machine.call import (
+    average_with_training_summary,
     is_auto,
     out_of_fold_record,
     pop_rule,
@@ -24,7 +25,6 @@ from bbl.api.machine.call import (
     with_training_summary,
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
-from bbl.api.training_data import refuse_batches
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import list_problems, warn_problems
@@ -275,7 +275,6 @@ def bbl(
             design=design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
-        refuse_batches(data, "method='auto'", "method")
         # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS
@@ -307,13 +306,15 @@ def bbl(
         extra_fits=int(test_null),
         make_assignment=make_assignment,
         needs_counts=uses_auto,
+        needs_all_rows=uses_auto,
     )
     # `design` is the sampling design, `encoded.design` the formula read against the data
     if uses_auto:  # check again: the classes are known only now
         check_auto(options, calibrate, encoded.design.classes)
     class_shares = _checked_priors(priors, formula, encoded.design)
     if uses_auto:
-        return fit_auto(call_string, encoded, spec, class_shares, verbose)
+        average = fit_auto(call_string, encoded, spec, class_shares, verbose)
+        return average_with_training_summary(average, encoded)
     tuning = None
     if isinstance(relevance, str):
         with progress_bar(NFOLD, "tuning", verbose) as progress:

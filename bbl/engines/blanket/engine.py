@@ -72,6 +72,7 @@ class MarkovBlanket(Engine):
 
     iss: float = 10.0
     name = "blanket"
+    loads = True
     tuned = Tuned(
         "iss",
         "iss",

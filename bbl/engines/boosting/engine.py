@@ -78,6 +78,7 @@ class Boosting(Engine):
     rate: float = 0.2
     pairs: int | None = None
     name = "boosting"
+    loads = True
     log_z = "half"
 
     def __post_init__(self):

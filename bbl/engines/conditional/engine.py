@@ -137,6 +137,7 @@ class Conditional(Engine):
     ordered: str = "nominal"
     logits: str = "nominal"
     name = "conditional"  # this and the following attributes are described in `Engine`
+    loads = True
     tuned = Tuned(
         "ridge",
         "ridge",

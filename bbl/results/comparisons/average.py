@@ -557,6 +557,7 @@ class AverageResults(ClassifierResults):
             average_arrays["member_weights"],
             average_arrays["losses"],
             _stored=first._stored,
+            _kept=first._kept,
             priors=average_arrays.get("priors"),
             _stored_loss=unpack_loss(meta),
         )
@@ -576,7 +577,7 @@ def member_advice(members: Sequence[ClassifierResults]) -> str:
 
 
 def auto_results(
-    training: tuple[str, Design, Sample, pd.Index | None],
+    training: tuple[str, Design, Sample | None, pd.Index | None],
     averaged: Averaged,
     loss: LossRecord | None,
     priors: np.ndarray | None = None,

@@ -146,7 +146,7 @@ def test_rows_of_large_weights_that_are_not_whole_do_not_look_ordered(table, tmp
 def test_a_fit_whose_probabilities_are_off_is_warned_of(table):
     copies = table[["y"]].assign(**{f"x{i}": table["x2"] for i in range(9)})
     with pytest.warns(
-        bbl.DataWarning, match="On the training rows the log-loss .* for the class proportions"
+        bbl.DataWarning, match="On the training rows, the log-loss .* for the class proportions"
     ):
         bbl.bbl("y ~ .", lambda: iter([copies]), method="naive")
 

@@ -1,6 +1,7 @@
 """Importance of predictors: log-losses of a classifier after marginalising over one predictor.
 
-n rows, m predictors, K classes. The log-loss of a row is ``-ln P(its class | its predictors)``.
+n, m and K are the numbers of rows, predictors and classes. The log-loss of a row is ``-ln P(its
+class | its predictors)``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ __all__ = ["losses_without", "validated_losses"]
 
 @dataclass(frozen=True)
 class Without:
-    """A classifier with these `scores` that marginalises over predictor `i` in every row; `i` = -1
-    uses all predictors.
+    """A classifier with these `scores` that marginalises over predictor `i` in every row; with `i`
+    = -1, all predictors are used.
     """
 
     scores: Scores

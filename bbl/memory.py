@@ -17,7 +17,8 @@ USABLE_SHARE = 0.8
 
 
 class MemoryLimitError(BBLError, MemoryError):
-    """An allocation was refused because its estimated size does not fit, or it failed."""
+    """An allocation was refused because its estimated size exceeds the available memory, or it
+    failed."""
 
 
 def available_memory() -> int:

@@ -155,7 +155,7 @@ class ThreadPool:
     """Pool of threads for many short rounds of tasks.
 
     A round of `run` has an overhead of about 0.05 ms, compared with a few ms for `run_tasks`. The
-    threads end with the ``with`` statement, or with the object.
+    threads end when the ``with`` statement ends or the object is deleted.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def _run_queue(function: Callable, queue: deque) -> None:
 
 
 class Stopped(Exception):
-    """Raised when a task gives up because its call of `run_tasks` failed or was interrupted."""
+    """Raised when a task stops because its call of `run_tasks` failed or was interrupted."""
 
 
 _local = threading.local()  # its attribute `stop` is the stop flag of the thread's current task
@@ -256,7 +256,7 @@ class _Steps:
                 self._bar.refresh()  # update(0) would not show the new note
 
     def __reduce__(self):
-        """Pickle without the bar; other processes do not show progress."""
+        """Pickle without the bar, because other processes do not show progress."""
         return _Steps, ()
 
 
@@ -283,7 +283,7 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
     The function is called as ``progress(share=1.0, note="")``, where `share` is the fraction of a
     step done since the last call and `note` is shown after the bar. `total` is the number of steps,
-    or None if unknown. Bars inside a hidden bar are hidden too.
+    or None if unknown. Bars inside a hidden bar are also hidden.
     """
     from tqdm import tqdm
 

@@ -22,13 +22,13 @@ class Note(NamedTuple):
     predictor : int
         The affected predictor; -1 for the fit as a whole.
     level : int
-        Code of the level; -1 for none.
+        Code of the level; -1 if there is none.
     what : str
         The problem. Equal problems have equal texts, so that a warning reports each once.
     detail : str
         Figures of this problem.
     hint : str
-        What to do about it, a sentence; empty if nothing can be done.
+        A sentence that states what to do about it; empty if nothing can be done.
     """
 
     predictor: int
@@ -41,8 +41,8 @@ class Note(NamedTuple):
 class NoProgress(Exception):
     """Raised when a fit to rows in a file makes no progress and memory is too small for more rows.
 
-    `norm` is the gradient norm of `predictor`, `rows` the size of the sample in memory, `n` the
-    number of rows in the file.
+    `norm` is the gradient norm of `predictor`, `rows` is the size of the sample in memory, and `n`
+    is the number of rows in the file.
     """
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):

@@ -35,7 +35,7 @@ class MeanField(Engine):
     ----------
     eps : float, default 0.9
         Weight of the sample covariance; ``tr(C)/D`` times the identity has weight 1 - eps (eq. 21).
-        0 is naive Bayes.
+        With 0, the fit is naive Bayes.
     prior_count : float, default 1.0
         Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
@@ -102,8 +102,8 @@ class MeanField(Engine):
 
         Let C be the shrunk covariance (D, D), f the frequencies (D,) of the non-reference levels
         and f_0 each predictor's reference frequency. Couplings are ``J = -C^-1`` between predictors
-        and 0 within, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f' J f / 2``
-        (eq. 32), where the sum is over predictors.
+        and 0 within predictors, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f'
+        J f / 2`` (eq. 32), where the sum is over predictors.
 
         `workers` is part of the signature of all engines and is not used here.
         """

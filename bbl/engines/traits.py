@@ -1,4 +1,4 @@
-"""Optional traits of engines: a tuned option, joint fits to P(group | row), a posterior.
+"""Optional traits of engines: a tuned option, joint fits to P(group | row), and a posterior.
 
 Functions in these records take the engine as their first argument.
 """
@@ -70,7 +70,7 @@ class OutOfFoldScores(NamedTuple):
 
 
 def without_start(engine: Any) -> None:
-    """Return None: the engine's fits start from equal scores."""
+    """Return None, because the engine's fits start from equal scores."""
 
 
 def refuse_errors(engine: Any, *arguments: object, **keywords: object) -> Any:
@@ -166,7 +166,8 @@ class PosteriorTraits:
     def strength(
         self, engine: object, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the posterior sd of each pair's strength, and the probability to exceed `tau`.
+        """Return the posterior standard deviation of each pair's strength, and the probability that
+        it exceeds `tau`.
 
         `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge,
         reference levels included, so that pairs with different numbers of levels are comparable.

@@ -63,8 +63,8 @@ def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
     of naive Bayes.
 
     The fields of naive Bayes are the log odds of each level against the reference level, here with
-    a prior count of 1. Naive Bayes itself misses rare modes; halving its fields gives a
-    distribution flatter than the data, so that some chains start near every mode.
+    a prior count of 1. Naive Bayes itself misses rare modes; halving its fields gives a flatter
+    distribution, so that some chains start near every mode.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 

@@ -205,7 +205,7 @@ class Chains:
         h : array_like, shape (D,)
         J : array_like, shape (D, D), optional
             Symmetric couplings, zero between levels of one predictor; unchanged by default. Only
-            the shape is checked, because this method is called after every few sweeps.
+            the shape is checked, because this method is called every few sweeps.
         values : array_like, optional
             Couplings of the terms of three or more predictors, as many as before; unchanged by
             default.
@@ -324,8 +324,8 @@ class Chains:
         draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
             Output arrays: every `thin`-th state and its energy.
         h : ndarray, shape (D,), optional
-            Fields to use instead of the model's in this call only; with `beta`, they define a path
-            between two models.
+            Fields to use instead of the model's in this call only; together with `beta`, they
+            define a path between two models.
         beta : float, default 1.0
             Factor by which the couplings are multiplied.
         """
@@ -429,7 +429,7 @@ def gibbs(
     n_sweeps : int, default 1000
         Number of sweeps per chain after burn-in.
     n_chains : int, default 64
-        Number of chains; 32 chains take no longer than one.
+        Number of chains; up to 32 chains take no longer than one.
     rng : numpy.random.Generator, int or None
         The same seed gives the same result for any `n_jobs`.
     burn_in : int, default 0

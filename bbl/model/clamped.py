@@ -178,8 +178,8 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     layout : Layout
     theta : ndarray, shape (n, layout.size)
     method : {"auto", "exact", "gibbs", "mf"}
-        Variable elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap and
-        samples otherwise.
+        Variable elimination, Gibbs sampling or mean field; "auto" is exact where this is cheap and
+        otherwise samples.
     rng : numpy.random.Generator
 
     Raises

@@ -26,8 +26,8 @@ def elimination_order(
     of table cells per model.
 
     The order is greedy: the next variable is the one whose elimination creates the smallest table.
-    If no variables share a table, the cost is the total number of levels; if all do, the number of
-    states. Returns None if the cost exceeds `limit`.
+    If no variables share a table, the cost is the total number of levels; if all variables share
+    tables, it is the number of states. Returns None if the cost exceeds `limit`.
 
     Parameters
     ----------

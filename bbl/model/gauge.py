@@ -4,8 +4,8 @@ conversion between them.
 *Simplex coding* represents the zero-sum tables by as many numbers as the reference gauge, in the
 same order. Each level of predictor i is a corner of a regular simplex, given by a row of the
 contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i`` and couplings ``C_i B_ij C_j'``. The rows
-of C have unit norm, so the variance of a coupling equals the variance of the entries of B whatever
-the numbers of levels. With two levels this is the Ising model.
+of C have unit norm, so the variance of a coupling equals the variance of the entries of B
+regardless of the numbers of levels. With two levels this is the Ising model.
 
 Below, C and R are the contrasts of the two predictors i and j of a pair, and P and Q the contrasts
 of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] -
@@ -366,7 +366,7 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     Averaging the couplings of the two sites of a pair (eq. 18) leaves the fields unchanged only in
     the gauge in which the average is taken. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``,
     centred, so h_i decreases by the change of the sum. Couplings in the reference gauge are the
-    same whichever gauge they are averaged in.
+    same regardless of the gauge in which they are averaged.
 
     Parameters
     ----------

@@ -84,9 +84,9 @@ class Influence(RowInfluence):
     H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling, and therefore
     its influence, is the mean over the sites of its term (Woo & Wang 2022, eq. 18). The weighted
     sum of products of influences, divided by ``W^2``, is the Godambe covariance ``H^-1 K H^-1``;
-    frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is
-    the covariance of the penalised estimator and does not include its bias. With missing values,
-    only the usable rows of a site have an influence, and their weight ``W_i`` replaces W.
+    frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With a penalty, this
+    is the covariance of the penalised estimator, which does not include its bias. With missing
+    values, only the usable rows of a site have an influence, and their weight ``W_i`` replaces W.
 
     Parameters
     ----------

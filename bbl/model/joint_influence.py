@@ -108,7 +108,7 @@ class JointInfluence(ABC):
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
         """Return twice the decrease of the penalised log-likelihood when the parameters `dropped`
-        (size,) are removed; only for engines that implement it.
+        (size,) are removed; available only for engines that implement it.
         """
         raise NotImplementedError
 
@@ -152,7 +152,7 @@ class DifferenceInfluence(RowInfluence):
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size), NaN if undetermined; `rows` is not used."""
+        """Return the covariance (size, size), which is NaN if undetermined; `rows` is not used."""
         out = self._joint.covariance_between(*self._pair)[1:, 1:]
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan

@@ -238,7 +238,8 @@ class Layout:
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
-        """Return a layout with the same terms and another `support`; None if that has no zeros."""
+        """Return a layout with the same terms and another `support`; None if `support` has no
+        zeros."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
         return layout
@@ -323,8 +324,8 @@ class Layout:
         }
 
     def predictors_of(self, is_selected: np.ndarray) -> np.ndarray:
-        """Return whether each predictor (m,) has a parameter, of its own or in a term, selected by
-        `is_selected` (size,).
+        """Return whether each predictor (m,) has a parameter, either its own or in a term, that is
+        selected by `is_selected` (size,).
         """
         # number of selected parameters before each position
         n_before = np.concatenate([[0], np.cumsum(is_selected)])
@@ -335,7 +336,7 @@ class Layout:
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
         """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of
-        several.
+        several predictors.
 
         Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) follow the order of
         `predictors`. `theta` can be any array whose last axis has length `size`, such as gradients

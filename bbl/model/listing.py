@@ -1,6 +1,6 @@
 """Enumeration of all states of a small model: their energies, codes, and the most probable state.
 
-States are listed in lexicographic order, the last predictor varying fastest.
+States are listed in lexicographic order, with the last predictor varying fastest.
 """
 
 from __future__ import annotations

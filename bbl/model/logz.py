@@ -83,9 +83,9 @@ def exact_log_z(
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
-    """Return the method that ``"auto"`` selects: exact where that is cheap, otherwise `fallback`.
+    """Return the method that ``"auto"`` selects: exact where this is cheap, otherwise `fallback`.
 
-    A sum over at most `max_cells` table cells is considered cheap. With structural zeros "auto" is
+    A sum over at most `max_cells` table cells is considered cheap. With structural zeros, "auto" is
     always exact. Other methods are returned unchanged.
     """
     if log_z != "auto" or layout.support is not None:  # `support` contains structural zeros

@@ -28,9 +28,9 @@ class MarginalEnergy(Energy):
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
     - ln Z`` is the log-probability of the known predictors. Given these, the unknown predictors
     form a smaller model with fields ``h + sum J`` (and, for terms of three or more, couplings with
-    the known members added in the same way). The log-sum is its ln Z: computed by variable
-    elimination up to half a million table cells per row, and by annealing with a fixed seed beyond.
-    Rows with the same unknown predictors are processed together.
+    the known members added in the same way). The log-sum is its ln Z: it is
+    computed by variable elimination for up to half a million table cells per row, and by annealing
+    with a fixed seed for more. Rows with the same unknown predictors are processed together.
 
     Parameters
     ----------

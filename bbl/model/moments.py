@@ -1,8 +1,8 @@
 """Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are
 known.
 
-Equation numbers refer to Woo & Wang (2022). Weights are called *exact* if they are integers, since
-their sums do not depend on the order of summation.
+Equation numbers refer to Woo & Wang (2022). Weights are called *exact* if they are integers,
+because their sums do not depend on the order of summation.
 """
 
 from __future__ import annotations

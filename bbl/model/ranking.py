@@ -19,8 +19,8 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
     three, and so on.
 
     The strength is the Frobenius norm of the table in the zero-sum gauge, reference levels
-    included; lower-order terms then explain as much as possible. The table of a pair includes the
-    tables of higher terms, averaged over their other members.
+    included; in this gauge, lower-order terms explain as much as possible. The table of a pair
+    includes the tables of higher terms, averaged over their other members.
 
     Parameters
     ----------

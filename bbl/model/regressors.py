@@ -155,8 +155,8 @@ def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
 
 
 def to_floats(argument: str, value) -> np.ndarray:
-    """Return `value` as a contiguous float64 array; raise an error that names the argument if it is
-    not numeric.
+    """Return `value` as a contiguous float64 array; raise an error that names the argument if the
+    value is not numeric.
     """
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
@@ -172,8 +172,8 @@ class Regressors:
     A *set* is a term (i, j, k, ...) of three or more predictors without one member: given all other
     predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13).
     The S sets therefore act as additional predictors after the m predictors. The code of a set is 0
-    if a member is at its reference level, otherwise the number of the joint level, with the last
-    member varying fastest. Without terms of three or more predictors there are no sets. The D
+    if a member is at its reference level, and otherwise the number of the joint level, with the
+    last member varying fastest. Without terms of three or more predictors there are no sets. The D
     columns are the non-reference levels of predictors and sets.
 
     Attributes

@@ -1,7 +1,7 @@
 """Scores and Hessians of the conditional likelihoods of sites, summed over rows, and inverses of
 Hessians.
 
-The *score* is the gradient of the log conditional likelihood and the *Hessian* the second
+The *score* is the gradient of the log conditional likelihood, and the *Hessian* is the second
 derivative of its negative, so Newton's step is the inverse Hessian times the score. The p
 parameters of a site are the site's rows of the site solution, in the columns of the constant and of
 the site's regressors, flattened. A *curvature* of a site is the second derivative with respect to

@@ -42,10 +42,10 @@ def sample_states(
     """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's
     ``sample_xi``).
 
-    If there are at most 2**20 states, all are listed and the draws are exact and independent.
-    Otherwise min(nsample, 256) Gibbs chains start from random states; the first `burn_in` sweeps
-    are dropped and every `thin`-th state is kept. Up to 256 draws are then independent, and more
-    are nearly independent. Draws are in random order.
+    If there are at most 2**20 states, all states are listed, and the draws are exact and
+    independent. Otherwise, min(nsample, 256) Gibbs chains start from random states; the first
+    `burn_in` sweeps are dropped and every `thin`-th state is kept. Up to 256 draws are then
+    independent, and more are nearly independent. Draws are in random order.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def _draw_states(
     more: Tables | None,
     support: Support | None,
 ) -> np.ndarray:
-    """Draw states (nsample, m); arguments are already checked, and the model is checked where it is
-    listed or sampled.
+    """Draw states (nsample, m); arguments have already been checked, and the model is checked when
+    it is listed or sampled.
     """
     n_states = math.prod(levels.tolist())
     if nsample == 0 or n_states <= MAX_STATES:

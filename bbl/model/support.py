@@ -24,7 +24,7 @@ class Support:
     scope : tuple of int
         The predictors that have structural zeros, in increasing order.
     possible : ndarray of bool, shape (G, L_i, L_j, ...)
-        Whether each combination can occur; each group has at least one that can.
+        Whether each combination can occur; each group has at least one combination that can.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Support:
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
         """Return the combinations of levels of some `predictors` (increasing) that can occur with
-        some levels of the others; None if all can.
+        some levels of the others; None if all of them can.
 
         Predictor ``predictors[i]`` has number i in the returned support.
         """

@@ -244,7 +244,7 @@ def _find_separated_sites(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]
 ) -> set[int]:
     """Return the sites whose observed level has the largest field in every row, so that ``2 *
-    site_theta`` fits them better.
+    site_theta`` fits the rows better.
     """
     regs = regressors(layout)
     separated = set(sites)
@@ -318,7 +318,8 @@ def prove_near_optimum(
     is a single finite optimum, and Newton steps soon become shorter than `DIVERGING_STEP` (Bach
     2010, Propositions 1 and 2). `neighbours` is the number of the site's regressors: a row's design
     vector z, a one and an indicator for each regressor, satisfies ``|z|^2 <= 1 + neighbours``, and
-    the factor 2 is due to the difference of two levels. If False, the bound is inconclusive.
+    the factor 2 is due to the difference of two levels. If a value is False, the bound is
+    inconclusive for this site.
     """
     from scipy.linalg import lapack
 
@@ -379,9 +380,10 @@ class _CurvatureBound:
     rows.
 
     A row with design vector z (a one, then indicators) and conditional probabilities p contributes
-    at least ``c z z'``, where ``c = w p_0 min_a p_a``. In each chunk only the rows with the largest
-    c are used, all with the smallest c among them, so that M is a multiple of pair counts.
-    `neighbours` are the site's regressors, among `regs`; `n_rows` is the total number of rows.
+    at least ``c z z'``, where ``c = w p_0 min_a p_a``. In each chunk, only the rows with the
+    largest c are used, and all of them are given the smallest c among them, so that M is a multiple
+    of pair counts. `neighbours` are the site's regressors, among `regs`; `n_rows` is the total
+    number of rows.
     """
 
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):

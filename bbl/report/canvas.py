@@ -79,7 +79,7 @@ MAX_NAMED_TICKS = 16  # largest number of names that are kept if not all fit
 
 def short_name(label: object, length: int = 24) -> str:
     """Return a label as text on one line with at most `length` characters; the middle of a longer
-    label is left out.
+    label is omitted.
     """
     return shorten_names([label], length)[0].translate(ESCAPED)
 
@@ -87,7 +87,7 @@ def short_name(label: object, length: int = 24) -> str:
 def shorten_names(names: Sequence, length: int) -> list[str]:
     """Return a text with at most `length` characters for each name, different for different names.
 
-    The middle of long names is left out, after the same number of characters in all names. If no
+    The middle of long names is omitted, after the same number of characters in all names. If no
     such number keeps the texts distinct, equal texts show the part where their names begin to
     differ, or end with a number.
     """
@@ -217,7 +217,7 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
     """Return increasing positions (n,), moved as little as possible (least squares) so that they
     are at least `gap` apart.
 
-    Computed by isotonic regression of ``positions - gap * arange(n)``.
+    The positions are computed by isotonic regression of ``positions - gap * arange(n)``.
     """
     from scipy.optimize import isotonic_regression
 
@@ -270,9 +270,9 @@ def fit_names(
     """Return the names of an axis as texts that do not overlap.
 
     The texts run along the axis if all fit in up to three lines without breaking words. Otherwise,
-    or with `upright`, they are perpendicular to it, in a smaller font, moved apart by up to half
-    a line, and shortened to `max_depth` inches. If they still overlap, only every second, third,
-    ... name is kept, at most `MAX_NAMED_TICKS`.
+    or with `upright`, they are perpendicular to the axis, in a smaller font, moved apart by up to
+    half a line, and shortened to `max_depth` inches. If they still overlap, only every second,
+    third, ... name is kept, at most `MAX_NAMED_TICKS`.
 
     Parameters
     ----------
@@ -436,8 +436,8 @@ def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
 def draw_colour_bar(
     image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither"
 ) -> None:
-    """Draw the colour bar of `image` into the axes `bar` or, if None, next to `axes`; `ends` as
-    from `pointed_ends`.
+    """Draw the colour bar of `image` into the axes `bar` or, if None, next to `axes`; `ends` is a
+    result of `pointed_ends`.
     """
     placement: dict[str, Any] = (
         {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
@@ -473,7 +473,7 @@ def group_colours(n: int) -> Sequence:
 
 
 def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
-    """Draw a legend; `options` are passed to ``ax.legend``, which by itself would omit names that
+    """Draw a legend; `options` are passed to ``ax.legend``, which by default would omit names that
     begin with an underscore.
     """
     # created with placeholders, which are then replaced by the names
@@ -486,9 +486,9 @@ def colour_limit(values: np.ndarray) -> float:
     """Return the end of a colour scale: the largest magnitude or, with more than 5000 values, the
     quantile 0.995.
 
-    The quantile keeps a few extreme values from making all others pale. With more than 50 values,
-    those beyond `OUTLYING` times the quantile 0.98 are ignored: they are fields of levels that
-    never occur in a group, and would make all other cells white.
+    The quantile prevents a few extreme values from making all others pale. With more than 50
+    values, those beyond `OUTLYING` times the quantile 0.98 are ignored: they are fields of levels
+    that never occur in a group, and would make all other cells white.
     """
     magnitude = np.abs(values[np.isfinite(values)])
     if not magnitude.size:
@@ -500,8 +500,8 @@ def colour_limit(values: np.ndarray) -> float:
 
 
 def diverging_scale(values: np.ndarray) -> dict[str, Any]:
-    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for `values`,
-    white at zero.
+    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for `values` that
+    is white at zero.
     """
     import matplotlib
 
@@ -517,7 +517,7 @@ def pointed_ends(values: np.ndarray, limit: float, low: bool = True) -> str:
     """Return which ends of a colour bar (matplotlib's ``extend``) are pointed because values
     exceed `limit`.
 
-    `low` is whether the scale extends below zero.
+    `low` states whether the scale extends below zero.
     """
     if not (np.abs(values[np.isfinite(values)]) > limit).any():
         return "neither"

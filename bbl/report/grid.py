@@ -50,8 +50,8 @@ def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str 
     """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`,
     unless all are shown.
 
-    `which` replaces the word ``first``, `noun` the word ``groups``. Further notes are placed
-    above earlier ones.
+    `which` replaces the word ``first``, and `noun` replaces the word ``groups``. Further notes are
+    placed above earlier ones.
     """
     if n_shown < n:
         note_text(ax, f"showing the {which} {n_shown} of {n} {noun}")
@@ -153,7 +153,7 @@ class Grid:
 
     def bar_axes(self, figure: Figure, top: float = 0.0) -> Axes:
         """Return new axes for a colour bar, 0.14 inches wide, to the right of the first row; `top`
-        as in `axes`.
+        is as in `axes`.
         """
         bar_left = self.left + self.columns * (self.width + self.gap)
         return axes_at(

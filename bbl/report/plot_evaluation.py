@@ -43,10 +43,11 @@ WHITE_ABOVE = 0.55  # proportion above which a cell is dark and its number white
 
 
 def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -> Axes:
-    """Draw a confusion matrix: counts as numbers, proportions of the observed group (the row) as
-    colours.
+    """Draw a confusion matrix: counts as numbers, and proportions of the observed group (the row)
+    as colours.
 
-    `counts` (K, K) are weighted observations by observed (rows) and predicted group (columns).
+    `counts` (K, K) are weighted observations by observed group (rows) and predicted group
+    (columns).
     """
     counts = np.asarray(counts, dtype=float)
     K = len(labels.groups)

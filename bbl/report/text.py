@@ -110,7 +110,7 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
 
 
 def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
-    """Format p-values one by one, each to `digits` significant digits; a missing one gives "".
+    """Format p-values one by one, each to `digits` significant digits; a missing p-value gives "".
 
     Examples
     --------
@@ -121,8 +121,8 @@ def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
 
 
 def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
-    """Format statistics with a common number of decimals, at most as many as the largest shows
-    with `digits` significant digits; a missing one gives "".
+    """Format statistics with a common number of decimals, at most as many as the largest statistic
+    has with `digits` significant digits; a missing statistic gives "".
 
     Examples
     --------
@@ -136,7 +136,7 @@ def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
 
 
 def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
-    """Format numbers with a fixed number of decimals; a missing one gives "".
+    """Format numbers with a fixed number of decimals; a missing number gives "".
 
     Examples
     --------
@@ -163,8 +163,8 @@ def label_text(label: object) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the number of terminal columns of a text: 2 for a wide character, 0 for a combining
-    one.
+    """Return the number of terminal columns of a text: 2 for a wide character, and 0 for a
+    combining one.
     """
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     # 0: not a combining character
@@ -172,7 +172,7 @@ def _width(text: str) -> int:
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Pad a text with blanks to `width` characters: on its left, or with `left` on its right."""
+    """Pad a text with blanks to `width` characters: on its left or, with `left`, on its right."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
@@ -182,9 +182,9 @@ def _table_lines(
 ) -> list[str]:
     """Return the lines of a table.
 
-    Columns that do not fit into `WIDTH` follow below, with the row names repeated, unless they
-    fit when long row names get lines of their own. The first of `row_names` and the first text
-    of each column are the heading. `left` left-aligns the cells.
+    Columns that do not fit into `WIDTH` follow below, with the row names repeated, unless they fit
+    when long row names are placed on separate lines. The first of `row_names` and the first text of
+    each column are the heading. `left` left-aligns the cells.
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
@@ -423,7 +423,7 @@ def group_text(
     h : sequence of ndarray, shape (L_i - 1,)
         Fields of predictor i.
     J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1); (i, j, k) likewise
-        Couplings. Of pairs (i, j) and (j, i), the one with i < j is printed. A term of three or
+        Couplings. Of the pairs (i, j) and (j, i), the one with i < j is printed. A term of three or
         more has one key.
     diagnostics : mapping of str to object, optional
         Values by name, printed at the end, one per line.

@@ -1,1 +1,2 @@
-"""Results: the frozen objects returned by public functions; other packages do the computing."""
+"""Results: the frozen objects returned by public functions; the computations are done in other
+packages."""

@@ -59,8 +59,8 @@ def pack_model(
     """Return the content of a model file: (dict of names and options, arrays by name).
 
     `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) belong to the family; arrays
-    that are None are left out. Training rows are stored only with `store_data`; `tuned` is whether
-    an option was tuned inside the fit.
+    that are None are omitted. Training rows are stored only with `store_data`; `tuned` states
+    whether an option was tuned inside the fit.
     """
     meta = {"call": fit.call, "design": fit.design.to_dict(), **entries}
     if isinstance(fit, ClassifierResults):

@@ -57,7 +57,8 @@ class ArraySpec:
     sum_tolerance: float | None = None
 
     def admits(self, array: np.ndarray, sizes: dict[str, int]) -> bool:
-        """Return whether an array meets the specification; `sizes` has the known lengths by symbol.
+        """Return whether an array meets the specification; `sizes` contains the known lengths by
+        symbol.
 
         Modifies `sizes` in place: an unknown symbol is added with the length of its axis.
         """

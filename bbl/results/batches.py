@@ -1,4 +1,5 @@
-"""Prediction frames, prediction of new rows in batches, and prediction files. n rows, K groups."""
+"""Prediction frames, prediction of new rows in batches, and prediction files. n and K are the
+numbers of rows and groups."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """ClassifierResults, the base class of fitted classifiers: class scores, predictions, evaluation,
-explanation. n rows, m predictors, K groups.
+explanation. n, m and K are the numbers of rows, predictors and groups.
 """
 
 from __future__ import annotations
@@ -84,11 +84,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         newdata : table, or data read in batches, optional
             Rows with predictors and response: a DataFrame (pandas, polars), pyarrow Table or dict
             of lists, or files and other data as in `predict_batches`, which are read in one pass.
-            None for the training rows, whose scores are optimistic for any model.
-        weights : column name or array_like of shape (n,), optional
-            Frequencies of the new rows, or other weights. By default the column that held the
-            training weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it;
-            otherwise all rows have equal weight.
+            None for the training rows, whose scores are optimistic for any model. By default, the
+            column that contained the training weights, such as ``"Freq"`` after ``weights="Freq"``,
+            if `newdata` has it; otherwise all rows have equal weight.
         level : float, default 0.95
             Coverage of the intervals.
         unseen, priors, costs
@@ -183,8 +181,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         priors: Priors = None,
         costs: Costs = None,
     ) -> float:
-        """Return the accuracy, the weighted proportion of correctly classified rows; arguments as
-        in `evaluate`.
+        """Return the accuracy, the weighted proportion of correctly classified rows; arguments are
+        as in `evaluate`.
 
         Examples
         --------
@@ -213,7 +211,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
-            Log-odds of the first group against the second. By default the second of two groups
+            Log-odds of the first group against the second. By default, the second of two groups
             against the first or, with three or more groups, each row's most probable group against
             the second most probable.
         unseen, priors
@@ -224,12 +222,12 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         Explanation
             ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the
             zero-sum gauge, which does not depend on reference levels: a field is the mean effect of
-            a level, a coupling the additional effect of a pair of levels. The terms of a network
-            are the features given their parents. Baseline (priors and ln Z), terms and the
-            contribution of missing values add up to the difference in class scores. Rows that are
-            dropped for missing values have no numbers. A network without prior counts may have
-            infinite contributions, which do not add up: a level that never occurs in a group is
-            impossible in that group.
+            a level, and a coupling is the additional effect of a pair of levels. The terms of a
+            network are the features given their parents. Baseline (priors and ln Z), terms and the
+            contribution of missing values add up to the difference in class scores. For rows that
+            are dropped because of missing values, all numbers are missing. A network without prior
+            counts may have infinite contributions, which do not add up, because a level that never
+            occurs in a group is impossible in that group.
 
         Raises
         ------
@@ -283,11 +281,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with predictors and response. None for a cross-validation on the training rows,
-            with the settings and the network structure of this fit.
-        weights : column name or array_like of shape (n,), optional
-            Weights of the new rows. By default the column that held the training weights, such as
-            ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
-            weight.
+            with the settings and the network structure of this fit. By default, the column that
+            contained the training weights, such as ``"Freq"`` after ``weights="Freq"``, if
+            `newdata` has it; otherwise all rows have equal weight.
         nfold : int, default 5
             Number of shuffled folds of the cross-validation.
         seed : int, numpy.random.Generator or None, default 0
@@ -299,7 +295,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         -------
         Importance
             ``.frame``: the increase in log-loss for each predictor, and its standard error over
-            rows; ``.plot()``. Nothing is permuted or imputed: the model predicts without the
+            rows; ``.plot()``. Nothing is permuted or imputed; the model predicts without the
             predictor.
 
         Examples

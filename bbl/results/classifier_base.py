@@ -1,5 +1,5 @@
 """ClassifierBase: class scores, priors and log-loss of a fitted classifier, and refitting to other
-rows. n rows, m predictors, K groups.
+rows. n, m and K are the numbers of rows, predictors and groups.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ClassifierBase(ModelResults):
         """Return a fit to other rows with the same settings; raises an OptionError unless
         `_can_refit`.
 
-        If `warm`, iterations start at this fit's solution: for its own rows with other weights, not
-        for other rows.
+        If `warm`, iterations start at this fit's solution; this is meant for the same rows with
+        different weights, not for different rows.
         """
         raise OptionError(
             f"{type(self).__name__} cannot be refitted to cross-validate its predictions.",
@@ -107,8 +107,8 @@ class ClassifierBase(ModelResults):
         Returns
         -------
         ClassifierResults
-            Of the same class. Nothing is refitted: the parameters of a group do not depend on the
-            class proportions.
+            Of the same class. Nothing is refitted, because the parameters of a group do not depend
+            on the class proportions.
 
         Examples
         --------
@@ -192,8 +192,8 @@ class ClassifierBase(ModelResults):
         return self._training_loss(self.training)
 
     def _training_loss(self, rows: Rows) -> LossRecord | None:
-        """Return the log-loss of training rows or, for large data, of a sample; for a sample, None
-        unless it is above the baseline.
+        """Return the log-loss of training rows or, for large data, of a sample; for a sample, the
+        result is None unless it is above the baseline.
         """
         # not complete: a sample, which is sufficient for a warning
         sample, is_complete = scored_rows(rows, self.design)

@@ -18,8 +18,8 @@ __all__ = ["loss_facts", "loss_text", "priors_facts", "remedy", "scored_rows", "
 
 
 def verdict(record: LossRecord | None) -> str:
-    """Return the warning about a log-loss above the baseline; empty if it is not above it, or is
-    unknown (None).
+    """Return the warning about a log-loss above the baseline; empty if the log-loss is not above it
+    or is unknown (None).
     """
     return "" if record is None else record.verdict
 
@@ -37,8 +37,8 @@ def loss_facts(record: LossRecord | None) -> dict[str, str]:
 
 
 def loss_text(record: LossRecord | None) -> str:
-    """Return the printed paragraph on the log-loss; for training rows, empty unless the log-loss
-    exceeds the baseline.
+    """Return the printed paragraph on the log-loss; for training rows, it is empty unless the
+    log-loss exceeds the baseline.
     """
     # `record.rows` is HELD_OUT for the held-out rows of a cross-validation, else it describes the
     # training rows

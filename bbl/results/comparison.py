@@ -138,11 +138,12 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
 
 
 def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
-    """Return whether two fits have likelihoods of the same variables and equally many observations.
+    """Return whether the likelihoods of two fits are for the same variables and the same number of
+    observations.
 
-    The likelihood of a fit is P(x, y) if it models the predictors, else P(y|x). P(x, y) is the
-    probability of the response and all predictors, so both fits need the same predictors. P(y|x)
-    is the probability of only the response, so the fits may have different predictors.
+    The likelihood of a fit is P(x, y) if it models the predictors, and otherwise P(y|x). P(x, y) is
+    the probability of the response and all predictors, so both fits need the same predictors.
+    P(y|x) is the probability of only the response, so the fits may have different predictors.
     """
     models_predictors = fit._traits.models_predictors
     has_same_predictors = set(fit.labels.names) == set(other.labels.names) or not models_predictors

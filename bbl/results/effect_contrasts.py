@@ -221,11 +221,11 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
 
 
 def _find_level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
-    """Return the code of the level that equals `level` in value and type, else as a number, else
-    as printed text; raises an OptionError if there is none.
+    """Return the code of the level that equals `level` in value and type, otherwise as a number,
+    otherwise as printed text; raises an OptionError if there is none.
 
-    `predictor` is a position, `level` comes from the user, `argument` is the name of the argument
-    that contained it.
+    `predictor` is a position, `level` was given by the user, and `argument` is the name of the
+    argument that contained it.
     """
     levels = list(labels.levels[predictor])
     for code, candidate in enumerate(levels):
@@ -376,8 +376,8 @@ def _parse_pairs(
 ) -> list[tuple[int, int]]:
     """Return the pairs (high, low) of level codes that a contrast compares.
 
-    `contrast` is a name, a pair of levels or a list of pairs. `is_named` is whether it comes from
-    the argument `variables`, for error messages.
+    `contrast` is a name, a pair of levels or a list of pairs. `is_named` states whether it comes
+    from the argument `variables`, for error messages.
     """
     argument = "variables" if is_named else "contrast"
     if isinstance(contrast, str):

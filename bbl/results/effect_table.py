@@ -44,7 +44,7 @@ class Effects:
     title : str
         Heading of tables and figures, such as "Difference in probability".
     note : str
-        Source of the standard errors, or why they are missing.
+        Source of the standard errors, or the reason why they are missing.
     labels : Labels
         Names of groups and predictors.
     level : float
@@ -171,7 +171,7 @@ class Effects:
         """The first `SHOWN` rows as a table for text, HTML and LaTeX.
 
         With two groups, differences and probabilities of the first group follow from the second, so
-        that only the second is shown.
+        only the second is shown.
         """
         groups = self.frame[self.columns["group"]].tolist()
         shows_second = len(self.labels.groups) == 2 and self.null in (0.0, None)

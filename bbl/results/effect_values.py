@@ -305,7 +305,7 @@ def make_effect_rows(
 
 
 def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
-    """Return the training rows; a DataError if the model has none.
+    """Return the training rows; raise a DataError if the model has none.
 
     Rows that were read in batches have no order, and are not for effects of single rows
     (`is_rowwise`).
@@ -822,8 +822,8 @@ def estimate_by_replicates(
     """Return estimates with the standard deviations and percentiles over `replicates`, R class
     score functions.
 
-    They are nan for a quantity that is undefined in some replicate. With `has_tests` there are z
-    statistics and p-values from a normal distribution, otherwise these are nan.
+    They are nan for a quantity that is undefined in some replicate. With `has_tests`, z statistics
+    and p-values from a normal distribution are computed; otherwise they are nan.
     """
     estimates, replicate_estimates, is_impossible = _estimate_replicates(
         contrasts, rows, scores, replicates

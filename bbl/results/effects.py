@@ -184,7 +184,7 @@ def refit_replicates(
 def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scores:
     """Return the function `scores`, changed to give nan for rows at an absent level.
 
-    `absent_levels` has a mask (L_i,) of the levels of each predictor.
+    `absent_levels` contains a mask (L_i,) of the levels of each predictor.
     """
 
     def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
@@ -409,7 +409,7 @@ def _make_notes(
     values: EffectValues,
     unbounded: frozenset[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the note on each effect, shape (Q, U, K), "" if there is none.
+    """Return the note on each effect, shape (Q, U, K); "" if there is none.
 
     Modifies `values` in place: errors, limits and tests become nan where an effect is constant or
     undefined. `unbounded` are the levels, as (predictor, code), of parameters without a finite
@@ -581,8 +581,8 @@ class EffectsMixin(ClassifierBase):
         Parameters
         ----------
         newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
-            As in `avg_predictions`, except that equal rows are not merged and weights only exclude
-            rows with weight 0.
+            As in `avg_predictions`, except that equal rows are not merged, and weights are used
+            only to exclude rows with weight 0.
 
         Returns
         -------
@@ -640,11 +640,11 @@ class EffectsMixin(ClassifierBase):
             Generated rows instead of `newdata`. "balanced": all combinations of levels. "mode": one
             row with the most frequent level of every predictor. A dict: all combinations of the
             given levels of some predictors, with the others at their most frequent level. Cells in
-            `structural_zeros` are left out.
+            `structural_zeros` are omitted.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows in the average. By default the column that held the training
-            weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all
-            rows have equal weight.
+            Weights of the new rows in the average. By default, the column that contained the
+            training weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it;
+            otherwise all rows have equal weight.
         se : {"auto", "bootstrap", False}, default "auto"
             Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to
             survey replicates, whichever is available; if none is, the note gives the reason.
@@ -767,8 +767,8 @@ class EffectsMixin(ClassifierBase):
         """Return comparisons of predictor levels in terms of average probabilities, with standard
         errors.
 
-        Every row is set to one level and then to the other, all else unchanged; the two average
-        probabilities of each group are compared.
+        Every row is set to one level and then to the other, with all else unchanged, and the two
+        average probabilities of each group are compared.
 
         Parameters
         ----------
@@ -790,8 +790,8 @@ class EffectsMixin(ClassifierBase):
         -------
         Effects
             Standard errors treat the distribution of the predictors as fixed. Intervals and tests
-            are Wald-type, on the scale of the estimate; with draws and bootstrap refits intervals
-            are percentiles. The column ``note`` says where an interval is unavailable, or may not
+            are Wald-type, on the scale of the estimate; with draws and bootstrap refits, intervals
+            are percentiles. The column ``note`` states where an interval is unavailable or may not
             reach its nominal coverage.
 
         Raises
@@ -825,7 +825,8 @@ class EffectsMixin(ClassifierBase):
         )
 
     def _effects_part(self, newdata: object, weights: Any) -> Part:
-        """Return the report's section on effects: a table and a figure, or why they are missing.
+        """Return the report's section on effects: a table and a figure, or the reason why they are
+        missing.
 
         `newdata` are the rows to average over, None for the training rows; `weights` are their
         weights.

@@ -1,6 +1,7 @@
 """Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures.
 
-n rows, K groups; the *baseline* predicts the class proportions for every row.
+n and K are the numbers of rows and groups; the *baseline* predicts the class proportions for every
+row.
 """
 
 from __future__ import annotations
@@ -124,13 +125,13 @@ class Evaluation:
         """Scores over all rows with their limits: ``estimate``, ``lower``, ``upper`` and
         ``baseline``.
 
-        The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson.
+        The limits have coverage `level`, even in small samples. Accuracy: Clopper & Pearson.
         Balanced accuracy: combined from such limits for each group's recall (Zou & Donner 2008).
         Log-loss and Brier score: Gaffke (2005) for bounded numbers; the log-loss is bounded by the
         largest loss possible with these predictions. AUC: the wider of Newcombe (2006) and DeLong.
-        With more than two groups the AUC is the mean over the groups, each against the rest.
+        With more than two groups, the AUC is the mean over the groups, each compared with the rest.
         Weights that are not counts are scaled to the effective number of rows (sum w)^2 / sum w^2
-        (Kish 1965). For the log-loss, probabilities below 1e-15 are replaced by 1e-15, see
+        (Kish 1965). For the log-loss, probabilities below 1e-15 are replaced with 1e-15; see
         `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its baseline
         is the mean cost of predicting the cheapest group for every row.
         """
@@ -154,7 +155,7 @@ class Evaluation:
         """(Number of observations whose group has a predicted probability below 1e-15, number with
         probability 0).
 
-        For the log-loss these probabilities are replaced by 1e-15. A probability is 0 if the
+        For the log-loss these probabilities are replaced with 1e-15. A probability is 0 if the
         group's prior is 0, or if the group has no training rows (in a fold).
         """
         # (n,): of the observed groups; LEAST is the logarithm of 1e-15
@@ -205,7 +206,7 @@ class Evaluation:
 
     @property
     def confusion(self) -> pd.DataFrame:
-        """Confusion matrix: observations by observed (rows) and predicted group (columns)."""
+        """Confusion matrix: observations by observed group (rows) and predicted group (columns)."""
         is_whole = (self._counts == np.floor(self._counts)).all()
         counts = self._counts.astype(np.int64) if is_whole else self._counts
         # a tuple as a group is one label

@@ -235,9 +235,9 @@ def explain_rows(
     """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing
     cells (n, m).
 
-    `of` is a pair (group, reference); None for the second of two groups against the first or,
-    with three or more groups, for each row's most probable group against the next. `index` labels
-    the rows; `verdict` as in `Explanation`.
+    `of` is a pair (group, reference); None for the second of two groups against the first or, with
+    three or more groups, for each row's most probable group against the second most probable.
+    `index` labels the rows; `verdict` is as in `Explanation`.
     """
     n, K = scores.shape
     groups: tuple[Hashable, ...] = labels.groups
@@ -441,7 +441,7 @@ def summarise_importance(
     """Return the importances, given log-losses (1 + m, n): row 0 with all m predictors, row 1 + i
     without predictor i.
 
-    `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` as in
+    `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` are as in
     `Importance`.
     """
     total = weights.sum()

@@ -14,7 +14,7 @@ class LogLikelihood(float):
     observations) and `log_z`.
 
     `log_z` is "half", "pseudo" or "mf" if the value depends on this approximation of ln Z, whose
-    error is unknown; otherwise None. It is printed, and such a value has no AIC or BIC.
+    error is unknown; otherwise None. It is printed; AIC and BIC are not available for such a value.
 
     Examples
     --------

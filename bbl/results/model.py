@@ -1,7 +1,8 @@
 """ModelResults, the base class of fitted models: training rows, likelihood and criteria, summary,
 report, file.
 
-n rows, m predictors, K groups (1 without a response); predictor i has L_i levels.
+n, m and K are the numbers of rows, predictors and groups (1 without a response); predictor i has
+L_i levels.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Training:
     nobs : int or float
         Number of observations: the total weight.
     log_likelihood : float
-        Log-likelihood of the training rows; nan if the model has none.
+        Log-likelihood of the training rows; nan if the model does not have one.
     counts : list of m ndarrays, shape (K, L_i)
         Weighted counts of every level in every group, one array per predictor.
     sections : list of Section, or None
@@ -157,7 +158,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @abstractmethod
     def _check_likelihood(self) -> None:
-        """Raise an OptionError if this model has no likelihood of rows."""
+        """Raise an OptionError if this model does not define a likelihood of rows."""
 
     @abstractmethod
     def _log_likelihood_of(self, rows: Sample) -> float:
@@ -167,7 +168,7 @@ class ModelResults(DeprecatedNames, ABC):
         """Return the log-likelihood of the training rows; its ``df`` is the number of parameters of
         all groups.
 
-        With ``missing="marginal"`` missing predictors are averaged over.
+        With ``missing="marginal"``, missing predictors are averaged over.
 
         Raises
         ------
@@ -186,8 +187,8 @@ class ModelResults(DeprecatedNames, ABC):
         return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
-        """Return the ratio test of two fits: ``df``, ``test`` (its name, or why it is missing),
-        ``ratio`` and ``p``.
+        """Return the ratio test of two fits: ``df``, ``test`` (its name, or the reason why it is
+        missing), ``ratio`` and ``p``.
 
         Raises a DataError or OptionError if the fits are not nested, have different rows, or are
         not both Boltzmann machines.
@@ -336,8 +337,8 @@ class ModelResults(DeprecatedNames, ABC):
         labels) of new rows.
 
         Uses the training rows if `newdata` is None. Dropped rows are those that the fit would have
-        dropped for missing values, hence never training rows. An unknown level raises an error if
-        `unseen` is "raise", and is treated as missing if it is "ignore".
+        dropped because of missing values; training rows are never dropped. An unknown level raises
+        an error if `unseen` is "raise", and is treated as missing if it is "ignore".
         """
         if newdata is None:
             rows = self._rows(takes_newdata=True)
@@ -444,7 +445,8 @@ class ModelResults(DeprecatedNames, ABC):
             return object.__getattribute__(self, name)
 
     def _rows_text(self) -> str:
-        """Return the number of observations as text; with sampling weights the effective one."""
+        """Return the number of observations as text; with sampling weights, the effective
+        number."""
         nobs = self.nobs()
         if isinstance(nobs, int):
             return f"{nobs:,} observations"
@@ -452,7 +454,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @property
     def aic(self) -> float:
-        """``-2 logLik + 2 df``; with a penalty, compare only fits by the same method.
+        """``-2 logLik + 2 df``; with a penalty, compare only fits that use the same method.
 
         Raises an OptionError if ln Z is an approximation with unknown error (`log_z` "half",
         "pseudo" or "mf").
@@ -492,9 +494,9 @@ class ModelResults(DeprecatedNames, ABC):
             Rows with the response, for the evaluation of a model with classes; the training rows by
             default.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows. By default the column that held the training weights, such as
-            ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
-            weight.
+            Weights of the new rows. By default, the column that contained the training weights,
+            such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows
+            have equal weight.
         interactive : bool, default True
             Whether the page has the form; without it the page has no scripts.
         verbose : int, default 1

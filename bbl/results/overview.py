@@ -85,8 +85,8 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
 
 
 def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
-    """Return a sentence that compares the log-loss with the one for the class proportions and, if
-    not None, with `naive_loss`, the one for naive Bayes.
+    """Return a sentence that compares the log-loss with that of the class proportions and, if not
+    None, with `naive_loss`, that of naive Bayes.
     """
     # ``loss`` of the predictions, and ``baseline``, the log-loss of the class proportions
     record = evaluation.log_loss
@@ -104,7 +104,8 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
 
 
 def _calibration_sentence(evaluation: Evaluation) -> str:
-    """Return a sentence on how far predicted probabilities are from observed proportions."""
+    """Return a sentence on the distance between predicted probabilities and observed
+    proportions."""
     p = np.exp(log_probabilities(evaluation.class_scores))
     # mean distance from observed proportions
     error = calibration_error(p, evaluation.observed, evaluation.weights)

@@ -79,7 +79,8 @@ class PredictionsMixin(ClassifierBase):
             The class scores ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the probabilities of eq.
             (28), or only the most probable group.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether to raise an error for unknown levels, or average over the predictor in that row.
+            Whether to raise an error for unknown levels, or to average over the predictor in that
+            row.
         priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
             Class proportions to use instead of the training proportions (or the model's `priors`),
             for populations with different proportions; probabilities follow by Bayes' rule. An
@@ -95,15 +96,15 @@ class PredictionsMixin(ClassifierBase):
         DataFrame or Series
             On the index of `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a group
             has that name); for ``type="class"`` only the predicted groups. Missing values are
-            treated as in the fit (`missing` of `bbl.bbl`): as an error, as a level, averaged over,
-            or, if the fit dropped such rows, by a missing prediction. A polars DataFrame gives the
-            same in polars, with rows in the same order.
+            treated as in the fit (`missing` of `bbl.bbl`): they raise an error, are a separate
+            level or are averaged over; if the fit dropped such rows, their prediction is missing.
+            For a polars DataFrame, the result is a polars object with rows in the same order.
 
         Raises
         ------
         DataError, LevelError
             If a column is missing, a value is unknown, or a value is missing although the fit does
-            not allow it; the message names them.
+            not allow it; the message names the column or value.
 
         Examples
         --------
@@ -163,13 +164,13 @@ class PredictionsMixin(ClassifierBase):
 
         Returns
         -------
-        iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows
-        written
+        iterator of DataFrame (or Series, for ``type="class"``), or int, with `to`
+        With `to`, the number of rows written.
 
         Raises
         ------
         DataError, LevelError
-            As of `predict`; or if a file cannot be read.
+            As in `predict`; also raised if a file cannot be read.
         OptionError
             If the name `to` does not end in .csv or .parquet.
 
@@ -231,8 +232,8 @@ class PredictionsMixin(ClassifierBase):
         return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]  # the last column is yhat
 
     def residuals(self) -> pd.Series:
-        """Return, as R does, 1 for rows whose predicted group is the observed one, else 0; missing
-        for rows without a group.
+        """Return, as in R, 1 for rows whose predicted group is the observed one, and 0 for other
+        rows; missing for rows without a group.
 
         Examples
         --------

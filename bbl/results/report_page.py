@@ -27,8 +27,8 @@ def data_part(
     """Return the section on the data: levels of the predictors, dropped rows, merged levels and
     class proportions.
 
-    `counts` are the weighted counts (K, L_i) of each predictor's levels in the K groups,
-    `class_shares` (K,) the class proportions.
+    `counts` are the weighted counts (K, L_i) of each predictor's levels in the K groups, and
+    `class_shares` (K,) are the class proportions.
     """
     labels = design.labels
     table_rows = []

@@ -2,7 +2,7 @@
 counts.
 
 A row of integer weight w counts as w *copies*, which may be in different folds. F is the number of
-folds, K of response groups.
+folds, and K is the number of response groups.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FoldAssigner:
 
     Random folds of up to 2**22 unweighted rows equal those of `shuffled_folds`. Weighted rows, or
     more rows, are assigned in chunks: the number of copies of a chunk in each fold is drawn first,
-    then the copies are assigned. The distribution of the folds does not depend on the batches.
+    and then the copies are assigned. The distribution of the folds does not depend on the batches.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ class FoldAssigner:
         """Assign the next rows of group `y`; yield (fold, its rows). Rows may wait until a chunk is
         full.
 
-        Rows of an unknown group (y = -1) get fold -1: every fold trains on them, and none validates
-        them.
+        Rows of an unknown group (y = -1) get fold -1: they are training rows in every fold and
+        validation rows in none.
         """
         if y < 0:
             yield -1, rows
@@ -186,7 +186,7 @@ class FoldAssigner:
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
         """Return the number of copies in each fold (F, n) of the next n rows of group `y`.
 
-        For consecutive folds, or random folds drawn for all rows at once.
+        This is for consecutive folds, or for random folds drawn for all rows at once.
         """
         if self.fold_of_row is not None:
             start = int(self.n_assigned[y])
@@ -221,7 +221,7 @@ class FoldAssigner:
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
         """Yield each fold with any of the `copies` (F, n) of rows, and its rows.
 
-        Integer weights become the numbers of copies in the fold; other weights stay.
+        Integer weights become the numbers of copies in the fold; other weights remain unchanged.
         """
         for f, fold_copies in enumerate(copies):  # fold_copies: (n,)
             positions = np.flatnonzero(fold_copies > 0)
@@ -253,7 +253,7 @@ class FileSink(Sink):
     Parameters
     ----------
     n : int
-        Expected number of rows; an error is raised if the disk lacks the space.
+        Expected number of rows; an error is raised if there is not enough disk space.
     n_levels : ndarray of int, shape (m,)
         Number of levels of each predictor.
     weighted : bool
@@ -285,7 +285,7 @@ class FileSink(Sink):
 class TableSink(Sink):
     """Sums row weights by group, fold and state, for data with few states and many rows.
 
-    With missing values, each predictor has an additional level L_i for "missing".
+    With missing values, each predictor has an additional level L_i for missing values.
     """
 
     n_levels: np.ndarray  # (m,); of each predictor
@@ -360,10 +360,10 @@ def make_sink(
     """Return a `TableSink` if there are few possible states, otherwise the sink made by
     `make_store`.
 
-    `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` is whether weights
-    may differ from 1, `masked` whether values may be missing. `make_store` is called with `n`,
-    `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold). This number only
-    determines the size of buffers and ignores the few buckets of rows of unknown group.
+    `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` states whether
+    weights may differ from 1, and `masked` whether values may be missing. `make_store` is called
+    with `n`, `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold). This
+    number only determines the size of buffers and ignores the few buckets of rows of unknown group.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
     if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: unknown group, and no fold
@@ -417,8 +417,8 @@ class StoredFold(Fold[StoredSample]):
     def validation_counts(
         self, sample: StoredSample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels in the validation rows; missing is an additional
-        level.
+        """Return the counts (K, L_i) of levels in the validation rows; missing values are an
+        additional level.
         """
         # numbers of observations: rows whose weight is not a number of copies count once
         return level_counts(

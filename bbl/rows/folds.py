@@ -1,7 +1,8 @@
 """Folds of cross-validation as row weights: consecutive, shuffled, stratified, or from a splitter.
 
 A row of integer weight w counts as w *copies*, which may be in different folds. F is the number of
-folds, K of response groups. R's folds are the consecutive ones of the R package bbl.
+folds, and K is the number of response groups. R's folds are the consecutive ones of the R package
+bbl.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Fold(ABC, Generic[RowsT]):
 
     @abstractmethod
     def validation_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels in the validation rows; missing is an additional
-        level.
+        """Return the counts (K, L_i) of levels in the validation rows; missing values are an
+        additional level.
 
         A row counts by its weight if all weights of `sample` are integers, otherwise once. The
         level for missing values exists only if the sample has any.
@@ -106,8 +107,8 @@ class WeightedFold(Fold[Sample]):
     def validation_counts(
         self, sample: Sample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels in the validation rows; missing is an additional
-        level.
+        """Return the counts (K, L_i) of levels in the validation rows; missing values are an
+        additional level.
         """
         positions = np.flatnonzero(self.validation_weights)  # of the validation rows
         validation_rows = replace(
@@ -297,8 +298,8 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
     each row (n,).
 
     This is an exact multivariate hypergeometric draw for any total (numpy is limited to 1e9): each
-    copy is first taken independently with probability size / total; then surplus copies are put
-    back, or missing ones added, at random.
+    copy is first taken independently with probability size / total; and then surplus copies are put
+    back, or missing ones are added, at random.
     """
     total = int(copies.sum())
     if 2 * size > total:  # draw the copies that are not taken

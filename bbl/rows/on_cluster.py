@@ -1,8 +1,8 @@
 """Encoded rows on the workers of a Dask cluster, which compute sums and select rows.
 
 A *part* is a part of the data on one worker. A *bucket* contains the rows of one response group and
-fold, a *block* some rows of one bucket in one part. A *future* is Dask's handle to a value on a
-worker.
+fold; a *block* contains some rows of one bucket in one part. A *future* is Dask's handle to a value
+on a worker.
 """
 
 from __future__ import annotations
@@ -350,8 +350,8 @@ def _sum_part(
 def _free_cache_bytes(cached_bytes: int) -> float:
     """Return the number of bytes that this worker may still cache.
 
-    `cached_bytes`, the bytes already cached, is unused: they are part of the worker's process
-    memory.
+    `cached_bytes`, the bytes already cached, is not used, because these bytes are part of the
+    worker's process memory.
     """
     from distributed import get_worker
 

@@ -127,7 +127,7 @@ class CodeFile(RowStore):
         weakref.finalize(self, self._file.close)
 
     def check_room(self, n: int) -> None:
-        """Raise a DataError if the disk lacks the space for `n` rows."""
+        """Raise a DataError if there is not enough disk space for `n` rows."""
         folder = tempfile.gettempdir()
         free = shutil.disk_usage(folder).free
         if n * self.row_bytes > free:

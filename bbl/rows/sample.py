@@ -193,7 +193,7 @@ class Rows(ABC):
         For rows with a response, `function` must return arrays (K, ...) whose entry y is the sum
         over group y; for rows without one, arrays (...). `Sample` calls it with all rows and their
         response; `StoredSample` calls it with the rows of each of the K groups, and stacks the
-        results. K=None is one more than the largest group that occurs.
+        results. If K is None, it is one more than the largest group that occurs.
         """
 
     @abstractmethod
@@ -320,7 +320,7 @@ class Sample(Rows):
         yield self
 
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Do nothing: rows in memory need no passes."""
+        """Do nothing, because no passes are needed for rows in memory."""
 
     def weighted(self, weights: np.ndarray) -> Sample:
         """Return the rows with new `weights` (n,), dropping rows of weight 0."""
@@ -414,10 +414,10 @@ class Sample(Rows):
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows by sorting: by numeric keys, or else by their bytes. No value may
-        be missing.
+        """Return `collapsed` rows by sorting: by numeric keys or otherwise by their bytes. No value
+        may be missing.
 
-        Keys are used only with one-byte codes, for which both orders are the same, see
+        Keys are used only with one-byte codes, for which both orders are the same; see
         `_sort_by_key`.
         """
         codes = np.ascontiguousarray(self.codes)
@@ -469,7 +469,7 @@ def _sort_by_key(
     order : ndarray of intp, shape (n,)
         Row positions by increasing key.
     is_new : ndarray of bool, shape (n,)
-        Whether each sorted row has another key than the previous one.
+        Whether the key of each sorted row differs from that of the previous row.
     covers_all : bool
         Whether keys cover all predictors, so that rows with equal keys are equal.
     """

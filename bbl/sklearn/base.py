@@ -1,7 +1,7 @@
 """Base classes of the estimators: X and y become a table, predictions become arrays.
 
-n rows, m columns, K classes. ``result_.class_shares`` (K,) are the class proportions of the
-training rows.
+n, m and K are the numbers of rows, columns and classes. ``result_.class_shares`` (K,) are the class
+proportions of the training rows.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class TableEstimator(ResultState, BaseEstimator):
         Warns
         -----
         DataWarning
-            If a column of an array looks continuous: each distinct number becomes a level. In a
-            DataFrame, where columns can be declared categorical, this is an error.
+            If a column of an array looks continuous: each distinct number becomes a level. For a
+            DataFrame, in which columns can be declared categorical, an error is raised instead.
         ConvergenceWarning, DataWarning
             As in the function that fits the same model from a formula.
 
@@ -177,8 +177,8 @@ class TableEstimator(ResultState, BaseEstimator):
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called; scikit-learn's default would take lambda_ for a fitted
-        attribute.
+        """Return whether `fit` was called; scikit-learn's default would mistake lambda_ for a
+        fitted attribute.
         """
         return hasattr(self, "result_")
 
@@ -342,8 +342,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Give errors the hint for estimators; re-raise a BBLTypeError about a column as
-    one about X.
+    """Replace the hints of errors with those for estimators; re-raise a BBLTypeError about a column
+    as one about X.
     """
     try:
         yield

@@ -31,7 +31,8 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     Parameters
     ----------
     n_clusters : int, (int, int) or None, default 3
-        Numbers of row groups and column groups; a single number applies to both, None chooses them.
+        Numbers of row groups and column groups; a single number applies to both. If None, they are
+        chosen by the integrated completed likelihood.
     metric : {"squared", "pearson"}, default "squared"
         Distance of a row or column from a prototype: sum of squared differences, or 1 minus the
         correlation.
@@ -44,7 +45,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     max_iter : int, default 100
         Maximum number of iterations.
     n_jobs : int, optional
-        Number of threads; None means 1, -1 uses all cores. Results do not depend on it.
+        Number of threads; None means 1, and -1 uses all cores. Results do not depend on it.
     random_state : int, RandomState instance or None, default None
         Seed of the random starts.
 

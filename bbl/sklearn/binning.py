@@ -86,7 +86,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array_like, shape (n, m)
-            Data; missing numbers (nan) stay missing.
+            Data; missing numbers (nan) remain missing.
         y : array_like, shape (n,), optional
             Classes, required for ``"mdl"``.
         sample_weight : array_like, shape (n,), optional

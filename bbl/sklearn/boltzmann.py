@@ -48,7 +48,7 @@ class BBLClassifier(TableClassifier):
         positions. With a list or "none", all columns are predictors. Columns without names are
         called ``x0``, ``x1``, ...; put a column called ``all`` or ``none`` in backticks.
     order : int, default 2
-        With ``pairs="all"``, the maximum number of predictors in a term: 3 for all pairs and
+        With ``pairs="all"``, the maximum number of predictors in a term: 3 means all pairs and
         triples, as in ``.^3``.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed, see `bbl.bbl`.
@@ -69,8 +69,8 @@ class BBLClassifier(TableClassifier):
     options : dict, optional
         Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether to marginalise over levels that were not in the training data, or raise an error. A
-        row without any known level gets the class proportions.
+        Whether to marginalise over levels that were not in the training data, or to raise an error.
+        A row without any known level gets the class proportions.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values (None, nan, NA, NaT) in `X`. "raise": an error. "drop": rows are
         dropped in `fit`, and their predictions are nan. "level": a separate level. "marginal":
@@ -106,7 +106,7 @@ class BBLClassifier(TableClassifier):
     Pseudocounts are in units of the weights, so the weights should sum to about the number of rows.
 
     A column with a single value in the training rows (of a fold, for example) is omitted from the
-    formula; if all columns have a single value, the first one stays.
+    formula; if all columns have a single value, the first one is kept.
 
     References
     ----------
@@ -263,8 +263,8 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
 
 
 def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
-    """Return the formula without the predictors that are constant in the rows at `rows`; if all
-    are, the first stays.
+    """Return the formula without the predictors that are constant in the rows at `rows`; if all are
+    constant, the first is kept.
 
     `missing` is the parameter of `BBLClassifier`.
     """

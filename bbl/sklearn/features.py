@@ -1,7 +1,7 @@
 """ScoreFeatures: class scores of a Boltzmann machine as features for other estimators.
 
-n rows, m columns, K classes. Columns are numeric for method="conjugate" (`NUMERIC`), otherwise
-categorical.
+n, m and K are the numbers of rows, columns and classes. Columns are numeric for method="conjugate"
+(`NUMERIC`), otherwise categorical.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     """Transform rows to their scores in each class, from one Boltzmann machine per class.
 
     In a pipeline, the next estimator is trained on out-of-fold scores, from models that were not
-    fitted to the row. A model's scores of its own training rows are too good, and an estimator
-    trained on them would rely on them too much.
+    fitted to the row. A model's scores of its own training rows are too optimistic, and an
+    estimator trained on these scores would rely on them too much.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Options of ``"conjugate"``: ``{"c": 100.0}`` sets the factor ``exp(-c |phi|^2)`` of the
         prior of the coefficients phi; by default c is half the number of rows of the class.
         ``{"hidden": 100}`` adds hidden units (-1 or 1) coupled to all columns, and ``{"hidden":
-        (100, 50)}`` a second layer of units coupled to the first; with ``pairs="none"`` this is a
-        restricted machine. ``{"hidden": 10, "hidden_pairs": True}`` also couples the units of one
-        layer, at most 16, to each other: the full machine. ``{"sweeps": 50}`` is the number of
+        (100, 50)}`` adds a second layer of units coupled to the first; with ``pairs="none"`` this
+        is a restricted machine. ``{"hidden": 10, "hidden_pairs": True}`` also couples the units of
+        one layer, at most 16, to each other: the full machine. ``{"sweeps": 50}`` is the number of
         Gibbs sweeps for drawing the units.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.

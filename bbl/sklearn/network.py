@@ -49,7 +49,7 @@ class BNClassifier(TableClassifier):
         Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
         given.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether to marginalise over levels that were not in the training data, or raise an error.
+        Whether to marginalise over levels that were not in the training data, or to raise an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values in `X`. "marginal": each count uses the rows where its
         variables are known, and predictions marginalise over missing features. "raise": an error.

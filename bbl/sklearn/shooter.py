@@ -25,7 +25,7 @@ def _fit_terms(
 ) -> ShooterResults:
     """Fit `bbl.shooter` to checked training data, with the parameters of an estimator.
 
-    All columns of X are predictors in the formula; novarOk: columns with a single level are
+    All columns of X are predictors in the formula; with novarOk, so columns with a single level are
     accepted.
     """
     return shooter(
@@ -69,7 +69,7 @@ class ShooterClassifier(TableClassifier):
     """Sparse logistic regression on products of columns as a scikit-learn classifier.
 
     Every column of `X` is a predictor, and its distinct values (strings, integers, booleans or
-    categories) are its levels. For continuous columns set ``numeric=True``, or bin them first, for
+    categories) are its levels. For continuous columns, set ``numeric=True``, or bin them first, for
     example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise identical to
     `bbl.shooter` on the same columns.
 
@@ -101,8 +101,8 @@ class ShooterClassifier(TableClassifier):
         Weights of the classes; classes missing from a dict have weight 1. They only change the
         class proportions used for predictions; "balanced" makes them equal.
     unseen : {"ignore", "raise"}, default "ignore"
-        For a level that was not in the training data, set the row's terms with this column to 0
-        ("ignore"), or raise an error.
+        Whether to set a row's terms with this column to 0 ("ignore") or to raise an error if its
+        level was not in the training data.
     missing : {"raise", "drop", "level"}, default "raise"
         Treatment of missing values in `X`. "raise": an error. "drop": rows are dropped in `fit`,
         and their predictions are nan. "level": a separate level.

@@ -1,7 +1,7 @@
 """Choose the penalty from a path, by the extended BIC (EBIC) or cross-validation, and raw or
 refitted weights.
 
-*Raw* weights are penalised, *refitted* weights are not. The *loss* is the weighted sum of ``-ln p``
+*Raw* weights are penalised; *refitted* weights are not. The *loss* is the weighted sum of ``-ln p``
 of the rows' classes. The path starts at the largest penalty, and each fit starts from the previous
 one.
 """
@@ -52,8 +52,8 @@ class Point:
 
     @property
     def criterion(self) -> float:
-        """The criterion to minimise: the EBIC or else the smaller held-out loss; nan
-        without both.
+        """The criterion to minimise: the EBIC or otherwise the smaller held-out loss; nan if
+        neither is available.
         """
         # fmin ignores nan
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
@@ -92,16 +92,16 @@ def choose(
     Parameters
     ----------
     problem : Problem
-        Rows with classes and weights; each class should have a row. Constant predictors are never
-        selected.
+        Rows with classes and weights; each class should have at least one row. Constant predictors
+        are never selected.
     order : int
         Maximum number of predictors in a term.
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
         Penalties on the sum of losses, one per order; or the criterion that chooses a single
         penalty for all orders from a path of 30. "ebic" minimises ``2 loss + df ln n + 2 gamma
         sum_t ln C(m, |t|)`` of the refitted terms, where gamma = 0.5, df is the number of weights
-        and intercepts, and n the sum of the row weights. "cv" minimises the held-out loss. A path
-        ends early after 12 consecutive penalties without improvement.
+        and intercepts, and n is the sum of the row weights. "cv" minimises the held-out loss. A
+        path ends early after 12 consecutive penalties without improvement.
     group : bool, default True
         Penalty of a term: ``lambda sqrt(d) ||W_t||`` if True, otherwise lambda times the sum of the
         norms of its features' weights.
@@ -234,8 +234,8 @@ def _best_index(points: Sequence[Point]) -> int:
 
 
 def _keep_unevaluated(point: Point, last: Point | None) -> Point:
-    """Return the point unchanged, without a criterion; `last` is unused, as all `evaluate`
-    functions have it.
+    """Return the point unchanged, without a criterion; `last` is not used, but all `evaluate`
+    functions have this argument.
     """
     return point
 
@@ -290,9 +290,9 @@ class CrossValidation:
     def evaluate(self, point: Point, last: Point | None = None) -> Point:
         """Return the point with mean held-out losses (2,) of raw and refitted weights.
 
-        Points of a path must be given in order because folds keep their last refits. `last` is
-        unused, but part of the signature that it shares with `_evaluate_ebic`. The loss of raw
-        weights is nan if the option `refit` is True, that of refitted weights if it is False.
+        Points of a path must be given in order because folds keep their last refits. `last` is not
+        used, but is part of the signature shared with `_evaluate_ebic`. The loss of raw weights is
+        nan if the option `refit` is True, and that of refitted weights is nan if it is False.
         """
         tasks = [
             (
@@ -333,10 +333,11 @@ def _losses_of_fold(
 
     Terms are selected again from the training rows. `train` and `held_out` (n,) are the row weights
     in the two parts. Gradients of irrelevant terms grow with the square root of the number of rows,
-    so the penalty is scaled by the square root of the proportion of training rows: about as many
-    irrelevant terms are selected as from all rows. If the refit is hopeless (see HOPELESS) at this
-    penalty, or was at a larger one (`is_hopeless`), its loss is infinite: with more terms, refits
-    do not improve and take long. `last_refit` is reused for the same terms.
+    so the penalty is scaled by the square root of the proportion of training rows: about the same
+    number of irrelevant terms is then selected as from all rows. If the refit is hopeless (see
+    HOPELESS) at this penalty, or was at a larger one (`is_hopeless`), its loss is infinite: with
+    more terms, refits do not improve and take a long time. `last_refit` is reused for the same
+    terms.
     """
     if not train.any():  # no training rows: the fold contributes nothing
         return (0.0, 0.0), None

@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """Weights (D, q), intercept (q,), and the link (q, n) and loss they give."""
+    """Weights (D, q), intercept (q,), and the resulting link (q, n) and loss."""
 
     theta: Floats
     intercept: Floats
@@ -229,7 +229,7 @@ def _step_to_bound(intercept: Floats, move: Floats) -> float:
 class _Model:
     """The quadratic model of loss and penalty at a point, over the nonzero terms.
 
-    `weights` (D, q) are their weights, `norms` (T,) the terms' norms; `gradient` (D, q) and
+    `weights` (D, q) are their weights, and `norms` (T,) are the terms' norms; `gradient` (D, q) and
     `by_intercept` (q,) are the gradients of loss plus penalty.
     """
 

@@ -25,7 +25,8 @@ def grow(
     """Return one stage per order: the minimum over the terms selected by the previous stage and
     their products.
 
-    Lower-order terms may be dropped at later stages. Stages end when no term is left to multiply.
+    Lower-order terms may be dropped at later stages. The stages end when there is no term left to
+    multiply.
 
     Parameters
     ----------

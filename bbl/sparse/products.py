@@ -162,8 +162,8 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 def feature_values(codes: np.ndarray, n_levels: Levels, is_number: np.ndarray) -> np.ndarray:
     """Return codes (n, m) in the form required by this module.
 
-    `is_number` (m,) marks numeric predictors. Without any, the codes are returned unchanged.
-    Otherwise codes 0 and 1 of two-level categories become -1 and 1.
+    `is_number` (m,) marks numeric predictors. Without numeric predictors, the codes are returned
+    unchanged. Otherwise codes 0 and 1 of two-level categories become -1 and 1.
     """
     if not is_number.any():
         return codes

@@ -1,8 +1,8 @@
 """Stepwise selection of terms by the extended BIC, one joint state of predictors at a time.
 
 A *model* is a logistic regression on indicators of states, ``1[x_j = a, x_k = b]``; all levels are
-treated alike, without a reference. An interaction confined to one state costs a single indicator,
-whereas the whole table of its term costs many.
+treated alike, without a reference. An interaction confined to one state requires a single
+indicator, whereas the whole table of its term requires many.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def choose_stepwise(
         Their products with one more predictor are candidates, in addition to such products of terms
         in the model.
     screen : {"heredity", "all"}
-        With "all", all pairs are candidates, too.
+        With "all", all pairs are also candidates.
     """
     # terms: each candidate is a source times one more predictor
     fixed_sources = set(add_subterms(parents))
@@ -139,8 +139,8 @@ def _indicators(problem: Problem, states: Sequence[State]) -> np.ndarray:
 
 
 def _fit(problem: Problem, states: tuple[State, ...], start: np.ndarray) -> Model:
-    """Fit the model with some states by maximum likelihood, from weights `start`
-    (states + 1, q).
+    """Fit the model with a given number of states by maximum likelihood, starting from weights
+    `start` (states + 1, q).
     """
     objective = Objective(problem, np.vstack([_indicators(problem, states), np.ones(problem.n)]))
     theta, loss = maximise(objective, start)
@@ -265,8 +265,8 @@ def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
     """Return models in which a joint state is replaced by its states with one predictor removed,
     and their starting weights.
 
-    Two predictors with equal separate effects resemble an effect of their joint state, which costs
-    half as much. The search may therefore add the joint state first, and no single addition or
+    Two predictors with equal separate effects resemble an effect of their joint state, which has
+    half the penalty. The search may therefore add the joint state first, and no single addition or
     removal can undo this.
     """
     models = []

@@ -94,10 +94,10 @@ def term_features(
 def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
     """Convert tables from any gauge to the reference gauge; their sum over all terms is unchanged.
 
-    Tables are (L_1, ..., L_k, q). Along each axis, an entry is the value at the reference level
-    plus the difference from it. The table is thus a sum over subsets of its axes, of differences
-    along the axes in the subset at the reference level of the others. Each part is added to the
-    table of its subset; the empty subset is the intercept.
+    Tables are (L_1, ..., L_k, q). Along each axis, an entry is the sum of the value at the
+    reference level and the difference from that value. The table is thus a sum over subsets of its
+    axes, of differences along the axes in the subset at the reference level of the others. Each
+    part is added to the table of its subset; the empty subset is the intercept.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():

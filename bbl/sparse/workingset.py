@@ -144,7 +144,8 @@ class Descent:
     to_scores : ndarray, shape (K, q)
         Maps links to class scores.
     slope, curve : ndarrays, shapes (q, n) and (n,)
-        First derivative of the loss at the last link evaluated, and a bound on the second.
+        First derivative of the loss at the last link evaluated, and a bound on the second
+        derivative.
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
     prefers_hessian : bool

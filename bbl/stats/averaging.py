@@ -30,7 +30,7 @@ def averaged_scores(
         Weights w_m of the members; positive.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
         Rows for which a member makes no prediction; its weight is shared among the other members.
-        Rows for which all abstain are nan.
+        Rows for which all members abstain are nan.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def convex_weights(
     -----
     Newton's method on ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m - (sum_k v_k + sum_m a_m)
     sum_m w_m``. This is concave, and its maximum over all positive w has sum 1. Rows with
-    probability 0 under all members are left out.
+    probability 0 under all members are omitted.
 
     Examples
     --------

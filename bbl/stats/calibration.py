@@ -41,7 +41,7 @@ def fit_calibration(
 
     The penalty corresponds to a normal prior on the offsets and ``ln T`` with the weight of one
     observation, so that a few rows hardly change the scores. The offsets remove an error in ln Z
-    that is the same for all rows, whatever its size.
+    that is the same for all rows, regardless of its size.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def fit_calibration(
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
         "none": no calibration. "offset": an offset per group. "temperature": offsets and one
-        temperature. "firm": the same, with a penalty that weighs as much as ten observations. Use
-        "firm" when calibrated losses choose among settings: otherwise settings whose calibration
-        overfits a few rows would be favoured.
+        temperature. "firm": the same as "temperature", with a penalty that has the weight of ten
+        observations. Use "firm" when calibrated losses choose among settings: otherwise settings
+        whose calibration overfits a few rows would be favoured.
     start : Calibration, optional
         Warm start, from a fit to similar rows.
 

@@ -28,7 +28,7 @@ def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     """Return the cuts between bins of equal width, omitting cuts with all values on one side;
-    ignores `weights`.
+    `weights` are ignored.
     """
     low = float(x.min())
     high = float(x.max())
@@ -82,8 +82,8 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
 
     A cut of N rows reduces the description length if it lowers the mean entropy E by more than
     ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies
-    below and above it, and k, k1 and k2 the numbers of groups in all, below and above.
-    `counts_before` (v + 1, K) contains each group's weight before each value, and in all.
+    below and above the cut, and k, k1 and k2 are the numbers of groups in total, below and above
+    it. `counts_before` (v + 1, K) contains each group's weight before each value, and in total.
     """
     total = counts_before[-1]
     total_weight = total.sum()

@@ -24,9 +24,9 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section
     4.1).
 
-    Each chain is split in two halves to detect trends within chains, too. Values above 1.01
-    indicate that the chains have not mixed. NaN if all draws are equal; inf if each chain is
-    constant but chains differ.
+    Each chain is split in two halves so that trends within chains are also detected. Values above
+    1.01 indicate that the chains have not mixed. The result is NaN if all draws are equal, and inf
+    if each chain is constant but chains differ.
 
     Parameters
     ----------

@@ -51,9 +51,9 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     """Return the probability (AUC) that a known pair is ranked before an unknown one, and the
     p-value of AUC > 1/2.
 
-    Mann-Whitney test with correction for ties; unlisted pairs share the last rank. With fewer than
-    20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a fixed seed)
-    that rank the known pairs at least as early. Arguments are as in `hypergeometric`.
+    This is a Mann-Whitney test with correction for ties; unlisted pairs share the last rank. With
+    fewer than 20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a
+    fixed seed) that rank the known pairs at least as early. Arguments are as in `hypergeometric`.
 
     Examples
     --------

@@ -13,8 +13,8 @@ __all__ = ["areas", "class_report", "confusion_counts", "roc_curve", "score_tabl
 def confusion_counts(
     y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, K: int
 ) -> np.ndarray:
-    """Return the confusion matrix (K, K): weights of rows by observed (row) and predicted group
-    (column).
+    """Return the confusion matrix (K, K): weights of rows by observed group (row) and predicted
+    group (column).
 
     `y` and `predicted` (n,) are group codes, `weights` is (n,).
     """
@@ -24,7 +24,8 @@ def confusion_counts(
 def class_report(counts: np.ndarray) -> np.ndarray:
     """Return precision, recall, F1 and support (K, 4) of each group from a confusion matrix (K, K).
 
-    Precision is nan for groups never predicted, recall for groups never observed.
+    Precision is nan for groups that are never predicted, and recall is nan for groups that are
+    never observed.
 
     Examples
     --------

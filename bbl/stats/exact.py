@@ -64,7 +64,7 @@ class PowerSeries:
         Observed count.
     share : float, default 0.5
         Proportion of ``P(T = t)`` included in each tail. One half (mid-p) if margins vary from
-        sample to sample, which keeps the level on average over margins; 1 for a binomial count,
+        sample to sample, so that the level holds on average over margins; 1 for a binomial count,
         where no margin varies.
     """
 
@@ -92,8 +92,8 @@ class PowerSeries:
         """Return the distribution conditional on a finite estimate; None if the estimate is
         infinite.
 
-        The estimate is infinite at the ends of the support, where no test is made. The remaining
-        tests keep their level only if the distribution is conditioned on this.
+        The estimate is infinite at the ends of the support, where no test is performed. The level
+        of the remaining tests holds only if the distribution is conditional on a finite estimate.
         """
         if not 0 < self.t < len(self.log_c) - 1:
             return None
@@ -161,8 +161,8 @@ class PowerSeries:
         sign = 1.0 if side else -1.0
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return `sign` times the log of tail / `alpha`, nearly linear far out, and
-            its slope.
+            """Return `sign` times the log of tail / `alpha`, which is nearly linear far from the
+            estimate, and its slope.
             """
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
@@ -304,7 +304,7 @@ def _multiply_pairs(factors: np.ndarray) -> np.ndarray:
     """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) become
     (count / 2, 2 width).
 
-    With an odd count the last polynomial stays unmultiplied. All are scaled to a maximum
+    If the count is odd, the last polynomial remains unmultiplied. All are scaled to a maximum
     coefficient of 1.
     """
     count, width = factors.shape

@@ -22,7 +22,7 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
     row sums and the same statistic are merged. Partial tables are dropped if none of their
     completions reaches the observed statistic, and counted at once if all do (the network algorithm
     of Mehta & Patel 1983, JASA 78), so small p-values need few steps. If there are many partial
-    tables, those with nearly equal statistics are merged too, which leaves at least three correct
+    tables, those with nearly equal statistics are also merged, which leaves at least three correct
     digits of p.
 
     Parameters

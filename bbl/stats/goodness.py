@@ -49,8 +49,8 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
-    """Return p-values of statistics under a chi-square with `df` degrees of freedom; nan if `df` is
-    0.
+    """Return p-values of statistics under a chi-square distribution with `df` degrees of freedom;
+    nan if `df` is 0.
     """
     from scipy.special import chdtrc
 

@@ -87,7 +87,7 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square
     distribution requires rows in nearly every cell (Cochran 1954: expected counts of at least 1 in
     all cells, and 5 in 80 % of them); the permutation distribution given the margins, as in
-    Fisher's test, keeps its level for any counts. For weights that are not integers neither is
+    Fisher's test, keeps its level for any counts. For weights that are not integers, neither is
     valid, and p is nan. `prior_count` affects `chisq`, but not the exact p-value.
 
     Examples
@@ -165,8 +165,8 @@ def _listed_p(n: np.ndarray) -> float:
 
 
 def _drawn_p(n: np.ndarray) -> float:
-    """Return the Monte Carlo p-value of a table n (K, L), given its margins; the observed table
-    counts, too.
+    """Return the Monte Carlo p-value of a table n (K, L), given its margins; the observed table is
+    included.
     """
     from scipy.stats import random_table
 

@@ -56,7 +56,7 @@ def mean_limits(
     -----
     The bound of Gaffke (2005) is a quantile of the mean of the values and one additional value at
     the bound, with random Dirichlet(1, ..., 1) weights. For zeros and ones it equals the exact
-    limit of Clopper & Pearson. Learned-Miller & Thomas (2020) found no case where it is invalid.
+    limit of Clopper & Pearson. Learned-Miller & Thomas (2020) found no case in which it is invalid.
 
     Examples
     --------

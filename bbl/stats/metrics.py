@@ -105,7 +105,8 @@ class LossRecord:
 
     @property
     def _formatted(self) -> tuple[str, str]:
-        """Loss and baseline with just enough digits to differ, or with three if they are equal."""
+        """Loss and baseline, with just enough digits to distinguish them, or with three if they are
+        equal."""
         for digits in DIGITS:
             loss = f"{self.loss:.{digits}g}"
             baseline = f"{self.baseline:.{digits}g}"
@@ -160,8 +161,8 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def rising_ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank (n,) of each value, starting at 0 for the smallest; ties share a rank,
-    infinite values tie only with each other.
+    """Return the rank (n,) of each value, starting at 0 for the smallest; ties share a rank, and
+    infinite values are tied only with each other.
 
     Neighbours in increasing order are tied if they differ by less than 1e-12 times the larger of 1
     and their absolute value.
@@ -261,7 +262,8 @@ def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
     """Return for each row (n,) the group g with the smallest expected cost ``sum_y P(y|x) costs[y,
     g]``.
 
-    y is the true group and g the predicted one; ties go to the first group.
+    Here y is the true group and g is the predicted group; ties are resolved in favour of the first
+    group.
     """
     # normalise, so that ties up to rounding do not depend on the unit of costs
     scale = np.abs(costs).max()
@@ -314,9 +316,9 @@ def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: i
     """Return the mean distance between predicted probabilities `p` (n, K) and observed proportions,
     over rows and groups.
 
-    The predictions of each group are put into `bins` of equal width between 0 and 1. The distance
-    is between a bin's mean prediction and the proportion of its rows that belong to the group (the
-    classwise expected calibration error of Kull et al. 2019).
+    The predictions of each group are divided into `bins` of equal width between 0 and 1. The
+    distance is between a bin's mean prediction and the proportion of its rows that belong to the
+    group (the classwise expected calibration error of Kull et al. 2019).
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Forward selection of predictors by score tests in a multinomial logistic regression of the
 groups.
 
-K is the number of groups, m of predictors, n of rows, D of non-reference levels of all predictors.
-A *cell* is a set of rows with the same levels of all chosen predictors.
+K, m and n are the numbers of groups, predictors and rows; D is the number of non-reference levels
+of all predictors. A *cell* is a set of rows with the same levels of all chosen predictors.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def select_predictors(
 
     Each candidate is tested by its score test (Rao 1948) in the regression of the group on the
     chosen predictors. The statistic is ``u' V^-1 u``, where u is the gradient with respect to the
-    candidate's coefficients at zero, and V the covariance of u given the other coefficients. The
+    candidate's coefficients at zero, and V is the covariance of u given the other coefficients. The
     candidate with the smallest p-value is chosen if this is below half of `level` divided by the
     number of candidates. If there is none, products of pairs are tested in the same way, with the
     other half of `level`; the products of the chosen pair and both predictors then enter the
@@ -319,7 +319,7 @@ class _Regression:
     ) -> np.ndarray:
         """Return ``u' V^-1 u`` (c,) for candidates with columns `levels` (c, q).
 
-        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) belong to the columns, see `score_tests`;
+        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) belong to the columns; see `score_tests`;
         `inverse` is the inverse information.
         """
         c, q, K1 = scores.shape
@@ -347,7 +347,7 @@ class _Regression:
         """Return the log p-value of each pair's joint levels, given the `chosen` predictors.
 
         The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, where u (K - 1,)
-        is the score of a joint level's indicator and V its covariance. V ignores that the
+        is the score of a joint level's indicator and V is its covariance. V ignores that the
         coefficients in the regression reduce the variance of scores, so p-values tend to be too
         large.
         """
@@ -423,8 +423,8 @@ class _Regression:
     def _fit(self) -> None:
         """Sum over the rows of cells, and maximise the penalised likelihood by Newton's method.
 
-        The search starts from the current coefficients. The information costs far more than a
-        gradient, so it is reused as long as steps become much shorter.
+        The search starts from the current coefficients. Computing the information takes far longer
+        than a gradient, so it is reused as long as steps become much shorter.
         """
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array

@@ -53,17 +53,17 @@ def wald(
 
 
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
-    """Return p-values (n,) adjusted for multiple testing; nan (no test) stays nan and is not
+    """Return p-values (n,) adjusted for multiple testing; nan (no test) remains nan and is not
     counted.
 
     Parameters
     ----------
     p : ndarray
     method : {"holm", "fdr_bh"}
-        "holm" (Holm 1979) controls the probability of any false rejection, "fdr_bh" (Benjamini &
-        Hochberg 1995) the expected proportion of false rejections. Of n p-values in increasing
-        order, the k-th becomes the largest ``(n - j + 1) p_j`` for j <= k ("holm") or the smallest
-        ``n p_j / j`` for j >= k ("fdr_bh"), but at most 1.
+        "holm" (Holm 1979) controls the probability of any false rejection, and "fdr_bh" (Benjamini
+        & Hochberg 1995) controls the expected proportion of false rejections. Of n p-values in
+        increasing order, the k-th becomes the largest ``(n - j + 1) p_j`` for j <= k ("holm") or
+        the smallest ``n p_j / j`` for j >= k ("fdr_bh"), but at most 1.
 
     Examples
     --------

@@ -87,15 +87,15 @@ class Conditional(Engine):
     scale : float or "cv", default 0.5
         Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None
-        Class scores s: 0, or the scores of a pseudo-likelihood fit. To fit f they are computed out
-        of fold, since in-sample scores would leave nothing to learn.
+        Class scores s: 0, or the scores of a pseudo-likelihood fit. To fit f, these scores are
+        computed out of fold, because in-sample scores would leave nothing to be fitted.
     lambda_ : float or "cv", default "cv"
         Penalty of the pseudo-likelihood fit. Its `prior_count` is 1.
     epochs : int, default 8
         Passes of minibatches if there are more than 5,000 distinct rows. L-BFGS on all rows
         follows.
     early_stopping : bool, default False
-        Whether to stop before the optimum, which may predict better if the optimum is
+        Whether to stop before the optimum, which may improve predictions if the optimum is
         overconfident. Up to 5,000 distinct rows, the ridge decreases from about 0.1 to `ridge` by
         factors of 10, with few steps at each value; with more rows, the fit ends after the
         minibatches.
@@ -103,8 +103,8 @@ class Conditional(Engine):
         Coding of ordered predictors with three or more levels. "nominal": one parameter for each
         level. "linear": one slope over equally spaced levels (interactions are products of slopes:
         linear by linear). "cumulative": one parameter for each level, where the penalty shrinks the
-        differences between adjacent levels. "cv": the best of the three by cross-validation.
-        Parameters are reported level by level in every case.
+        differences between adjacent levels. "cv": the best of the three by cross-validation. In all
+        cases, parameters are reported for each level.
     logits : {"nominal", "adjacent", "cumulative", "cv"}, default "nominal"
         Use of the order of the groups, for a response that is declared ordered. "nominal": none,
         one function f of the predictors for each group. The others have one function f for all
@@ -225,9 +225,9 @@ class Conditional(Engine):
                 )
 
     def _check_unpenalised(self) -> None:
-        """Raise an OptionError for options that only act through the penalty.
+        """Raise an OptionError for options that only have an effect through the penalty.
 
-        With ``scale=0`` it is the penalty that removes the couplings.
+        With ``scale=0``, the penalty removes the couplings.
         """
         for name, is_given, advice in (
             ("start", self.start is not None, "start=None"),
@@ -253,7 +253,7 @@ class Conditional(Engine):
 
     @property
     def _ridge(self) -> float:
-        """The ridge as a number: 0 with Firth's penalty; the default is the one for few rows."""
+        """The ridge as a number: 0 with Firth's penalty; by default, the ridge for few rows."""
         if self.ridge is None:
             return RIDGE
         return 0.0 if isinstance(self.ridge, str) else self.ridge
@@ -262,7 +262,7 @@ class Conditional(Engine):
     def penalised(self) -> bool:
         """Whether a ridge shrinks estimates, so that single groups have no standard errors.
 
-        Firth's penalty does not count: it corrects bias, and its estimates have tests.
+        Firth's penalty does not count, because it corrects bias and its estimates have tests.
         """
         return self._ridge > 0.0
 
@@ -402,7 +402,7 @@ class Conditional(Engine):
     def check_equations(self) -> None:
         """Raise an OptionError if there is a ridge.
 
-        A single group is then not identified, and penalised estimates have no tests.
+        A single group is then not identified, and penalised estimates cannot be tested.
         """
         if self.has_tests:
             return
@@ -461,7 +461,7 @@ class Conditional(Engine):
         tables : ndarray, shape (r, layout.size)
             Fields and couplings of each of the r basis functions, in the reference gauge.
         determined : ndarray of bool, shape (layout.size,)
-            Whether the data determine a parameter, rather than the penalty.
+            Whether a parameter is determined by the data rather than by the penalty.
         """
         rank = min(len(codes), RANK)
         K = p.shape[1]
@@ -488,7 +488,7 @@ class Conditional(Engine):
     def coefficients(
         self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of all coefficients, and which of them the data determine.
+        """Return the covariance of all coefficients, and which of them are determined by the data.
 
         `codes`, `weights` and `p` are as in `difference`. See `coefficient_covariance`.
         """

@@ -104,7 +104,7 @@ class FirthLikelihood(Likelihood):
         return (residual.T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the information of the rows, with the weights that the penalty adds.
+        """Return the information of the rows, including the weights that the penalty adds.
 
         In a saturated model the penalty adds half an observation to each cell, and the result is
         minus the Hessian.
@@ -148,7 +148,7 @@ class ProfileInterval:
 class FirthProfile:
     """Profiles and ratios of the penalised likelihood.
 
-    The information is about all coefficients, including fixed ones.
+    The information matrix covers all coefficients, including fixed ones.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class FirthProfile:
     def interval(self, group: int, column: int, quantile: float) -> ProfileInterval:
         """Return the test and profile interval of one coefficient.
 
-        `group` is counted from 0 without the reference group, `column` is a column of the design.
+        `group` is counted from 0, without the reference group; `column` is a column of the design.
         """
         estimate = float(self.coefficients[group, column])
         error = float(self.errors[group, column])
@@ -217,7 +217,8 @@ class FirthProfile:
 def _cross(loss: Callable[[float], float], estimate: float, step: float, quantile: float) -> float:
     """Return the point where a loss that increases from `estimate` reaches `quantile`.
 
-    The search goes in the direction of `step`; the result is infinite if the loss stays below.
+    The search goes in the direction of `step`; the result is infinite if the loss remains below the
+    quantile.
     """
     from scipy.optimize import brentq
 

@@ -100,8 +100,8 @@ class HeldOut:
         stopping.
     fits : dict of tuple to list of Solution
         Fits of all folds, keyed by the kernel's options and the ridge. With early stopping, which
-        is an option shared by all engines compared, they are reused; otherwise they are starts of
-        later fits.
+        is an option shared by all engines compared, these fits are reused; otherwise they are
+        starting points of later fits.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:

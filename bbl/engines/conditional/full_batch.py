@@ -64,8 +64,8 @@ class FullBatch:
     Attributes
     ----------
     fits_f, ridge : bool, float
-        Whether the ridge is finite, and the ridge, or 0 if it is infinite; f then stays at 0
-        without a penalty.
+        Whether the ridge is finite, and the ridge (0 if it is infinite, because f then stays at 0
+        without a penalty).
     means : ndarray, shape (D,)
         Proportions of the non-reference levels.
     kernel_factors : (float, float)
@@ -76,11 +76,9 @@ class FullBatch:
         Inverse map, by least squares.
     level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
         The two levels (of D), or the two contrasts (of R), of each coupling. The two values of C
-        may differ.
-    climber : Climber
-        The kernel. It holds the evaluation point in the reference gauge: fields `h` (D, K),
-        couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is the score of
-        the row of reference levels.
+        may differ. Climber The kernel. It holds the evaluation point in the reference gauge: fields
+        `h` (D, K), couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is
+        the score of the row of reference levels.
     residual_sums : tuple of ndarrays, shapes (D, D, K), (D, K) and (K,)
         Sums of residuals over pairs of levels, over levels and over all rows, at the last
         evaluation. A residual is the fitted probability minus the group indicator, multiplied by
@@ -305,9 +303,9 @@ class FullBatch:
         """Return scaled unknowns by L-BFGS, starting from `x`.
 
         It ends when no component of the gradient exceeds `tolerance`, after `rounds` steps, or if
-        the line search finds no step. Near the minimum the objective changes by less than single
-        precision resolves, so steps are assessed by slopes, as in the approximate Wolfe conditions
-        of Hager & Zhang (2005).
+        the line search does not find a step. Near the minimum, the objective changes by less than
+        single precision can resolve, so steps are assessed by slopes, as in the approximate Wolfe
+        conditions of Hager & Zhang (2005).
         """
         curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)

@@ -216,7 +216,7 @@ class ConditionalInfluence(JointInfluence):
     def scores(self, rows: Sample) -> np.ndarray:
         """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients.
 
-        `rows` has level codes (n, m) and a `response` (n,), the groups.
+        `rows` contains level codes (n, m) and the groups as `response` (n,).
         """
         Z = design(rows.codes, self.layout)
         residual = -self.probabilities(Z)

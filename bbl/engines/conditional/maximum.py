@@ -108,8 +108,8 @@ class ConditionalMaximum:
         """Return the degrees of freedom of the parameters of group `g`.
 
         This is the rank of the design, or 0 for the reference group and groups without rows.
-        Coefficients without a finite maximum count, as they increase the likelihood; levels that
-        never occur and redundant terms do not.
+        Coefficients without a finite maximum count because they increase the likelihood; levels
+        that never occur and redundant terms do not count.
         """
         return int(self.columns.sum()) if g in self.groups[1:] else 0
 

@@ -51,7 +51,7 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
     codes : ndarray, shape (n, m)
         Distinct rows.
     counts : ndarray, shape (n, k)
-        Their weight in each group.
+        Weight of the rows in each group.
     layout : Layout
         Its `scopes` are the predictors of each table of parameters: (i,) for fields, all members of
         a term for couplings.
@@ -82,8 +82,9 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
     """Return the complete separation, from a linear programme; None if the solver fails.
 
     The programme is described in `bbl.engines.likelihood.existence.recede`. The coefficients must
-    give all observed groups of a row the same score, and no group a higher one. Among these
-    coefficients it looks for those that give a lower score to as many cells as possible.
+    give all observed groups of a row the same score, and no group may have a higher score. Among
+    these coefficients, the programme selects those that give a lower score to as many cells as
+    possible.
 
     Parameters
     ----------

@@ -47,11 +47,11 @@ Term = tuple[int, ...]
 class HighOrder(Engine):
     """A sparse high-order Boltzmann machine (SHBM), which selects its own terms.
 
-    The formula only names the predictors. In each group every predictor is regressed on products of
-    the others. A product in the regression of predictor i gives a term of its predictors and i. The
-    terms of all regressions are merged and their sub-terms added (a product in the zero-sum gauge
-    is a sum of products of all lower orders in the reference gauge). Then all parameters are fitted
-    jointly.
+    The formula only names the predictors. In each group, every predictor is regressed on products
+    of the others. A product in the regression of predictor i gives a term of its predictors and i.
+    The terms of all regressions are merged and their sub-terms added (a product in the zero-sum
+    gauge is a sum of products of all lower orders in the reference gauge). Then all parameters are
+    fitted jointly.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class HighOrder(Engine):
         How the terms of a regression are selected. A number is the penalty of `bbl.shooter` on the
         sum of losses, for all products, or one for each of the products of 1, 2, ... predictors.
         "cv" selects the penalty with the smallest held-out loss in 5 folds. "ebic" takes as
-        candidates the products on a path of penalties to slightly beyond the minimum of the
+        candidates the products on a path of penalties that ends slightly beyond the minimum of the
         extended BIC; a stepwise search then adds and removes indicators of their joint levels as
         long as the extended BIC (gamma = 1) decreases.
     combine : {"or", "and", "max"}, default "or"
@@ -347,11 +347,11 @@ def _regress(
 ) -> Regression:
     """Regress predictor `i` on products of the others, with the options of `engine`.
 
-    `n_levels` (m,) are the numbers of levels of all predictors. The regression has the m - 1 other
-    predictors, in their order, and as classes the K levels of i that occur. The weights of a term
-    with d features are (d, K - 1): they give K - 1 links, which `contrasts` converts to the scores
-    of the K classes. `engine.lambda_` is a penalty on all terms, a tuple with one penalty for each
-    order of products, or the rule "ebic" or "cv".
+    `n_levels` (m,) are the numbers of levels of all predictors. The regressors are the m - 1 other
+    predictors, in their order, and the classes are the K levels of i that occur. The weights of a
+    term with d features are (d, K - 1): they give K - 1 links, which `contrasts` converts to the
+    scores of the K classes. `engine.lambda_` is a penalty on all terms, a tuple with one penalty
+    for each order of products, or the rule "ebic" or "cv".
     """
     others = np.delete(np.arange(len(n_levels)), i)
     occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
@@ -411,7 +411,8 @@ def _regress(
 def _merge_terms(
     chosen: Sequence[list[Term]], min_votes: int
 ) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms of at least `min_votes` regressions, with sub-terms, and their votes.
+    """Return the terms that occur in at least `min_votes` regressions, with their sub-terms and
+    votes.
 
     `chosen` are the terms of each regression; the votes of a term are the number of regressions
     that contain it.

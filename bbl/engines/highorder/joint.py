@@ -129,7 +129,7 @@ class PseudoObjective(Objective):
 
 
 class ExactObjective(Objective):
-    """Minus the mean log-likelihood plus a ridge penalty, by enumeration of all states.
+    """Minus the mean log-likelihood plus a ridge penalty, computed by enumeration of all states.
 
     `means` (size,) are the means of the monomials over the rows; `moments` (size,) are their means
     over the states with probabilities `p`, at the last evaluation point.
@@ -263,8 +263,8 @@ def fit_jointly(
 
     `method` is one of `REFITS`. `ridge` is the L2 penalty per observation on all terms; the penalty
     on fields is at most 1e-6. `tolerance` is the gradient norm at which "pseudo" and "exact" end.
-    `rng` is used by "pcd" and "cd", `ascent` by these and by "mf". `progress` is not used: callers
-    report the fit as a whole.
+    `rng` is used by "pcd" and "cd", `ascent` by these and by "mf". `progress` is not used, because
+    callers report the fit as a whole.
     """
     with serial_blas():
         if method == "pseudo":

@@ -87,11 +87,11 @@ class MaximumLikelihood(Engine):
     -----
     If cells are empty, the likelihood may increase indefinitely along some combinations of
     parameters, even if no margin is zero. These parameters are found by a linear programme (up to 2
-    million states times parameters; beyond, by zero margins of terms) and reported as not
-    estimable. The fit is then the limit, in which some states have probability zero, and degrees of
-    freedom count the remaining states and parameters (Fienberg & Rinaldo 2012, Annals of Statistics
-    40). Missing values are marginalised on a table of all states, as in the EM algorithm; this is
-    valid if they are missing at random.
+    million states times parameters; beyond that, by zero margins of terms) and reported as not
+    estimable. The fit then returns the limit, in which some states have probability zero, and
+    degrees of freedom count the remaining states and parameters (Fienberg & Rinaldo 2012, Annals of
+    Statistics 40). Missing values are marginalised on a table of all states, as in the EM
+    algorithm; this is valid if they are missing at random.
 
     Examples
     --------
@@ -231,9 +231,9 @@ class MaximumLikelihood(Engine):
     ) -> EngineFit:
         """Return the fit, with notes on absent levels and convergence.
 
-        ``solution.determined`` marks the parameters with a finite and unique maximum,
-        ``solution.basis`` as many parameters as the fit has degrees of freedom; both are masks
-        (size,). `ridge` (size,) are the penalties.
+        ``solution.determined`` marks the parameters with a finite and unique maximum, and
+        ``solution.basis`` marks as many parameters as the fit has degrees of freedom; both are
+        masks (size,). `ridge` (size,) are the penalties.
         """
         notes: tuple[Note, ...] = ()
         # parameters of levels without rows, which are reported in notes

@@ -60,8 +60,9 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     It is found by one linear programme, which maximises the sum of ``z(x)`` over the empty states
     subject to ``0 <= z <= 1`` and ``c + T(x) d + z(x) <= 0``, with ``c + T(x) d = 0`` in the
     observed states and a constant c. Sums of directions of recession are again directions of
-    recession, so that a single one lowers all states that can be lowered, and a multiple of it
-    lowers each by at least 1, the upper bound of z. At the optimum each z is therefore 0 or 1.
+    recession, so a single direction lowers all states that can be lowered, and a multiple of it
+    lowers each of them by at least 1, the upper bound of z. At the optimum each z is therefore 0 or
+    1.
 
     Parameters
     ----------

@@ -283,5 +283,5 @@ class IncompleteLikelihood(Objective):
 
 
 def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """Return ``counts / margin`` by element, or 0 where the margin is at most TINY."""
+    """Return ``counts / margin`` elementwise, or 0 where the margin is at most TINY."""
     return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > TINY)

@@ -32,11 +32,11 @@ class LikelihoodInfluence(RowInfluence):
     """Influence of rows on one group's maximum likelihood estimate, and its covariances.
 
     A row changes the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all
-    changes sum to zero. H is minus the Hessian of the objective per observation, mu the moments of
-    the model, W the weight of the rows, and s their proportion if a prior count adds others. The
-    covariance of the estimate is ``s^2 H^-1 I H^-1 / W``, where I is the Fisher information (the
-    observed information if values are missing); without a penalty this is ``I^-1 / W``. Components
-    of the model have independent estimates.
+    changes sum to zero. H is minus the Hessian of the objective per observation, mu contains the
+    moments of the model, W is the weight of the rows, and s is their proportion if a prior count
+    adds other rows. The covariance of the estimate is ``s^2 H^-1 I H^-1 / W``, where I is the
+    Fisher information (the observed information if values are missing); without a penalty this is
+    ``I^-1 / W``. Components of the model have independent estimates.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class LikelihoodInfluence(RowInfluence):
     layout : Layout
     solution : Solution
         The fit: `theta` (size,), a mask `determined` (size,) of the parameters that are finite and
-        unique at the maximum, and a mask `basis` (size,) of these and some others, as many in all
-        as there are degrees of freedom.
+        unique at the maximum, and a mask `basis` (size,) of these and some other parameters, as
+        many in total as there are degrees of freedom.
     penalty : Penalty
         `ridge` (size,) are the L2 penalties, `prior_count` is the number of rows spread evenly over
         all states.
@@ -160,7 +160,7 @@ class LikelihoodInfluence(RowInfluence):
 
 
 class _Part:
-    """`LikelihoodInfluence` of a component; see there for the formulas.
+    """`LikelihoodInfluence` for one component; see that class for the formulas.
 
     Parameters
     ----------

@@ -46,7 +46,8 @@ class Objective(ABC):
 class Maximum(NamedTuple):
     """Result of `maximise`: the point, the objective, its gradient norm, and the number of steps.
 
-    If `itmax` steps were taken, the norm is evaluated before the last one, otherwise at the point.
+    If `itmax` steps were taken, the norm is evaluated before the last step, and otherwise at the
+    point.
     """
 
     theta: np.ndarray
@@ -167,7 +168,8 @@ def maximise(
 
 
 def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
-    """Return the Newton step (size,) for the first of the matrices without negative eigenvalues.
+    """Return the Newton step (size,) for the first of the matrices that has no negative
+    eigenvalues.
 
     Parameters without information and directions without curvature do not change.
     """

@@ -84,7 +84,7 @@ def _step(
     """Return a step along `direction` that ends at a small slope, and the gradient there.
 
     `slope` is the inner product of gradient and direction at `theta`. Steps are lengthened fourfold
-    while the slope at their end is negative, then bisected. If no slope is small enough, the
+    while the slope at their end is negative, and then bisected. If no slope is small enough, the
     longest step with a negative slope is returned, or zero if there is none.
     """
     # low: longest step with a negative slope; high: last step with a positive slope

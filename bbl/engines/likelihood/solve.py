@@ -296,7 +296,7 @@ class Solver:
 
         The fit is first restricted to the face given by zero margins. If the result of Newton's
         method does not prove that this is the correct face, the fit is repeated on the facial set.
-        With L-BFGS nothing can be proved, and the first face is kept.
+        With L-BFGS, nothing can be proved, so the first face is kept.
         """
         table = _state_table(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
@@ -493,7 +493,8 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
 
 
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Move the maximum along a direction of recession until lost states have no probability.
+    """Move the maximum along a direction of recession until the states off the face have no
+    probability.
 
     ``face.support`` (n,) marks the states on the face (None: all), ``face.direction`` (size,) is
     the direction.

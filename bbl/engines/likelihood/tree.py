@@ -33,7 +33,8 @@ __all__ = [
 
 
 class Component(NamedTuple):
-    """Predictors that interact with each other, directly or indirectly, but with no others.
+    """Predictors that interact with each other, directly or indirectly, but not with any other
+    predictors.
 
     Predictors in structural zeros count as interacting.
 
@@ -243,7 +244,7 @@ class JunctionTree:
         log_support : ndarray, shape (n_cells,), optional
             -inf in cells that cannot occur, 0 elsewhere.
         spent : Margins, optional
-            Margins that are no longer needed: their arrays are overwritten. Allocating large arrays
+            Margins that are no longer needed, whose arrays are overwritten. Allocating large arrays
             would take as long as the sums.
         """
         spent = spent or self.unfilled()
@@ -370,7 +371,7 @@ def _columns_at_once(n_cells: float) -> int:
 
 
 def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
-    """Return the predictors of each clique: the eliminated one, then its separator.
+    """Return the predictors of each clique: the eliminated predictor, followed by its separator.
 
     The separator is sorted by elimination order. `order` lists the predictors in that order.
     """
@@ -633,7 +634,7 @@ def _gather_terms(
     """Return the predictors and the terms of each part of a clique.
 
     `terms` are the terms assigned to the clique. A small clique is a single part. Otherwise, each
-    term is added to the first part whose table remains small, or else starts a new part.
+    term is added to the first part whose table remains small, or otherwise starts a new part.
     """
     if clique.cells.stop - clique.cells.start <= MAX_PART_CELLS:
         return [(set(clique.scope), terms)]

@@ -46,7 +46,8 @@ def determined_by_states(layout: Layout) -> np.ndarray:
 
 
 def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
-    """Return how many parameters possible states or a penalty `ridge` (size,) identify."""
+    """Return the number of parameters that are identified by the possible states or by a penalty
+    `ridge` (size,)."""
     total = layout.size
     for positions, covariances in _with_zeros(layout):
         # adding one makes each penalised parameter determined

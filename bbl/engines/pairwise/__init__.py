@@ -1,1 +1,2 @@
-"""Engines of pairwise models without the likelihood: probability flow, contrastive divergence."""
+"""Engines that fit pairwise models without computing the likelihood: probability flow and
+contrastive divergence."""

@@ -48,9 +48,9 @@ class ContrastiveDivergence(PairwiseEngine):
     """Maximum likelihood for pairwise models by persistent contrastive divergence (Tieleman 2008).
 
     Adam follows the gradient of the likelihood, whose expectations under the model are estimated by
-    persistent Gibbs chains. The method is a point estimate version of persistent variational
-    inference (`PersistentVI`), for comparison or for models whose likelihood ``method="ml"`` cannot
-    compute.
+    persistent Gibbs chains. The method is a version of persistent variational inference
+    (`PersistentVI`) that gives a point estimate, for comparison or for models whose likelihood
+    ``method="ml"`` cannot compute.
 
     Parameters
     ----------
@@ -60,14 +60,9 @@ class ContrastiveDivergence(PairwiseEngine):
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of a pair; see `ProbabilityFlow`. With "l1" and "group", most of
-        the tables that the penalty makes zero are exactly zero.
-    n_iter : int, default 2000
-        Number of iterations.
-    sweeps : int, default 3
-        Gibbs sweeps in each iteration.
-    chains : int, default 100
-        Number of Gibbs chains. They run in packs of 32, which cost no more than one chain; the
-        smallest number of packs is used that gives at least nine tenths of the chains.
+        the tables that the penalty makes zero are exactly zero. Chains run in packs of 32, each of
+        which takes no longer than a single chain; the number of packs is the smallest that gives at
+        least nine tenths of the requested chains.
     lr : float, default 0.01
         Initial step size of Adam; it decreases linearly to zero.
 

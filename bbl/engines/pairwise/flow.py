@@ -41,8 +41,8 @@ class ProbabilityFlow(PairwiseEngine):
     Probability flows from rows to all states that differ from them in one predictor, at the rate
     ``exp((E(x') - E(x)) / 2)``, with the model's energy E. The estimate minimises half the mean
     flow out of the rows, plus the penalty. The objective is convex and does not involve ln Z. If
-    the rows have the probabilities of a model, that model is the minimum. The method is provided
-    for comparison with pseudo-likelihood, which is usually more accurate.
+    the frequencies of the rows equal the probabilities of a model, the minimum is at this model.
+    The method is provided for comparison with pseudo-likelihood, which is usually more accurate.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ProbabilityFlow(PairwiseEngine):
         Penalty on the couplings of a pair. ``"l2"`` is ``lambda_ / 2`` times their sum of squares
         in the zero-sum gauge. ``"l1"``, for predictors with two levels, is `lambda_` times
         ``|J_ij|``, and ``"group"``, for any number of levels, is `lambda_` times the Frobenius norm
-        of the table ``J_ij`` in the zero-sum gauge; both make tables exactly zero.
+        of the table ``J_ij`` in the zero-sum gauge; both make some tables exactly zero.
     tolerance : float, default 1e-8
         Largest gradient norm, or violation of the optimality conditions, at which the fit ends.
     itmax : int, default 5000

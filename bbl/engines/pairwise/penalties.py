@@ -16,8 +16,8 @@ class TablePenalty:
     """Penalty `lambda_` on the couplings of pairs, and L2 penalty `lambdah` on fields.
 
     The `kind` is ``"l2"``, ``lambda_ / 2`` times the squared norm of each pair's table in the
-    zero-sum gauge, ``"group"``, `lambda_` times the norm, or ``"l1"``, twice that: for two levels,
-    the coupling in the reference gauge.
+    zero-sum gauge, ``"group"``, `lambda_` times the norm, or ``"l1"``, twice that norm, which for
+    two levels is the absolute coupling in the reference gauge.
 
     Attributes
     ----------

@@ -102,7 +102,7 @@ class Corrected:
     each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023).
 
     If the sample determines the curvature poorly, as for pairs of rare levels, earlier rounds help:
-    their steps are curvature pairs of L-BFGS, in which the fit of the sample replaces the initial
+    their steps are curvature pairs of L-BFGS, in which the fit to the sample replaces the initial
     inverse Hessian.
 
     Parameters
@@ -151,10 +151,10 @@ class Corrected:
 
         `lambda_` is the penalty on couplings, or a tuple with one for each order 2, 3, ...;
         `lambdah` is the penalty on fields. `itmax` is the maximum number of iterations in all
-        rounds. A later fit, with another penalty, starts from the best solution of the previous
+        rounds. A later fit, with a different penalty, starts from the best solution of the previous
         one. Each round proposes a solution, which is accepted at the sites where it reduces the
-        gradient norm over all rows. A site ends at the tolerance, when rounds no longer help, or
-        after `itmax` iterations.
+        gradient norm over all rows. The iteration for a site ends when the tolerance is reached,
+        when rounds no longer help, or after `itmax` iterations.
         """
         # FINEST is the smallest tolerance, FLOOR (below) a gradient norm near rounding error, for
         # each precision
@@ -311,7 +311,7 @@ class Corrected:
         )
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
-        """Return the next solution to evaluate: an L-BFGS step based on the fit of the sample.
+        """Return the next solution to evaluate, an L-BFGS step based on the fit to the sample.
 
         `solve` fits the sample; `penalty` (1 + D,) are the penalties of the columns. `pairs`
         contains steps and changes of the penalised gradient, both (layout.D, 1 + D), and the
@@ -371,8 +371,8 @@ def site_moments(rows: Rows, layout: Layout, prior_count: float, workers: int = 
     """Return the means (layout.D, 1 + D) of a site's level times a column or the constant.
 
     They are the derivatives in theta of the log numerators of the conditional distributions. A
-    `prior_count` mixes in equal proportions of a site's levels. Entries of columns that are not
-    regressors of the site are 0.
+    `prior_count` shifts the observed levels of a site towards equal proportions. Entries of columns
+    that are not regressors of the site are 0.
     """
     regs = regressors(layout)
     if regs.D == layout.D:

@@ -284,9 +284,9 @@ def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
 def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
     """Return the solution at `lambda_`, interpolated linearly in the logarithm of the penalty.
 
-    The line goes through the solutions at the adjacent stronger and weaker penalties, or through
-    the two strongest or weakest. With a single solution or a penalty of 0, the nearest solution is
-    copied.
+    The interpolation uses the solutions at the adjacent stronger and weaker penalties, or
+    extrapolates from the two strongest or weakest. With a single solution or a penalty of 0, the
+    nearest solution is copied.
     """
     fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
@@ -326,7 +326,8 @@ class PseudoLikelihood(Engine):
         Pseudocount c, spread evenly over the levels of each predictor. In every conditional
         distribution a row's observed level has weight ``1 - c/(n + c)``, and the rest is divided
         equally among all levels. Without couplings this is naive Bayes with the same `prior_count`.
-        It keeps the fields of absent levels finite; a value of 1 is suitable for classification.
+        A prior count keeps the fields of absent levels finite; a value of 1 is suitable for
+        classification.
     symmetrize : bool, default True
         Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and likewise for terms of any order.
         Otherwise ``J_ij`` with ``i < j`` is taken from predictor i.
@@ -336,22 +337,23 @@ class PseudoLikelihood(Engine):
         use double precision.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their sum of squares,
-        as in the paper. The others make couplings exactly zero; each predictor then has a sparse
-        (multinomial) logistic regression on the others, fitted exactly. ``"l1"``, for predictors
-        with two levels, is `lambda_` times the sum of ``|J_ij|`` in the reference gauge, which is
-        an L1 penalty on products of 0/1 columns. ``"group"``, for any number of levels, is
-        `lambda_` times the Frobenius norm of each table ``J_ij`` in the zero-sum gauge, so that
-        entire tables are zero; for two levels this norm is half of ``|J_ij|``. With ``"l1"`` and
-        ``"group"``, fields are not penalised, `lambdah` and `prior_count` must be 0, and there are
-        no standard errors; ``lambda_="cv"`` tries nine values from 0.003 to 0.3. A symmetrised
-        coupling is zero only if it is zero for both predictors.
+        as in the paper. The other penalties make couplings exactly zero; each predictor is then
+        regressed on the others by a sparse (multinomial) logistic regression, which is solved
+        exactly. ``"l1"``, for predictors with two levels, is `lambda_` times the sum of ``|J_ij|``
+        in the reference gauge, which is an L1 penalty on products of 0/1 columns. ``"group"``, for
+        any number of levels, is `lambda_` times the Frobenius norm of each table ``J_ij`` in the
+        zero-sum gauge, so that entire tables are zero; for two levels this norm is half of
+        ``|J_ij|``. With ``"l1"`` and ``"group"``, fields are not penalised, `lambdah` and
+        `prior_count` must be 0, and there are no standard errors; ``lambda_="cv"`` tries nine
+        values from 0.003 to 0.3. A symmetrised coupling is zero only if it is zero for both
+        predictors.
     gauge : {"reference", "zero-sum"}, default "reference"
         Whether to penalise fields and couplings of the non-reference levels, as in the paper, or,
         in a model of pairs, of all levels in the zero-sum gauge. The two solutions of a pair are
-        then averaged in the zero-sum gauge too. Probabilities in the zero-sum gauge do not depend
+        then also averaged in the zero-sum gauge. Probabilities in the zero-sum gauge do not depend
         on the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a predictor
-        is constant in a group and neither `lambdah` nor `prior_count` is positive. The same
-        `lambda_` is a weaker penalty: a quarter as strong with two levels.
+        is constant in a group and neither `lambdah` nor `prior_count` is positive. In the zero-sum
+        gauge, a given `lambda_` is a weaker penalty: with two levels, it is a quarter as strong.
     ordered : {"nominal", "linear"}, default "nominal"
         Couplings of ordered predictors with three or more levels. ``"linear"`` makes them linear in
         scores of the levels: ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` for two ordered predictors,
@@ -647,10 +649,10 @@ class PseudoLikelihood(Engine):
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
         """Return the rows, with the extra instance of section 2.2 if a predictor is constant.
 
-        In this row constant predictors have the first level that does not occur, and all others
-        have their reference level. With missing values, a predictor counts as constant if it is
-        constant in the rows to which it is fitted. No row is added if a prior count, or a penalty
-        on fields in the zero-sum gauge, already keeps fields finite.
+        In this row, constant predictors are at the first level that does not occur, and all other
+        predictors are at their reference level. With missing values, a predictor counts as constant
+        if it is constant in the rows to which it is fitted. No row is added if a prior count, or a
+        penalty on fields in the zero-sum gauge, already keeps fields finite.
         """
         if not sample.in_memory:
             return self._prepare_stored(cast(StoredSample, sample), layout)
@@ -931,7 +933,7 @@ class PseudoLikelihood(Engine):
     def diverges(self, lambda_) -> bool:
         """Return whether the fields of absent levels diverge with this penalty on couplings.
 
-        They do if there is neither a penalty on fields nor a prior count.
+        They diverge if there is neither a penalty on fields nor a prior count.
         """
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 

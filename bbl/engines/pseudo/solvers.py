@@ -101,7 +101,7 @@ def by_newton(
 ) -> None:
     """Fit all sites, or those in `only`, by Newton's method, in place.
 
-    Writes `site_theta` and `sites`. `sample` has the codes of the `Regressors`. `lambda_` and
+    Writes `site_theta` and `sites`. `sample` contains the codes of the `Regressors`. `lambda_` and
     `lambdah` are the penalties on couplings and on fields. `linear` (layout.D, 1 + D), if given, is
     subtracted from the gradients. `workers` is not used; it matches the signature of the functions
     that `by_lbfgs` returns.
@@ -153,8 +153,8 @@ def prepare_problem(
 ) -> PseudoProblem:
     """Return the rows in the format of the L-BFGS kernel.
 
-    `sample` has the codes of the `Regressors`. Without `count_moments` (`counted` in the kernel)
-    the problem can only compute log normalisers, for rows with known moments.
+    `sample` contains the codes of the `Regressors`. Without `count_moments` (`counted` in the
+    kernel) the problem can only compute log normalisers, for rows with known moments.
     """
     regs = regressors(layout)
     with serial_blas():
@@ -274,8 +274,8 @@ def n_shares(sample: Sample) -> int:
 def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
     """Return a solver like `by_lbfgs` with the predictors shared among the workers of a cluster.
 
-    Fits are bitwise identical. `sample` has the codes of the `Regressors` and the ``client`` of the
-    cluster.
+    Fits are bitwise identical. `sample` contains the codes of the `Regressors` and the ``client``
+    of the cluster.
     """
     # the sample is sent without the client
     client = sample.client
@@ -329,8 +329,8 @@ def _solve_share(
     """Fit one share of the predictors on a worker.
 
     Returns the predictors, their rows of the solution, and reports (m,). `share` is ``(k,
-    n_shares)`` as in `by_lbfgs`, and `rows` has the codes of the `Regressors`. `arguments` are the
-    engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
+    n_shares)`` as in `by_lbfgs`, and `rows` contains the codes of the `Regressors`. `arguments` are
+    the engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()

@@ -73,16 +73,17 @@ class PersistentVI(Engine):
         couplings without a finite maximum likelihood estimate grow with `n_iter`.
     likelihood : {"sampled", "pseudo"}, default "sampled"
         "sampled" uses the likelihood, with persistent Gibbs chains; "pseudo" uses the
-        pseudo-likelihood without chains, which is fast but gives sds that are too small, since each
-        coupling occurs in two conditional distributions.
+        pseudo-likelihood without chains, which is fast but gives standard deviations that are too
+        small, because each coupling occurs in two conditional distributions.
     slab : float, default 1.0
         Upper bound of the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex
-        coding (for two levels, of the Ising coupling). It keeps couplings without a finite optimum
-        finite. ``inf`` means no bound, as in the paper.
+        coding (for two levels, of the Ising coupling). The bound keeps couplings finite that have
+        no finite optimum. ``inf`` means no bound, as in the paper.
     scale : float, optional
         The global scale of fields and couplings; None to estimate both scales.
     n_iter : int, default 20000
-        Number of iterations. 5,000 are enough for a first look; the global scale converges last.
+        Number of iterations. 5,000 iterations are enough for a first look; the global scale
+        converges last.
     tol : float, optional
         Relative change of the smoothed posterior mean within a fortieth of the iterations below
         which the fit ends early: steps then decrease to zero within a tenth of the iterations.
@@ -90,9 +91,9 @@ class PersistentVI(Engine):
     sweeps : int, default 3
         Gibbs sweeps in each iteration.
     chains : int, default 100
-        Total number of Gibbs chains for all draws. Each draw runs packs of 32 chains, which cost no
-        more than one chain; it uses the smallest number of packs that gives at least nine tenths of
-        the chains (100 chains for 3 draws become 96, 40 chains for one draw become 64).
+        Total number of Gibbs chains for all draws. Each draw runs packs of 32 chains, which take no
+        longer than one chain, and uses the smallest number of packs that gives at least nine tenths
+        of the chains (100 chains for 3 draws become 96, 40 chains for one draw become 64).
     draws : int, default 3
         Number of parameter draws in each iteration; each draw has its own chains.
     lr : float, default 0.01
@@ -102,23 +103,23 @@ class PersistentVI(Engine):
     average : float, default 0.1
         Fraction of the iterations, at the end, over which the approximation is averaged.
     sd : {"factorised", "lrvb"}, default "factorised"
-        Posterior sds of the approximation, which are too small if parameters depend on each other,
-        or by linear response, which sums over all states and is limited to few predictors.
-        Strengths of pairs always use "factorised".
+        Posterior standard deviations: those of the approximation, which are too small if parameters
+        depend on each other, or those from linear response, which sums over all states and is
+        limited to few predictors. Strengths of pairs always use "factorised".
     centred : bool, default False
         Whether to approximate the posterior of the parameters theta and their log scales, instead
         of theta / scale and the log scales (Ingraham & Marks 2017, eq. 11). A centred approximation
-        cannot follow a coupling and its scale to zero together, so that sparse priors shrink less;
-        the option is provided for comparison. Not available with ``prior="flat"``.
+        cannot follow a coupling and its scale to zero together, so sparse priors shrink less; the
+        option is provided for comparison. Not available with ``prior="flat"``.
     grouped : bool, default True
         Whether to use one scale for each table, instead of one for each parameter in simplex
         coding. With more than two levels, the latter depends on the order of the levels. For two
         levels, both are equivalent.
     empirical_bayes : bool, default False
         Whether to fix each scale at the exponential of its posterior mean logarithm for estimates
-        and sds (empirical Bayes), instead of averaging over it: the term ``exp(2 s) / 2`` of
-        Ingraham & Marks 2017, eq. 12, is omitted. The fit itself is the same. Not available with
-        ``prior="flat"`` or ``centred=True``, where estimates do not involve scales.
+        and standard deviations (empirical Bayes), instead of averaging over it: the term ``exp(2 s)
+        / 2`` of Ingraham & Marks 2017, eq. 12, is omitted. The fit itself is the same. Not
+        available with ``prior="flat"`` or ``centred=True``, where estimates do not involve scales.
 
     Raises
     ------
@@ -272,7 +273,7 @@ class PersistentVI(Engine):
 
     @property
     def penalised(self) -> bool:
-        """True: estimates are posterior means, even with a flat prior."""
+        """Always True, because estimates are posterior means, even with a flat prior."""
         return True
 
     @property
@@ -287,7 +288,7 @@ class PersistentVI(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of a fit.
 
-        These are for the approximation, Adam's moments, draws, chains and, with linear response,
+        This includes the approximation, Adam's moments, draws, chains and, with linear response,
         states. `n` and `settings` have no effect.
         """
         D = float(layout.D)

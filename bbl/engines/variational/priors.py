@@ -19,7 +19,7 @@ STUDENT_SHAPE = 1.5  # half the degrees of freedom of the Student prior
 
 @dataclass(frozen=True)
 class ScalePrior:
-    """The distribution of the scales of groups of parameters; all functions act by element.
+    """The distribution of the scales of groups of parameters; all functions operate elementwise.
 
     Attributes
     ----------

@@ -1,7 +1,8 @@
 """Figures of two-way clusterings: the table sorted by groups, the search history, criteria for
 numbers of groups, similarities of items.
 
-I rows are in a groups and J columns in b groups; a *block* is a row group by a column group.
+The I rows are in a groups and the J columns in b groups; a *block* is the crossing of a row group
+and a column group.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ def plot_blocks(
 
 
 def _figure_size(n: int, m: int) -> tuple[float, float]:
-    """Return the width and height of a figure in inches, proportional to n x m cells, but 3.4 to 8
-    high.
+    """Return the width and height of a figure in inches, proportional to n x m cells, with the
+    height limited to between 3.4 and 8.
     """
     width = 6.0
     return width, float(np.clip(width * n / m, 3.4, 8.0))
@@ -148,8 +149,8 @@ def _cell_image(
     rated: bool,
     are_codes: bool,
 ) -> np.ndarray:
-    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side;
-    arguments as in `plot_blocks`.
+    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side; arguments
+    are as in `plot_blocks`.
 
     A pixel is the mean of its cells, or nan if it has none; for codes, it is its last cell. With
     `rated`, it is the proportion of rated pairs among all pairs in the pixel.
@@ -240,8 +241,8 @@ def _label_axes(
     """Name the rows and columns of a small table, or number the groups of a large one; remove ticks
     and frame.
 
-    Each argument has an entry for rows and one for columns: partition, axis name, names of the
-    items.
+    Each argument has an entry for rows and one for columns; the arguments are the partitions, the
+    axis names and the names of the items.
     """
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):  # rows, then columns
         partition = partitions[k]
@@ -366,7 +367,7 @@ def plot_similarity(
     item_names: Sequence[Sequence],
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the probability that two rows, and two columns, are in one group, given as the
+    """Draw the probability that two rows, and two columns, are in the same group, given as the
     proportion of posterior draws; items are sorted by group.
 
     Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions

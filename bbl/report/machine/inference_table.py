@@ -67,10 +67,10 @@ def absent(name: Hashable) -> bool:
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: object) -> Summary:
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
-    `table` has a row for each parameter, with its estimate, test and limits, and in the column
+    `table` contains a row for each parameter, with its estimate, test and limits, and in the column
     ``unpenalised`` the estimate without a penalty. That column is shown if the penalty moves an
-    estimate outside its limits. `tests` has the joint tests, `note` the line below them. `of` says
-    what was compared, as in `test_sections`.
+    estimate outside its limits. `tests` contains the joint tests, and `note` is the line below
+    them. `of` specifies what was compared, as in `test_sections`.
     """
     # sort by p; several p may be rounded to 0, and these are sorted by |z|, largest first
     # (`distance` is -|z|)

@@ -25,7 +25,8 @@ PALE_SHARE = 0.25  # fraction of the colour map that is left out: pale edges are
 def plot_edges(
     names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: Axes | None = None
 ) -> Axes:
-    """Draw a graph with E edges of given probabilities; edges below 5 % are left out.
+    """Draw a graph with E edges of given probabilities; edges with a probability below 5 % are
+    omitted.
 
     Parameters
     ----------

@@ -83,8 +83,8 @@ def draw_network(
     -------
     list of matplotlib Axes
         The width of an edge is the *strength* of the pair. Its colour is the sign of the largest
-        coupling of non-reference levels: red if positive, blue if negative. All graphs share
-        one colour scale. With more than 40 predictors, those without an edge are left out.
+        coupling of non-reference levels: red if positive, blue if negative. All graphs share one
+        colour scale. With more than 40 predictors, those without an edge are omitted.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def new_graph_axes(
 def _edge_scale(values: np.ndarray) -> dict[str, Any]:
     """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for edges.
 
-    The pale middle of the colour map is left out, as it would hide weak edges.
+    The pale middle of the colour map is omitted, because it would hide weak edges.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -212,7 +212,7 @@ def _edge_scale(values: np.ndarray) -> dict[str, Any]:
 def _graph_parameters(
     labels: Labels, parameters: Parameters, groups: Sequence[Any] | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in
+    """Return the parameters (graphs, size) and the titles of the graphs; `groups` is as in
     `draw_network`.
     """
     theta = []
@@ -326,7 +326,8 @@ def _name_nodes(
     space for them.
 
     `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are the
-    size of the axes in inches. A smaller font is used only if it shows clearly more letters.
+    size of the axes in inches. A smaller font is used only if it lets clearly more letters be
+    shown.
     """
     n = len(names)
     is_radial = len(names) > MAX_HORIZONTAL_NAMES

@@ -58,8 +58,8 @@ def _alphabet_colours(labels: Labels) -> dict[str, str] | None:
     """Return the colours of nucleotides or amino acids by letter, if all levels are letters of one
     of them; otherwise None.
 
-    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, because fewer letters
-    may have another meaning.
+    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, because fewer letters may
+    have a different meaning.
     """
     used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
     if len(used) > 2 and used <= set(NUCLEOTIDES):
@@ -79,9 +79,9 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A
-        is 4 for nucleotides, 20 for amino acids, otherwise ``L_i``. Small samples are not
-        corrected for.
+        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A is
+        4 for nucleotides, 20 for amino acids, otherwise ``L_i``. There is no correction for small
+        samples.
     """
     alphabet = _alphabet_colours(labels)
     # size of the alphabet

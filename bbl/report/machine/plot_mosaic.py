@@ -1,8 +1,8 @@
 """Mosaic plot of a table of counts, shaded by residuals.
 
-A square is split along x by the levels of the first variable, each part along y by the second, then
-again along x and y by the third and fourth. A tile's area is its cell's proportion of the total
-count. The variables 0..3 are labelled below, on the left, above and on the right.
+A square is split along x by the levels of the first variable, each part is split along y by the
+second, and then again along x and y by the third and fourth. A tile's area is its cell's proportion
+of the total count. The variables 0..3 are labelled below, on the left, above and on the right.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _name_sides(
 ) -> None:
     """Write the names of variables and levels on the four sides: below, left, above, right.
 
-    `boxes` has the (x, y, width, height) of each tile, by its level numbers.
+    `boxes` contains the (x, y, width, height) of each tile, by its level numbers.
     """
     # the remaining space is for names and the colour bar
     width, height = (0.85 * inches for inches in axes_inches(ax))
@@ -164,8 +164,8 @@ def _fit_level_names(
     """Return the names of the levels of variable `number`, each centred on its tiles at the
     variable's side.
 
-    `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, an
-    earlier variable has split the side into parts: the names are repeated in each part, except
+    `boxes` is as in `_name_sides`; `inches` is the length of the side. From the third variable on,
+    an earlier variable has split the side into parts: the names are repeated in each part, except
     for empty tiles. A name is centred on the tiles next to the side or, if these are all empty, on
     the tiles behind them.
 

@@ -81,8 +81,8 @@ def plot_parameters(
         Groups to draw; all by default.
     errors : array_like, shape (K, D) or (2, K, D), optional
         Intervals of the fields of all groups: half-widths, or distances of the lower and upper
-        limits; nan for none. Bars get error bars; in a map, dots mark fields whose interval
-        excludes zero.
+        limits; nan for none. Bars are drawn with error bars; in a map, dots mark fields whose
+        interval excludes zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if any; a new figure by
         default.
@@ -160,7 +160,7 @@ def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
     """Return `errors` as distances (2, K, D) of the lower and upper limits from the fields; `shape`
     is (K, D).
 
-    Raises a DataError if they have another shape or are negative.
+    Raises a DataError if they have a different shape or are negative.
     """
     limit_distances = np.asarray(errors, dtype=float)
     if limit_distances.shape not in (shape, (2, *shape)) or (limit_distances < 0).any():
@@ -347,8 +347,8 @@ def _draw_bars(
 ) -> None:
     """Draw fields (K, D) as one bar per level and group; predictors are named above them.
 
-    `names` are the groups, `title` labels the vertical axis, `errors` (2, K, D) are the distances
-    of the limits, or None.
+    `names` are the groups, `title` labels the vertical axis, and `errors` (2, K, D) contains the
+    distances of the limits, or is None.
     """
     K = len(fields)
     D = fields.shape[1]

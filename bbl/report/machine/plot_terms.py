@@ -148,7 +148,7 @@ def _map_titles(heads: list[tuple[str, str]], width: float) -> list[str]:
     """Return the titles of maps from their `heads`: the group and, below it, the levels of the
     other predictors.
 
-    Lines are cut to the `width` of a map in inches.
+    Lines are truncated to the `width` of a map in inches.
     """
     # 0.2: titles may extend into the gaps between maps
     lines = [

@@ -270,8 +270,8 @@ def _first_names(names: list[str]) -> str:
 
 
 def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return the end of a heading: which rows of `table` are in `shown`, those with the smallest
-    p; empty if it has all rows.
+    """Return the end of a heading, which states that `shown` contains the rows of `table` with the
+    smallest p; empty if `shown` contains all rows.
     """
     if len(shown) == len(table):
         return ""
@@ -396,7 +396,7 @@ def density_summary(
     levels and entropies.
 
     With more than `SHOWN` predictors, those with the largest entropy are shown.
-    ``tables["levels"]`` has the count and share of every level.
+    ``tables["levels"]`` contains the count and proportion of every level.
 
     Parameters
     ----------
@@ -451,7 +451,7 @@ def density_summary(
 def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -> Summary:
     """Return the summary of one group's parameters, without rows: `facts`, fields and couplings.
 
-    `frame` has a row for each parameter, as ``coef().to_frame()``, and optionally a column
+    `frame` contains a row for each parameter, as in ``coef().to_frame()``, and optionally a column
     ``sd``. Of more than `SHOWN` fields or couplings, the largest are shown.
     """
     is_coupling = frame["term"] == "J"

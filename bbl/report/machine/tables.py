@@ -402,7 +402,8 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
 def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
     """Return ``labels[code]`` for each code, missing for -1.
 
-    The result is categorical, or an array of objects if distinct labels compare equal (1 and True).
+    The result is categorical, or an array of objects if distinct labels, such as 1 and True,
+    compare equal.
     """
     # position of each distinct label in `distinct`; types are included, as 1, 1.0 and True are
     # different levels
@@ -450,7 +451,7 @@ def filled_frame(
     """Return the rows with missing cells filled in: probabilities of levels, or the most probable
     levels if `best`.
 
-    `table` has the probabilities (n, L_i) of each predictor's levels, 0 or 1 for known cells.
+    `table` contains the probabilities (n, L_i) of each predictor's levels, 0 or 1 for known cells.
     """
     if best:
         codes = [first_largest(probabilities) for probabilities in table]

@@ -24,7 +24,7 @@ def structure_text(
     n_parameters: int | None = None,
 ) -> str:
     """Return the printed form of a Bayesian network classifier, in R's layout; arguments that are
-    None take no line.
+    None are omitted.
 
     Examples
     --------

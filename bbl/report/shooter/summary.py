@@ -40,7 +40,7 @@ def term_name(labels: Labels, term: tuple[int, ...]) -> str:
 
 
 def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
-    """Return the first `MAX_NAMED` terms as text, followed by the number of the others."""
+    """Return the first `MAX_NAMED` terms as text, followed by the number of other terms."""
     count_note = f" and {len(terms) - MAX_NAMED} more" if len(terms) > MAX_NAMED else ""
     return ", ".join(term_name(labels, term) for term in terms[:MAX_NAMED]) + count_note
 
@@ -50,8 +50,8 @@ def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
     each joint level.
 
     Columns are ``order``, ``predictors`` and ``levels`` (tuples), and the log odds, named by
-    `contrast_names`. With ``first=1``, rows with the first level of any predictor are left out;
-    ``first=0`` keeps all rows.
+    `contrast_names`. With ``first=1``, rows with the first level of any predictor are omitted; with
+    ``first=0``, all rows are kept.
     """
     rows: list[tuple] = []
     values = [np.empty((0, len(labels.groups) - 1))]  # an empty part, needed without terms
@@ -85,9 +85,10 @@ def shooter_summary(
 ) -> Summary:
     """Return the summary of a fit: key figures (`facts`, by title) and the strongest `terms`.
 
-    `terms` has a row for each combination of levels of a term, strongest term first: its ``order``,
-    ``predictors`` and ``levels``, the ``step`` of the path at which it entered, its ``strength``
-    (root mean square contribution to the log odds over the joint levels), and its weights.
+    `terms` contains a row for each combination of levels of a term, strongest term first: its
+    ``order``, ``predictors`` and ``levels``, the ``step`` of the path at which it entered, its
+    ``strength`` (root mean square contribution to the log odds over the joint levels), and its
+    weights.
 
     The summary's ``tables`` are the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """

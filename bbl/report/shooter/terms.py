@@ -35,7 +35,7 @@ def term_frame(
     theta : ndarray, shape (K, size)
         Weights.
     free : ndarray of bool, shape (K, size)
-        Whether a group's model has the parameter; terms without any are left out.
+        Whether a group's model has the parameter; terms without any such parameter are omitted.
     chosen : mapping, optional
         Result of a search by predictors. ``votes`` (K, size): number of predictors that selected
         the parameter. ``nodes`` (K, order, size): its weight in the regression of each of the
@@ -80,7 +80,7 @@ def term_frame(
 
 
 def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFrame:
-    """Return the number of terms of each order (rows) in each group (columns); `free` as in
+    """Return the number of terms of each order (rows) in each group (columns); `free` is as in
     `term_frame`.
     """
     counts = {1: np.full(len(free), layout.m)}  # by order: number of terms in each group, (K,)

@@ -1,8 +1,9 @@
 """Model file of a two-way clustering: `pack` converts a result to a dict and
 arrays; `unpack` validates and restores it.
 
-The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
-group. L is the number of levels of categorical cells, or 2 (count and sum) for numeric cells.
+The table has I rows in a groups and J columns in b groups; a *block* is the crossing of a row group
+and a column group. L is the number of levels of categorical cells, or 2 (count and sum) for numeric
+cells.
 """
 
 from __future__ import annotations

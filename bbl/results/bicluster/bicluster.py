@@ -1,7 +1,7 @@
 """BiclusterResults: a two-way clustering of a table.
 
-The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
-group. A *long* table lists its observed cells, a *matrix* has all cells.
+The table has I rows in a groups and J columns in b groups; a *block* is the crossing of a row group
+and a column group. A *long* table lists its observed cells; a *matrix* contains all cells.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
             to the group that fits its responses in `newdata` best. Matrix: new rows, with nan for
             missing cells. None for `fitted`.
         type : {"response", "prob"}, default "response"
-            For categorical tables the most frequent level, or the proportions of all levels.
+            For categorical tables, the most frequent level or the proportions of all levels.
 
         Returns
         -------
@@ -445,9 +445,10 @@ class BiclusterResults(BlockTables, DeprecatedNames):
     def plot_history(self, ax: Axes | None = None) -> Axes:
         """Draw the objective over the steps of the search.
 
-        For the genetic algorithm, the best fitness in each generation; for "prototype", the
-        objective of the best start, initially and after each half-step of the alternation (or each
-        iteration with the metric "pearson"); for "mcmc", the log posterior of each chain's draws.
+        This is the best fitness in each generation for the genetic algorithm; the objective of the
+        best start, initially and after each half-step of the alternation (or each iteration with
+        the metric "pearson"), for "prototype"; and the log posterior of each chain's draws for
+        "mcmc".
 
         Parameters
         ----------
@@ -485,8 +486,8 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return plot_history(history, axis_names, reached, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
-        """Draw the posterior probability that two rows, and two columns, are in one group; return
-        two Axes.
+        """Draw the posterior probability that two rows, and two columns, are in the same group;
+        return two Axes.
 
         Examples
         --------
@@ -512,8 +513,8 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether to store the cells as well. Without them a loaded model has no cell plot and,
-            for a long table, no `fitted`.
+            Whether to store the cells as well. Without them, a loaded model does not support the
+            plot of cells or, for a long table, `fitted`.
 
         Raises
         ------

@@ -89,8 +89,8 @@ class Posterior:
     def loyalty(self) -> pd.Series:
         """Posterior mean of the parameter lambda of each row's group.
 
-        Lambda controls how slowly a row group's interest decreases with its rank of the column
-        groups.
+        Lambda controls how slowly the interest of a row group decreases along its ranking of the
+        column groups.
         """
         mean = self.draws.loyalty.mean(axis=0)
         return pd.Series(

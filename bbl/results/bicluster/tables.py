@@ -1,8 +1,9 @@
 """Base class of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled
 tables.
 
-The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
-group. Cells of a *categorical* table are levels (``table.holds == "levels"``), L of them.
+The table has I rows in a groups and J columns in b groups; a *block* is the crossing of a row group
+and a column group. Cells of a *categorical* table are levels (``table.holds == "levels"``); there
+are L levels.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class BlockTables:
     @property
     def block_counts(self) -> pd.DataFrame:
         """Number of observations in each block; if cells only indicate rated pairs, the number of
-        all its pairs.
+        all pairs in the block.
         """
         return self._block_frame(
             self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0]

@@ -118,7 +118,8 @@ class AverageResults(ClassifierResults):
 
     @check_keywords
     def mcSample(self) -> NoReturn:
-        """Raise an OptionError: an average has no distribution of rows to sample.
+        """Raise an OptionError, because an average does not define a distribution of rows to sample
+        from.
 
         Examples
         --------
@@ -213,7 +214,8 @@ class AverageResults(ClassifierResults):
     def names(self) -> list[str]:
         """Names of the members: their methods, numbered if several members have the same method.
 
-        Members without relevant predictors are named ``"class proportions"``, their prediction.
+        Members without relevant predictors are named ``"class proportions"`` after their
+        prediction.
         """
         methods = [
             CLASS_PROPORTIONS
@@ -333,7 +335,7 @@ class AverageResults(ClassifierResults):
         self._check_likelihood()
 
     def _check_likelihood(self) -> NoReturn:
-        """Raise an OptionError: an average has no likelihood of rows."""
+        """Raise an OptionError, because an average does not define a likelihood of rows."""
         raise OptionError(
             f"{NO_LIKELIHOOD}, so AIC and BIC are not available.",
             argument="method",
@@ -375,8 +377,8 @@ class AverageResults(ClassifierResults):
     def summary(self) -> Summary:
         """Summarise the members with their weights, and the naive Bayes test of each predictor.
 
-        The tests compare the distribution of each predictor between the groups, using counts of
-        the training rows, not the members. The table ``"h"`` has the naive Bayes fields by
+        The tests compare the distribution of each predictor between the groups, using counts of the
+        training rows, not the members. The table ``"h"`` contains the naive Bayes fields by
         predictor and level.
 
         Examples
@@ -442,7 +444,8 @@ class AverageResults(ClassifierResults):
         )
 
     def _attribution(self) -> NoReturn:
-        """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""
+        """Raise an OptionError, because logarithms of averaged probabilities are not sums over
+        terms."""
         raise OptionError(
             f"{NOT_A_SUM}, so its predictions cannot be explained by terms.",
             hint="Explain a member, fit.members[0].explain(...), or fit with method='pseudo'.",
@@ -457,7 +460,8 @@ class AverageResults(ClassifierResults):
         return ScoreModel(scores, None, f"{NOT_A_SUM}.")
 
     def _model_parts(self) -> list[Part]:
-        """Return no sections for the HTML report: an average has no figure of parameters."""
+        """Return no sections for the HTML report, because an average has no figure of
+        parameters."""
         return []
 
     def plot(

@@ -36,13 +36,14 @@ def model_table(
     stars: bool,
     digits: int,
 ) -> ModelTable:
-    """Return the table of `bbl.etable`, with a column for each fit; for arguments see there.
+    """Return the table of `bbl.etable`, with a column for each fit; the arguments are described in
+    that function.
 
     `of` selects the coefficients: "group" for each group, "pooled" for the differences from the
     pooled fit to all rows, a pair (a, b) of groups for the difference a minus b; None for the
-    second of two groups minus the first if all fits have these, otherwise "group". `keep` has the
-    predictors whose coefficients are shown, None for all. `pairs` is whether couplings are shown,
-    `stars` whether stars are. `digits` is the number of decimals.
+    second of two groups minus the first if all fits have these, otherwise "group". `keep` contains
+    the predictors whose coefficients are shown; None for all. `pairs` and `stars` state whether
+    couplings and stars are shown. `digits` is the number of decimals.
     """
     fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
@@ -123,9 +124,9 @@ def _coefficients(
     coefficients of a fit.
 
     The group number is the position of the group in the fit's table; `levels` is a tuple of
-    (predictor, level), `order` its length. Couplings are left out without `pairs`, and predictors
-    that are not in `keep`. Only Boltzmann machines have coefficients. Standard errors and p are
-    nan for a machine without standard errors.
+    (predictor, level), and `order` is its length. Couplings are omitted unless `pairs`, and so are
+    predictors that are not in `keep`. Only Boltzmann machines have coefficients. Standard errors
+    and p are nan for a machine without standard errors.
     """
     if not isinstance(fit, MachineResults):
         return {}

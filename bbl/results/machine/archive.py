@@ -98,7 +98,7 @@ def pack(
     """Return the content of a model file: (dict of names and options, arrays by name).
 
     `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are
-    its summary's tables of tests, `sampling_design` is its text on the design. `store_rows` is
+    its summary's tables of tests, `sampling_design` is its text on the design. `store_rows` states
     whether training rows are stored.
     """
     if type(engine) is not ENGINES.get(engine.name):
@@ -417,8 +417,8 @@ def _unpack_support(
 
 
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError unless terms are sorted, sds finite and non-negative, and the temperature
-    positive.
+    """Raise a ValueError unless terms are sorted, standard deviations are finite and non-negative,
+    and the temperature is positive.
 
     If the engine selects the terms, the arrays of its selection must exist. The sd of a group
     without rows is nan.
@@ -518,8 +518,8 @@ def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of a result class from content stored by `pack`; `classes` is whether it
-    has a response.
+    """Return the arguments of a result class from content stored by `pack`; `classes` states
+    whether it has a response.
     """
     design = Design.from_dict(meta["design"])
     if design.classes != classes:

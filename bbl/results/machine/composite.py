@@ -19,10 +19,10 @@ class CompositeMixin(MachineResults):
         """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)``, summed over the groups.
 
         ``cl`` is the log pseudo-likelihood (the sum over predictors of log P(predictor | all
-        others)), K the covariance of its score, H its Hessian.
+        others)), K is the covariance of its score, and H is its Hessian.
 
-        For comparing models of one method on the same rows (Varin & Vidoni 2005); smaller is
-        better. It is not on the scale of `aic`, which uses the likelihood. With
+        It is used to compare models of one method on the same rows (Varin & Vidoni 2005); smaller
+        is better. It is not on the scale of `aic`, which uses the likelihood. With
         ``missing="marginal"`` it uses only the complete rows, regardless of the rows that each
         predictor was fitted to, so that formulas with the same predictors are compared on the same
         rows.

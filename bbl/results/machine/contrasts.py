@@ -35,19 +35,19 @@ class DifferenceInference(Estimates):
     """Standard errors and intervals of differences between groups, as returned by
     ``fit.inference()`` for a penalised conditional fit.
 
-    The argument `of` is a pair of groups ``(a, b)`` and selects the difference a minus b. Single
-    groups have no inference, because P(y|x) depends only on differences.
+    The argument `of` is a pair of groups ``(a, b)`` and selects the difference a minus b. Inference
+    is not available for single groups, because P(y|x) depends only on differences.
 
     Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``, with `ridge`
-    and `scale` taken as fixed. Intervals are for the expectation of the penalised estimate, which
-    is biased towards zero: they reflect the estimate's variance, not its bias, which vanishes
-    with a small `ridge` and many rows. Zero differences are not tested, because shrinkage of other
-    parameters may move the expectation of their estimates away from zero.
+    and `scale` taken as fixed. Intervals cover the expected value of the penalised estimate, which
+    is biased towards zero: they reflect the estimate's variance, but not its bias, which becomes
+    negligible with a small `ridge` and many rows. Zero differences are not tested, because the
+    shrinkage of other parameters may move the expected values of their estimates away from zero.
 
-    Estimates are the values of ``coef()``, before any calibration of class scores. A parameter
-    that only the penalty determines has no standard error: a level or pair of levels, or its
-    reference, never occurs in one of the groups, or predictors are copies of others. A fit that
-    did not converge has no standard errors at all.
+    Estimates are the values of ``coef()``, before any calibration of class scores. A parameter that
+    only the penalty determines has no standard error: a level or pair of levels, or its reference,
+    never occurs in one of the groups, or predictors are copies of others. A fit that did not
+    converge has no standard errors.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ class DifferenceInference(Estimates):
     estimate : Estimate
         The fitted parameters of all groups.
     engine : Engine
-        The method of the fit, with its options; ``engine.joint`` has the functions of joint fits.
+        The method of the fit, with its options; ``engine.joint`` contains the functions of joint
+        fits.
     sample : Sample
         The training rows.
 
@@ -173,7 +174,7 @@ class DifferenceInference(Estimates):
         return frame.assign(se=se, z=np.nan, p=np.nan, lower=lower, upper=upper, test=reason)
 
     def tests(self, of: Compared = "group") -> NoReturn:
-        """Raise an OptionError: penalised differences have no tests.
+        """Raise an OptionError, because penalised differences have no tests.
 
         Examples
         --------
@@ -189,7 +190,7 @@ class DifferenceInference(Estimates):
         raise OptionError(NO_TEST)
 
     def _covariance(self, groups: list[int]) -> NoReturn:
-        """Raise an OptionError: single groups have no covariances."""
+        """Raise an OptionError, because single groups have no covariances."""
         self.tests()
 
     @check_keywords
@@ -203,8 +204,8 @@ class DifferenceInference(Estimates):
         ----------
         of : (group, group)
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths, which then have
-            no limits.
+            Whether to subtract the average-product correction from the strengths, in which case
+            there are no limits.
         level : float, default 0.95
             Minimum coverage of the limits.
 

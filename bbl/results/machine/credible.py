@@ -1,4 +1,5 @@
-"""PosteriorInference: tables of posterior means, sds, central intervals and interactions."""
+"""PosteriorInference: tables of posterior means, standard deviations, central intervals and
+interactions."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ MIN_INCLUDED_COUPLING = 0.05
 
 @final
 class PosteriorInference(Estimates):
-    """Posterior sds and central intervals, as returned by ``fit.inference()`` if the method has a
-    posterior.
+    """Posterior standard deviations and central intervals, as returned by ``fit.inference()`` if
+    the method has a posterior.
 
-    The argument `of` selects the parameters: ``"group"`` for each group, or a pair of groups
-    ``(a, b)`` for the difference a minus b. The variances of two groups add up because groups
-    share no rows. The pooled fit shares its rows with each group; therefore the differences
-    ``dh`` and ``dJ`` from it have no posterior.
+    The argument `of` selects the parameters: ``"group"`` for each group, or a pair of groups ``(a,
+    b)`` for the difference a minus b. The variances of two groups add up because the groups have no
+    rows in common. The pooled fit shares rows with each group, so the posterior of the differences
+    ``dh`` and ``dJ`` from it is not available.
 
     Parameters
     ----------
@@ -86,8 +87,8 @@ class PosteriorInference(Estimates):
         return selection
 
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
-        """Return the posterior sds of all groups (K * size,), or of a difference (size,); nan for a
-        group without rows.
+        """Return the posterior standard deviations of all groups (K * size,), or of a difference
+        (size,); nan for a group without rows.
         """
         layout = self._estimate.parameters.layout
         K = len(self._labels.groups)
@@ -190,7 +191,7 @@ class PosteriorInference(Estimates):
         )
 
     def tests(self, of: Compared = "group") -> NoReturn:
-        """Raise an OptionError: a posterior has no tests.
+        """Raise an OptionError, because a posterior does not provide tests.
 
         Examples
         --------
@@ -210,13 +211,13 @@ class PosteriorInference(Estimates):
     def interactions(
         self, of: Compared = "group", apc: bool = False, tau: float = MIN_INCLUDED_COUPLING
     ) -> pd.DataFrame:
-        """Return the interacting pairs with posterior sds and inclusion probabilities, strongest
-        first.
+        """Return the interacting pairs with posterior standard deviations and inclusion
+        probabilities, strongest first.
 
         Parameters
         ----------
         of : "group" or (group, group), default "group"
-            For a pair of groups the columns ``sd`` and ``inclusion`` are missing.
+            For a pair of groups, the columns ``sd`` and ``inclusion`` are missing.
         apc : bool, default False
             Whether to subtract the average-product correction from the strengths; `sd` remains the
             sd of the uncorrected strength.
@@ -265,8 +266,8 @@ class PosteriorInference(Estimates):
         return rank_interactions(frame, parameters, of, groups, apc)
 
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), for
-        a group's P pairs.
+        """Return (standard deviations of the strengths, probabilities that couplings exceed `tau`),
+        both (P,), for a group's P pairs.
 
         Both are nan for a group without rows. `run` is the engine run of the group. Some methods
         draw the strengths at random, with a fixed seed so that repeated calls agree.

@@ -49,7 +49,7 @@ def score_frame(
 ) -> pd.DataFrame:
     """Return a frame with the S `settings` in a column named `column`, and their scores.
 
-    `table` holds the scores (S, 1) or, if `score` is ``"auc"``, the AUC and its lower and upper
+    `table` contains the scores (S, 1) or, if `score` is ``"auc"``, the AUC and its lower and upper
     limits (S, 3).
     """
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
@@ -126,8 +126,8 @@ class CVResults(Notebook):
         """Predictions for the validated rows at `regstar`, fold by fold: the log-odds of each
         group, then ``yhat``.
 
-        Without a response, ``log_prob``, each row's log-probability, or ``log_pl``, its log
-        pseudo-likelihood.
+        Without a response, the column is ``log_prob``, each row's log-probability, or ``log_pl``,
+        its log pseudo-likelihood.
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
@@ -462,7 +462,7 @@ class CVResults(Notebook):
 
     @property
     def _warning(self) -> str:
-        """Warning if the log-loss of `model` is above the baseline, else empty.
+        """Warning if the log-loss of `model` is above the baseline; otherwise empty.
 
         `log_loss` is a record of both losses: on the validated rows if the fit was tuned,
         calibrated or averaged by its own cross-validation, otherwise on the training rows; None if

@@ -133,5 +133,5 @@ class DensityResults(FittedMachine):
         return fit_text(self)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return no sections: a model without classes makes no predictions."""
+        """Return no sections, because a model without classes makes no predictions."""
         return []

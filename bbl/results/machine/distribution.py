@@ -1,7 +1,7 @@
 """Methods of fitted Boltzmann machines for log-probabilities, samples and reconstruction of rows.
 
-n rows, m predictors, K groups; predictor i has L_i levels, D is the total number of non-reference
-levels.
+n, m and K are the numbers of rows, predictors and groups; predictor i has L_i levels, and D is the
+total number of non-reference levels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _parse_mask(
     None marks no cells.
 
     Columns of a DataFrame are matched to the predictors' `names`; predictors without a column
-    have no such cells. Raises a DataError for other shapes, columns or types.
+    contain no such cells. Raises a DataError for other shapes, columns or types.
     """
     if mask is None:
         return np.zeros(shape, dtype=bool)
@@ -79,12 +79,13 @@ class DistributionMixin(MachineResults):
             Rows with the predictors' columns; other columns are ignored. None for the training
             rows.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether to raise an error for unknown levels, or average over the predictor in that row.
+            Whether to raise an error for unknown levels, or to average over the predictor in that
+            row.
 
         Returns
         -------
         Series
-            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, regardless of
+            On the index of `newdata`. With classes, it is ``ln sum_y P(y) P(x|y)``, regardless of
             the row's response; P(y) are the model's `priors`, or the class proportions in the
             training rows. Missing values are treated as in `predict`.
 
@@ -92,7 +93,7 @@ class DistributionMixin(MachineResults):
         ------
         DataError, LevelError
             If a column is missing, a value is unknown, or a value is missing although the fit does
-            not allow it; the message names them.
+            not allow it; the message names the column or value.
 
         Examples
         --------
@@ -123,25 +124,25 @@ class DistributionMixin(MachineResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            With the response if the model has one, since each row's probabilities come from the
-            model of its group. None for the training rows.
+            Rows, including the response if the model has one, because each row's probabilities come
+            from the model of its group. None for the training rows.
         weights : column name or array of length n, optional
-            Frequencies of `newdata`. By default the column that held the training weights, such as
-            ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal
-            weight.
+            Frequencies of `newdata`. By default, the column that contained the training weights,
+            such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows
+            have equal weight.
 
         Returns
         -------
         float
-            Smaller is better. It does not involve ln Z, so that models of any size can be compared.
-            A missing predictor is averaged over in the conditional probabilities of the others, and
+            Smaller is better. It does not involve ln Z, so models of any size can be compared. A
+            missing predictor is averaged over in the conditional probabilities of the others, and
             has no term of its own in the sum.
 
         Raises
         ------
         DataError, LevelError
             If a column is missing, a value is unknown, or a value is missing although the fit does
-            not allow it; the message names them.
+            not allow it; the message names the column or value.
 
         Examples
         --------
@@ -201,8 +202,8 @@ class DistributionMixin(MachineResults):
         Returns
         -------
         DataFrame
-            Categories: the response, if any, and the predictors. With up to 2**20 states the rows
-            are exact independent draws; with more they come from Gibbs sampling, see
+            Categories: the response, if any, and the predictors. With up to 2**20 states, the rows
+            are exact independent draws; with more states, they come from Gibbs sampling; see
             `bbl.sample_xi`.
 
         Examples
@@ -258,8 +259,8 @@ class DistributionMixin(MachineResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
-            With the predictors' columns. A row with a known response is completed by the model of
-            its group; any other row by the models of all groups, weighted by the group
+            Rows with the predictors' columns. A row with a known response is completed by the model
+            of its group; any other row by the models of all groups, weighted by the group
             probabilities given the known predictors and the model's `priors` or the class
             proportions in the training rows.
         mask : DataFrame or array of bool, shape (n, m), optional
@@ -268,12 +269,12 @@ class DistributionMixin(MachineResults):
             A row's missing predictors, given the others, form a smaller Boltzmann machine. Its
             probabilities come from variable elimination ("exact"), Gibbs sampling (32 chains of 200
             sweeps, and the conditional probabilities at 1,280 of their states; "gibbs"), or damped
-            mean field ("mf"); "auto" is "exact" if that is cheap, otherwise "gibbs".
+            mean field ("mf"); "auto" is "exact" if this is cheap, and otherwise "gibbs".
         type : {"prob", "class", "joint"}, default "prob"
             "prob": probabilities of all levels. "class": the most probable level of each cell
             separately. "joint": the jointly most probable levels of all missing cells of a row, and
-            its group if that is missing too; found exactly by max-product elimination, regardless
-            of `method`.
+            its group if this is also missing; they are found exactly by max-product elimination,
+            regardless of `method`.
         seed : int or numpy.random.Generator, default 0
             For Gibbs sampling.
         n_jobs : int, optional
@@ -293,10 +294,10 @@ class DistributionMixin(MachineResults):
         Raises
         ------
         DataError, LevelError
-            If columns are missing or levels unknown; they are named.
+            If columns are missing or levels are unknown; the message names them.
         OptionError
             If exact sums, or the search for the joint completion, would take over 3e7 table cells
-            for a row; with "joint" also for models with hidden units or structural zeros.
+            for a row; with "joint", also for models with hidden units or structural zeros.
 
         Examples
         --------

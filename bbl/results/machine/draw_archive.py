@@ -52,9 +52,9 @@ def unpack_predictive(
 ) -> Predictive | None:
     """Return the T draws of each group with their ln Z; None if the file has none.
 
-    `layout` contains the predictors, `hidden_layout` also any hidden units. With hidden units the T
-    draws are stored; in other models they are thinned from ``draws``. A group without rows has
-    parameters 0. Raises a ValueError for inconsistent arrays.
+    `layout` contains the predictors, and `hidden_layout` also contains any hidden units. With
+    hidden units the T draws are stored; in other models they are thinned from ``draws``. A group
+    without rows has parameters 0. Raises a ValueError for inconsistent arrays.
     """
     n_hidden = hidden_layout.m - layout.m
     # a model with draws has "draws_hidden" if and only if it has hidden units

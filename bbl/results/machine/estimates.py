@@ -85,7 +85,8 @@ class Estimates(Notebook, ABC):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error, or posterior sd, of every parameter; missing if there is none."""
+        """Standard error or posterior standard deviation of every parameter; missing if there is
+        none."""
         return labelled(self.table(), "se")
 
     @property
@@ -145,8 +146,9 @@ class Estimates(Notebook, ABC):
         Parameters
         ----------
         group : optional
-            All groups by default. Two groups share no rows, so their estimates have covariance
-            zero, unless all groups are fitted jointly or share clusters of a sampling design.
+            All groups by default. Two groups have no rows in common, so the covariance of their
+            estimates is zero, unless all groups are fitted jointly or share clusters of a sampling
+            design.
 
         Returns
         -------
@@ -228,7 +230,7 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
     """Return the selection of `of`: "group", "pooled" or the positions of two groups; raises an
     OptionError for anything else.
 
-    `pooled` is whether there is a pooled fit, a fit to all rows.
+    `pooled` states whether there is a pooled fit, that is, a fit to all rows.
     """
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:

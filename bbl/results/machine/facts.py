@@ -92,7 +92,8 @@ def _settings_text(engine: Engine) -> str:
 
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "Structural zeros", the combinations that cannot occur; empty without any."""
+    """Return the fact "Structural zeros", the combinations that cannot occur; empty if there are
+    none."""
     # which cells of the predictors `scope` can occur; None if all can
     support = fit.estimate.parameters.layout.support
     if support is None:

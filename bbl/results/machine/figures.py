@@ -67,13 +67,13 @@ class FiguresMixin(MachineResults):
         Returns
         -------
         list of matplotlib Axes, or one
-            The fields, then each group's couplings; a new figure has up to 24 maps, with a note if
-            there are more.
+            The fields, then each group's couplings; a new figure shows up to 24 maps, with a note
+            if there are more.
 
         Raises
         ------
         OptionError, DataError
-            If a group is unknown; with `intervals` also the errors of ``inference()``.
+            If a group is unknown; with `intervals`, also the errors of ``inference()``.
 
         Examples
         --------
@@ -249,9 +249,9 @@ class FiguresMixin(MachineResults):
         Parameters
         ----------
         term : sequence of predictor names, optional
-            By default the strongest term of the highest order. Rows of a map are the levels of the
-            first predictor, columns the levels of the second; there is a map for each combination
-            of levels of the other predictors.
+            By default the strongest term of the highest order. The rows of a map are the levels of
+            the first predictor, and the columns are the levels of the second; there is a map for
+            each combination of levels of the other predictors.
         groups : sequence, optional
             Groups to draw; all by default.
         axes : sequence of matplotlib Axes, optional

@@ -1,4 +1,4 @@
-"""BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule."""
+"""BBLResults: Boltzmann machines fitted to K response groups, which classify by Bayes' rule."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         converge.
 
         A huge parameter has no finite optimum. It is a log odds against the first level, and either
-        of the two levels may lack rows, so that all levels are returned. `converged` (m,) is
+        of the two levels may lack rows, so that all levels are returned. `converged` (m,) states
         whether each predictor reached its optimum.
         """
         layout = self.estimate.parameters.layout
@@ -284,7 +284,7 @@ class BBLResults(FittedMachine, ClassifierResults):
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
         """The fit that a bootstrap refits and its weight in predictions: the fit itself, with
-        weight 1. An OptionError if refits would leave out an estimated temperature.
+        weight 1. Raises an OptionError if refits would omit an estimated temperature.
         """
         self._check_calibration()
         return ((self, 1.0),)
@@ -325,9 +325,9 @@ class BBLResults(FittedMachine, ClassifierResults):
             Displays as text, HTML or LaTeX; has the attribute ``tables``. The tests are the
             likelihood-ratio tests of eq. (27) of Woo & Wang (2022), one for each predictor
             separately. A fit with a sampling design shows the tests of its own parameters instead,
-            and a fit with ``method="conditional"`` its coefficients with standard errors. A fit
-            with ``logits="adjacent"`` or ``"cumulative"`` shows its thresholds and one column of
-            effects, with standard errors if ``ridge=0``.
+            and a fit with ``method="conditional"`` shows its coefficients with standard errors. A
+            fit with ``logits="adjacent"`` or ``"cumulative"`` shows its thresholds and one column
+            of effects, with standard errors if ``ridge=0``.
 
         Examples
         --------
@@ -390,8 +390,9 @@ class BBLResults(FittedMachine, ClassifierResults):
         newdata, type, unseen, priors, costs
             As in `ClassifierResults.predict`.
         draws : {"all", "mean"}, default "all"
-            With posterior draws, the probability of a group: "all" averages over draws (200, or 50
-            if ln Z is annealed, evenly spaced), "mean" uses the mean of the draws.
+            With posterior draws, the probability of a group: "all" averages over evenly spaced
+            draws (200, or 50 if ln Z is estimated by annealing), and "mean" uses the mean of the
+            draws.
 
         Returns
         -------
@@ -403,7 +404,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         ------
         DataError, LevelError
             If a column is missing, a value is unknown, or a value is missing although the fit does
-            not allow it; the message names them.
+            not allow it; the message names the column or value.
 
         Examples
         --------
@@ -499,8 +500,8 @@ class BBLResults(FittedMachine, ClassifierResults):
     def relevant(self) -> pd.DataFrame:
         """Return the terms that predictions use: terms whose parameters differ between groups.
 
-        All other terms cancel exactly in class probabilities, so that predictions do not depend on
-        predictors outside these terms. With ``relevance=`` they are the selected predictors and
+        All other terms cancel exactly in class probabilities, so predictions do not depend on
+        predictors outside these terms. With ``relevance=``, they are the selected predictors and
         their interactions.
 
         Returns
@@ -563,7 +564,7 @@ class BBLResults(FittedMachine, ClassifierResults):
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine and kind of ln Z.
 
-        The calibration of this fit is kept, since a new one would need a cross-validation. If
+        The calibration of this fit is kept, because a new one would require a cross-validation. If
         `warm`, the refit starts at the coefficients of this fit, unless predictors are selected
         again.
         """

@@ -77,7 +77,8 @@ class GoodnessMixin(MachineResults):
         ----------
         bootstrap : int, default 0
             Number of tables that are drawn from the fit and refitted, for p-values that are valid
-            with small expected counts or a penalty; the column ``test`` says when they are needed.
+            with small expected counts or a penalty; the column ``test`` indicates when they are
+            needed.
         seed : int or numpy.random.Generator, default 0
             For the bootstrap.
 
@@ -89,7 +90,7 @@ class GoodnessMixin(MachineResults):
             observed counts O and fitted counts E). Columns are ``value``, ``df``, ``p`` from the
             chi-square distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. The
             degrees of freedom are the number of cells with a positive expected count, minus 1 and
-            minus the number of estimable parameters, so that they are correct if margins are zero.
+            minus the number of estimable parameters, so they are also correct if margins are zero.
 
             The chi-square distribution is inaccurate if an expected count is below 1, or if more
             than a fifth of them are below 5 (Cochran 1954, Biometrics 10).
@@ -163,12 +164,12 @@ class GoodnessMixin(MachineResults):
         -------
         DataFrame
             One row for each combination of levels, with the last predictor varying fastest; with a
-            response, for each group, named in the first column ``group``. After the predictors come
-            the ``observed`` and ``fitted`` counts and the residuals ``pearson``, ``deviance``
-            (signed root of the cell's contribution to G2) and ``adjusted`` (Haberman's: standard
-            normal in large samples if the model holds). ``adjusted`` is missing under a penalty,
-            and in cells whose count the model always reproduces. A column with the name of a
-            predictor gets a trailing underscore.
+            response, one for each combination and group, which is named in the first column
+            ``group``. After the predictors come the ``observed`` and ``fitted`` counts and the
+            residuals ``pearson``, ``deviance`` (signed root of the cell's contribution to G2) and
+            ``adjusted`` (Haberman's: standard normal in large samples if the model holds).
+            ``adjusted`` is missing under a penalty, and in cells whose count the model always
+            reproduces. A column with the name of a predictor gets a trailing underscore.
 
         Raises
         ------
@@ -226,8 +227,9 @@ class GoodnessMixin(MachineResults):
         The area of a tile is the count of its cell. The response, if any, and the predictors split
         the tiles in turn: the first into columns (labelled below), the second into rows (left), the
         third into columns (above), the fourth into rows (right). Red cells are observed more often
-        than the model expects; blue cells, with a dashed edge, less often. The shading starts at 2
-        standard deviations of a Poisson count and is darker from 4 (Friendly 1994, JASA 89).
+        than the model expects; blue cells, which have a dashed edge, are observed less often. The
+        shading starts at 2 standard deviations of a Poisson count and becomes darker at 4 (Friendly
+        1994, JASA 89).
 
         Parameters
         ----------

@@ -95,11 +95,12 @@ class Inference(Estimates):
 
     Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the
     parameters of each group, ``"pooled"`` for their differences from the pooled fit (``dh``,
-    ``dJ``), or a pair of groups ``(a, b)`` for the difference a minus b. The column ``test`` names
-    the test of each row, or says why it is missing. A p-value is below 0.05 if and only if the
-    95 % interval excludes zero. Differences are tested on the rows of both sides: with
-    ``"pooled"``, a group's rows and the rows of all other groups. Under a sampling design
-    (`bbl.survey`), z follows a t distribution with the design's degrees of freedom.
+    ``dJ``), or a pair of groups ``(a, b)`` for the difference a minus b. The column ``test``
+    contains the test of each row, or the reason why it is missing. A p-value is below 0.05 if and
+    only if the 95 % interval excludes zero. Differences are tested using the rows of both groups
+    being compared; with ``"pooled"``, these are a group's rows and the rows of all other groups.
+    Under a sampling design (`bbl.survey`), z follows a t distribution with the design's degrees of
+    freedom.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ class Inference(Estimates):
         return found
 
     def _group_survey(self, g: int) -> SurveySample | None:
-        """Return the sampling design of the rows of group number `g`, None without a design."""
+        """Return the sampling design of the rows of group number `g`, or None without a design."""
         return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property
@@ -375,9 +376,9 @@ class Inference(Estimates):
             The columns of ``tidy()`` that identify the parameter (``term``, ``group``,
             ``predictor``, ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``
             (``t`` under a sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``,
-            ``"exact"`` or ``"exact (mid-p)"`` (without z), or why the parameter is not tested. With
-            a penalty, ``estimate`` and ``se`` come from the penalised fit; ``z``, ``p`` and the
-            limits come from an unpenalised fit.
+            ``"exact"`` or ``"exact (mid-p)"`` (without z), or the reason why the parameter is not
+            tested. With a penalty, ``estimate`` and ``se`` come from the penalised fit; ``z``,
+            ``p`` and the limits come from an unpenalised fit.
 
         Examples
         --------
@@ -406,7 +407,7 @@ class Inference(Estimates):
 
     @property
     def statistic(self) -> str:
-        """Name of a parameter's test statistic: t under a sampling design, else z."""
+        """Name of a parameter's test statistic: t under a sampling design, otherwise z."""
         return "z" if self._survey is None else "t"
 
     @property
@@ -481,7 +482,8 @@ class Inference(Estimates):
         return pd.concat(parts)
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
-        """Return the column ``test`` of `table`: each parameter's test, or why it is not tested.
+        """Return the column ``test`` of `table`: each parameter's test, or the reason why it is not
+        tested.
 
         Examples
         --------
@@ -501,7 +503,7 @@ class Inference(Estimates):
 
         A test compares the maxima of the penalised likelihood with and without the parameter fixed
         at 0; the limits are the values at which such a test has the p-value ``1 - level``. If
-        groups are separated the likelihood is far from symmetric, and these limits keep their
+        groups are separated, the likelihood is far from symmetric, and these limits keep their
         coverage where Wald limits do not (Heinze & Schemper 2002, Statistics in Medicine 21).
 
         Parameters
@@ -590,8 +592,8 @@ class Inference(Estimates):
             ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg within each group,
             over the tested predictors or the tested interactions), and ``test``: ``"Wald"``,
             ``"exact"`` or ``"exact (mid-p)"``, followed by the number of tested parameters if some
-            of the term cannot be tested; or why the term is not tested. An exact test has no
-            ``chisq``, and does not require a finite estimate.
+            of the term cannot be tested; or the reason why the term is not tested. An exact test
+            has no ``chisq``, and does not require a finite estimate.
 
         Examples
         --------

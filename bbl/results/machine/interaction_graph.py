@@ -28,8 +28,8 @@ class GraphMixin(MachineResults):
             Nodes are the predictors. Edges, keyed by group, have the attributes ``group`` and
             ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as in
             `interactions`; pairs with strength 0 have no edge. A term of three or more predictors
-            has no edge of its own, but contributes to the strengths of its pairs; see `terms`. To
-            export the graph to Gephi, Cytoscape or igraph, call
+            does not have its own edge, but contributes to the strengths of its pairs; see `terms`.
+            To export the graph to Gephi, Cytoscape or igraph, call
             ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")``: the
             attribute ``edge`` is a unique name for each edge, as GraphML requires.
 

@@ -1,5 +1,5 @@
-"""MachineResults: fitted Boltzmann machines with or without classes: parameters, ln Z, energies,
-standard errors.
+"""MachineResults: fitted Boltzmann machines with or without classes, with their parameters, ln Z,
+energies and standard errors.
 """
 
 from __future__ import annotations
@@ -146,11 +146,11 @@ class MachineResults(ModelResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups; with ``method="ml"`` only of estimable parameters,
-        their rank.
+        """Number of parameters of all groups; with ``method="ml"``, only of estimable parameters,
+        that is, their rank.
 
         The rank of a group is below its number of parameters if margins are empty. With
-        ``method="conditional", ridge=0`` it is the rank of the design as in R's `glm`, which
+        ``method="conditional", ridge=0`` this is the rank of the design, as in R's `glm`, which
         includes levels that separate groups.
         """
         return self.estimate.n_parameters
@@ -235,11 +235,11 @@ class MachineResults(ModelResults):
         """The parameters of each group with their terms: one row per parameter, not per term.
 
         ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the term's
-        ``predictors``, ``order`` their number, and ``strength`` the Frobenius norm of the term in
-        the zero-sum gauge. In each group the strongest terms come first and single predictors last.
-        ``method="shbm"`` adds ``votes``, the number of predictors whose regression has the term,
-        and ``node_weights``, the weights in these regressions (missing where a regression lacks the
-        term).
+        ``predictors``, ``order`` is their number, and ``strength`` is the Frobenius norm of the
+        term in the zero-sum gauge. In each group the strongest terms come first and single
+        predictors last. ``method="shbm"`` adds ``votes``, the number of predictors whose regression
+        has the term, and ``node_weights``, the weights in these regressions (missing where a
+        regression lacks the term).
         """
         chosen_terms = None
         # arrays "votes" (K, size) and "nodes" (K, order, size), the weights by regression
@@ -263,8 +263,8 @@ class MachineResults(ModelResults):
 
     @property
     def _has_parameter(self) -> np.ndarray:
-        """Whether each group has each parameter (K, size); all true unless the engine selected the
-        terms of each group.
+        """Whether each group has each parameter (K, size); always True unless the engine selected
+        the terms of each group.
         """
         K, size = self.estimate.parameters.theta.shape
         return np.array(
@@ -362,7 +362,7 @@ class MachineResults(ModelResults):
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` for rows k with group y and weight w_k; missing
         cells are averaged over.
 
-        For groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
+        For groups that are fitted jointly, it is the sum of ``w_k ln P(y | x_k)``.
         """
         self._check_likelihood()
         if self.engine.joint:
@@ -395,7 +395,7 @@ class MachineResults(ModelResults):
         """Return the log-likelihood of the training rows; its ``df`` is the number of parameters of
         all groups.
 
-        With ``missing="marginal"`` missing predictors are averaged over.
+        With ``missing="marginal"``, missing predictors are averaged over.
 
         An approximate ln Z (`log_z` "half", "pseudo" or "mf") has an unknown error, which may add
         up to thousands over the rows: the printed value is then marked, and `aic` and `bic` raise
@@ -404,7 +404,7 @@ class MachineResults(ModelResults):
         Raises
         ------
         OptionError
-            If P(x|y) is not modelled, and a fit of P(y|x) is penalised.
+            If P(x|y) is not modelled and the fit of P(y|x) is penalised.
 
         Examples
         --------
@@ -560,8 +560,8 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """The summary's text on the sampling design, None without one; a file without rows still
-        contains this text.
+        """The summary's text on the sampling design, None without a design; a file without rows
+        still contains this text.
         """
         if self.survey is None:
             return None if self._stored is None else self._stored.sampling_design

@@ -181,7 +181,7 @@ class ChainsMixin(MachineResults):
         Raises
         ------
         OptionError, BBLTypeError
-            If an argument is out of range; it is named.
+            If an argument is out of range; the message names it.
 
         Examples
         --------

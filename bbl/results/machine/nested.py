@@ -20,8 +20,8 @@ __all__ = ["machine_ratio_test"]
 
 
 def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
-    """Return the test of two nested fits: ``df``, ``test`` (its name, or why it is missing),
-    ``ratio`` and ``p``.
+    """Return the test of two nested fits: ``df``, ``test`` (its name, or the reason why it is
+    missing), ``ratio`` and ``p``.
 
     ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is
     no test. Raises a DataError or OptionError if the fits are not nested, have different complete
@@ -94,8 +94,8 @@ def _wald_test(large: MachineResults, is_shared: np.ndarray) -> dict[str, float 
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
-    """Return why the exact likelihood ratio is unreliable, as the end of a text; empty if nothing
-    is too sparse.
+    """Return the reason why the exact likelihood ratio is unreliable, as the end of a text; empty
+    if no margin is too sparse.
 
     ``tests.sparse`` is a margin with too few rows: its predictors ``scope`` and its ``group``.
     """
@@ -111,11 +111,11 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
 def _conditional_ratio_test(
     one: MachineResults, other: ModelResults
 ) -> dict[str, float | int | str]:
-    """Return the likelihood ratio test of two joint fits; the larger may have more predictors.
+    """Return the likelihood ratio test of two joint fits; the larger fit may have more predictors.
 
     Degrees of freedom are the difference in the number of parameters. Parameters that separate
-    groups count, since they increase the likelihood; those of levels that never occur do not.
-    Raises a DataError or OptionError if the fits are not nested.
+    groups count, because they increase the likelihood; those of levels that never occur do not
+    count. Raises a DataError or OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 
@@ -299,7 +299,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     """Return (the larger of two nested fits, whether the smaller fit has each of its T terms, shape
     (T,)).
 
-    A DataError or an OptionError if they are not nested, or cannot be compared.
+    Raises a DataError or an OptionError if they are not nested or cannot be compared.
     """
     one.engine.check_equations()  # raises an OptionError if the method has no tests
     if not isinstance(other, MachineResults):

@@ -109,9 +109,10 @@ class OddsRatiosMixin(MachineResults):
         confidence intervals.
 
         The odds ratio of two levels against the reference levels, given all other predictors, is
-        the exponential of their coupling. In terms of three or more predictors it depends on the
-        levels of the others, and there is a row for each combination of these. Available for
-        methods with standard errors of single groups, such as ``"ml"`` and ``"pseudo"``.
+        the exponential of their coupling. If it is part of a term of three or more predictors, it
+        depends on the levels of the other predictors, and there is a row for each combination of
+        these levels. Available for methods with standard errors of single groups, such as ``"ml"``
+        and ``"pseudo"``.
 
         For other analyses of tables see statsmodels:
         `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds
@@ -127,9 +128,9 @@ class OddsRatiosMixin(MachineResults):
         Returns
         -------
         DataFrame
-            With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``,
-            ``level2``, ``reference2``, ``given`` (the levels of predictors that modify the odds
-            ratio; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
+            With a response, ``group``; then ``predictor``, ``level``, ``reference``,
+            ``predictor2``, ``level2``, ``reference2``, ``given`` (the levels of predictors that
+            modify the odds ratio; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
             ``log_odds_ratio``, its standard error ``se``, ``interval`` and ``reason``. Intervals
             are ``"Wald"``, on the logarithmic scale; with a penalty they reflect the variance of
             the penalised estimate, not its bias. If a cell is empty, or other predictors determine

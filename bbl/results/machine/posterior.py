@@ -78,8 +78,8 @@ class PosteriorDraws(DeprecatedNames):
     def _of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
         """Return the draws of all groups of a fit; raises an OptionError if it has none.
 
-        `labels` are the names of groups, predictors and levels, `estimate` is the fit, `engine` its
-        method and options.
+        `labels` contains the names of groups, predictors and levels, `estimate` is the fit, and
+        `engine` contains its method and options.
         """
         # the run on all rows pooled may follow; draws (chains, n, size)
         runs = estimate.fits[: len(labels.groups)]
@@ -160,8 +160,8 @@ class PosteriorDraws(DeprecatedNames):
         return distinct_names(parameter_names(self.labels, self.layout))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return the mean, sd and shortest interval of every parameter, and Monte Carlo
-        diagnostics.
+        """Return the mean, standard deviation and shortest interval of every parameter, and Monte
+        Carlo diagnostics.
 
         Parameters
         ----------
@@ -239,7 +239,8 @@ class PosteriorDraws(DeprecatedNames):
             The group; by default the first, or all groups in a forest plot.
         top : int, default 20
             Number of parameters: those with the largest R-hat in traces and ranks, those with the
-            largest ratio of mean to sd in forests. Traces and ranks show at most 12.
+            largest ratio of mean to standard deviation in forests. Traces and ranks show at most
+            12.
         level : float, default 0.95
             Posterior probability of the intervals.
         axes : sequence of matplotlib Axes, optional

@@ -105,7 +105,7 @@ def _name_terms(table: pd.DataFrame) -> list[str]:
 
 
 def _interactions_part(fit: FittedMachine) -> Part:
-    """Return the section on interactions: the strongest as a table and a graph."""
+    """Return the section on interactions: the strongest interactions as a table and a graph."""
     if not len(fit.estimate.parameters.layout.pairs):
         return Part(
             "Interactions",
@@ -157,8 +157,8 @@ def _interactions_part(fit: FittedMachine) -> Part:
 def _rank(fit: FittedMachine) -> tuple[pd.DataFrame, Compared]:
     """Return the interactions, strongest first, and the argument `of` that selects them.
 
-    As in the section on parameters these are differences between groups where the method has
-    them; otherwise the couplings of each group, except for a joint fit's reference group, where
+    As in the section on parameters, these are differences between groups where the method provides
+    them, and otherwise the couplings of each group, except for a joint fit's reference group, where
     they are zero.
     """
     of = _choose_estimates(fit)[0]

@@ -48,10 +48,10 @@ class UncertaintyMixin(MachineResults):
         -------
         Inference, PosteriorInference or DifferenceInference
             With the methods ``.table(of)``, ``.tests(of)`` and ``.interactions(of)``. If the fit
-            has a posterior, ``.table(of)`` and ``.interactions(of)`` give posterior sds and central
-            intervals, and there are no tests. A penalised conditional fit has these two only for
-            differences, ``of=(a, b)``, with intervals but without tests; with ``ridge=0`` it has
-            all three.
+            has a posterior, ``.table(of)`` and ``.interactions(of)`` give posterior standard
+            deviations and central intervals, and there are no tests. A penalised conditional fit
+            provides these two methods only for differences, ``of=(a, b)``, with intervals but
+            without tests; with ``ridge=0``, it provides all three.
 
         Raises
         ------
@@ -144,8 +144,8 @@ class UncertaintyMixin(MachineResults):
         DataFrame
             The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper`` and, if the
             method has tests, ``test`` as in `Inference.table`: a parameter that cannot be tested
-            has no ``se``; one whose test is not ``"Wald"`` has no limits, because the penalty
-            determines the spread of refits of sparse cells.
+            has no ``se``, and a parameter whose test is not ``"Wald"`` has no limits, because the
+            penalty determines the spread of refits in sparse cells.
 
         Examples
         --------
@@ -216,8 +216,9 @@ class UncertaintyMixin(MachineResults):
         pvalues : {"auto", "permutation"} or None, default "auto"
             "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors
             are independent given the predictors that interact with them; they are exact for any
-            counts and available for every method, also for pairs whose couplings are not estimable.
-            None: strengths only, without tests, which take long for predictors with many levels.
+            counts and available for every method, even for pairs whose couplings are not estimable.
+            None: strengths only, without tests, which take a long time for predictors with many
+            levels.
         n : int, default 999
             Permutations of each pair; the smallest possible p-value is ``1 / (n + 1)``, which is
             then noted in ``test``.
@@ -235,7 +236,8 @@ class UncertaintyMixin(MachineResults):
             ``test``. Methods with a posterior add ``sd`` and ``inclusion``, see
             `PosteriorInference.interactions`; differences of a conditional fit add ``lower`` and
             ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field)
-            or training rows (a model loaded without them) p is missing, and ``test`` says why.
+            or training rows (a model loaded without them) p is missing, and ``test`` gives the
+            reason.
 
         Raises
         ------
@@ -290,13 +292,13 @@ class UncertaintyMixin(MachineResults):
         return rank_interactions(frame, self.estimate.parameters, of, list(self.labels.groups), apc)
 
     def _reason_without_tests(self, of: Compared | None = None) -> str | None:
-        """Return why the parameters that `of` selects have no tests, as text for the column
-        ``test``; None if they have tests.
+        """Return the reason why the parameters that `of` selects have no tests, as text for the
+        column ``test``; None if they have tests.
 
-        Also None for a difference of two groups of a penalised joint fit that has intervals but no
-        tests: the table of ``inference()`` then contains the reason. Without `of`, the parameters
-        are those of each group. The methods ``check_...`` raise an error if something is lacking,
-        and its message is the reason.
+        It is also None for a difference of two groups of a penalised joint fit that has intervals
+        but no tests, because the table of ``inference()`` then contains the reason. Without `of`,
+        the parameters are those of each group. The methods ``check_...`` raise an error if a
+        requirement is not met, and its message is the reason.
         """
         if self.engine.posterior:  # has sds and intervals, but no tests
             return f"no test: {self.engine.posterior.name(self.engine)}"

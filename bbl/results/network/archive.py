@@ -1,10 +1,10 @@
 """Model file of a Bayesian network classifier: `pack` into a dict and arrays, `unpack` with
 validation.
 
-K is the number of classes, m the number of features. A *family* is a feature with its feature
-parents. A model may average several networks, its *members*. `theta` concatenates the probability
-tables of all families of all members, shape (cells, K): one row for each joint level of a feature
-and its parents.
+K is the number of classes, and m is the number of features. A *family* is a feature with its
+feature parents. A model may average several networks, its *members*. `theta` concatenates the
+probability tables of all families of all members, shape (cells, K): one row for each joint level of
+a feature and its parents.
 """
 # A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate
 # features; a `Dag` of the networks by position in the design, which only has the features of the
@@ -157,8 +157,8 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
 
 
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
-    """Return a learner's options, checked: their names, and the types of their values, which must
-    match the defaults.
+    """Return a learner's options, after checking their names and the types of their values, which
+    must match the defaults.
 
     An option without its own check is a feature: its value is a position below `m`, the number of
     candidate features, or None.

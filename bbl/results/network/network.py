@@ -93,7 +93,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows
         is (n, K).
     recipe : Recipe
-        Options of the estimates; ``recipe.plain`` is whether they are neither averaged nor
+        Options of the estimates; ``recipe.plain`` states whether they are neither averaged nor
         weighted. ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
     arc_posterior : ndarray, shape (m,), or None
         Posterior probability of the arc from the class to each feature (MANB), in the order of
@@ -145,8 +145,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # the structure
 
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; raises an AttributeError for an average of networks, which has no such
-        `attribute`.
+        """Return the graph; raises an AttributeError for an average of networks, which does not
+        have this `attribute`.
         """
         if isinstance(self.structure, Structure):
             return self.structure
@@ -161,8 +161,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return sorted({*super().__dir__()} - hidden)
 
     def _require_network(self, noun: str) -> Network:
-        """Return the network; raises an OptionError for an average of networks, which has no such
-        `noun`.
+        """Return the network; raises an OptionError for an average of networks, which does not have
+        this `noun`.
         """
         require_single(self.structure, noun)
         return cast(Network, self.network)
@@ -308,7 +308,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return class_scores(self.network.log_joint(codes, missing))
 
     def _check_likelihood(self) -> None:
-        """Do nothing: rows always have a likelihood, unlike in other kinds of models."""
+        """Do nothing, because rows always have a likelihood, unlike in other kinds of models."""
 
     def _log_likelihood_of(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if any row has a
@@ -370,7 +370,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         DataFrame or Series
             On the index of `newdata`: one column per class, then ``yhat`` (or ``yhat_`` if a class
             has that name); for ``type="class"`` only the predicted classes. Among equally probable
-            classes the first is predicted. A row with probability zero in every class gets equal
+            classes, the first is predicted. A row with probability zero in every class gets equal
             class probabilities.
 
         Raises
@@ -414,7 +414,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its
         class proportions (K,).
 
-        None for averaged or weighted tables, which have no posterior.
+        Returns None for averaged or weighted tables, which have no posterior.
         """
         if not self.recipe.plain:
             return None
@@ -681,7 +681,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         newdata : DataFrame, optional
             The training rows by default.
         weights, priors, costs
-            For the accuracy, as in `evaluate`.
+            Used for the accuracy, as in `evaluate`.
 
         Returns
         -------

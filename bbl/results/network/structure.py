@@ -130,8 +130,8 @@ class SingleGraph(ABC):
 
     @property
     def is_anb(self) -> bool:
-        """Whether the structure is an augmented naive Bayes: always True, as the class is a parent
-        of every feature.
+        """Whether the structure is an augmented naive Bayes: always True, because the class is a
+        parent of every feature.
         """
         self._single_graph("is_anb")  # raises an AttributeError for an average
         return True
@@ -302,8 +302,8 @@ def make_structure(
 
 
 def require_single(structure: Structure | AveragedStructure, noun: str) -> Structure:
-    """Return `structure` if it is a single graph; otherwise raise an OptionError: an average has no
-    `noun`.
+    """Return `structure` if it is a single graph; otherwise raise an OptionError, because an
+    average has no `noun`.
     """
     if isinstance(structure, Structure):
         return structure

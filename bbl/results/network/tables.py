@@ -1,8 +1,8 @@
 """Labelled arrays of a fitted network: probability tables, terms of class scores, and the text for
 other programs.
 
-K is the number of classes, m the number of features. *Cells* are the rows of the concatenated
-probability tables of all families (a feature with its feature parents).
+K is the number of classes, and m is the number of features. *Cells* are the rows of the
+concatenated probability tables of all families (a feature with its feature parents).
 """
 
 from __future__ import annotations

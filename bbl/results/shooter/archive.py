@@ -1,7 +1,7 @@
 """Model file of a sparse regression: `pack` into a dict and arrays, `unpack` with validation.
 
 A *term* is a product of predictors, stored as the increasing positions of its predictors; K is the
-number of groups, m the number of predictors. *Contrasts* are the K - 1 log odds of groups.
+number of groups, and m is the number of predictors. *Contrasts* are the K - 1 log odds of groups.
 """
 
 from __future__ import annotations

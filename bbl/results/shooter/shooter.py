@@ -1,9 +1,10 @@
 """ShooterResults: a fitted sparse logistic regression on products of predictors.
 
 A *term* is a set of predictors, given as the tuple of their positions; its *features* are products
-of contrasts of their levels. K is the number of groups, L_i the number of levels of predictor i.
-The *links* of a row are K - 1 linear predictors. `contrasts` (K, K - 1) maps them to the scores of
-the K groups, `log_odds` to the log odds of every other group against the first.
+of contrasts of their levels. K is the number of groups, and L_i is the number of levels of
+predictor i. The *links* of a row are K - 1 linear predictors. `contrasts` (K, K - 1) maps them to
+the scores of the K groups, and `log_odds` maps them to the log odds of every other group against
+the first.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[()]:
-        """The fits that a bootstrap refits: none, since the selection of terms is not repeated."""
+        """The fits that a bootstrap refits: none, because the selection of terms is not
+        repeated."""
         return ()
 
     @property
@@ -192,17 +194,17 @@ class ShooterResults(ClassifierResults):
         the first group.
 
         The weights are in the reference gauge, as in `coef`: 0 at the first level of a predictor. A
-        weight is a difference in log odds with all other predictors at their first levels, and so
-        depends on which level is the first. A selected term also contributes to the weights of
-        the terms that it contains (`coef` has all of these), so that a weight may be near 0, or
-        have the opposite sign, although the term is strong. Weights of different orders are on
-        different scales: with two levels and groups, a term ``w x_1 ... x_k`` of predictors coded
-        -1 and 1 has the weight 2^k w in this table.
+        weight is a difference in log odds with all other predictors at their first levels, so it
+        depends on which level is the first. A selected term also contributes to the weights of the
+        terms that it contains (`coef` returns all of these), so a weight may be near 0 or have the
+        opposite sign although the term is strong. Weights of different orders are on different
+        scales: with two levels and two groups, a term ``w x_1 ... x_k`` of predictors coded -1 and
+        1 has the weight 2^k w in this table.
 
         Rank terms by their strength: the root mean square, over all joint levels with equal weight,
         of the term's contribution to the link in the zero-sum gauge, where terms are penalised and
         selected (``coef("zero-sum")``). Strength does not depend on which level is the first; with
-        two levels and groups it is the size of w.
+        two levels and two groups, it is the size of w.
 
         Numeric predictors have no levels: their weights are per unit, or per standard deviation
         with ``standardise=True``, and the strength of a term of numeric predictors is the size of
@@ -286,7 +288,7 @@ class ShooterResults(ClassifierResults):
         return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 
     def _check_likelihood(self) -> None:
-        """Do nothing: rows always have a likelihood, unlike in other kinds of models."""
+        """Do nothing, because rows always have a likelihood, unlike in other kinds of models."""
 
     def _log_likelihood_of(self, rows: Sample) -> float:
         """Return the log-likelihood of the groups given the predictors, summed over the weighted

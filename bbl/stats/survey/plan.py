@@ -51,7 +51,7 @@ class SamplingPlan:
         For each stage, the number of units in the population of the row's stratum or cluster; None
         for sampling with replacement, where only the first stage counts.
     lonely : {"error", "adjust", "remove", "average"}
-        Contribution of strata with a lonely unit to the variance. "error": none, since callers
+        Contribution of strata with a lonely unit to the variance. "error": none, because callers
         check `lonely_strata` and raise an error; "adjust": the squared deviation of the unit's
         total from 0; "remove": none; "average": the mean contribution of the other strata (at the
         first stage; none at later stages).

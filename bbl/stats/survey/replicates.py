@@ -44,7 +44,7 @@ class Replicates:
         """Return a matrix E (R, p) such that ``E'E`` is the covariance of an estimate.
 
         `full` (p,) is the full-sample estimate, `estimates` (R, p) are the replicate estimates.
-        Replicates with non-finite estimates are left out; E is nan if too few remain.
+        Replicates with non-finite estimates are omitted; E is nan if too few remain.
         """
         varies = self.rscales > 0.0
         is_used = varies & np.isfinite(estimates).all(axis=1)

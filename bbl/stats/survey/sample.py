@@ -18,7 +18,7 @@ __all__ = ["SurveySample", "check_single_rows", "have_same_design"]
 class SurveySample:
     """The sampling design of N rows, and the positions of a domain of n rows.
 
-    Rows outside the domain have scores of zero, but their clusters and strata count in the
+    Rows outside the domain have scores of zero, but their clusters and strata contribute to the
     variance.
 
     Attributes
@@ -125,7 +125,7 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
 
 
 def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
-    """Return rows, weights, strata, populations, replicates and clusters of a design; absent ones
+    """Return rows, weights, strata, populations, replicates and clusters of a design; absent parts
     are empty.
     """
     plan = survey.plan
@@ -152,8 +152,8 @@ def check_single_rows(
     *,
     hint: str = "Use inference(), whose tests account for the design.",
 ) -> None:
-    """Raise a DataError if there is a sampling design; `what` starts the message and names the
-    method that ignores it, and `hint` says what to use instead.
+    """Raise a DataError if there is a sampling design; `what` begins the message and names the
+    method that ignores the design, and `hint` states what to use instead.
     """
     if survey is not None:
         raise DataError(

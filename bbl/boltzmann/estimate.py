@@ -39,6 +39,7 @@ from bbl.model.logz import (
 )
 from bbl.model.moments import known_counts, level_counts, usable_weight
 from bbl.model.parameters import Parameters
+from bbl.model.scores import n_free
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
 
@@ -285,7 +286,11 @@ def fit_group(
         if progress is not None:
             progress()
         empty = EngineFit(
-            np.zeros(layout.size), lkh=0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool)
+            np.zeros(layout.size),
+            lkh=0.0,
+            mf_log_z=0.0,
+            converged=np.ones(layout.m, dtype=bool),
+            rank=None if layout.scores is None else n_free(layout),
         )
         # this ln Z is not used, because the class proportion is 0
         return [GroupFit(empty, 0.0, 0.0)] * (1 if values is None else len(values))

@@ -13,6 +13,7 @@ from itertools import combinations
 from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
+from bbl.model.scores import n_free
 from bbl.rows.sample import Sample
 
 __all__ = [
@@ -122,7 +123,7 @@ class StepScorer:
         for g, rows in enumerate(self.groups):
             # all parameters of groups without rows are counted, as in `Estimate.n_parameters`
             if not rows.n:
-                n_parameters += layout.size
+                n_parameters += n_free(layout)
                 continue
             self.engine.layout(rows, layout)  # raises an error if the engine refuses the tables
             log_likelihood, rank = self.engine.maximum_likelihood(rows, layout.of_group(g))

@@ -324,6 +324,10 @@ class Influence(RowInfluence):
             independent[a:b, a:b] = self._inverse_block(i, positions) / self._totals[i]
         return covariance, independent
 
+    def flat_positions(self, i: int) -> np.ndarray:
+        """Return the positions (p,) of the parameters of site i in the flat vector."""
+        return self._flat_positions[i][0]
+
     def _inverse_block(self, i: int, positions: np.ndarray) -> np.ndarray:
         """Return ``H_i^-1`` of some of the p parameters of site i, given their positions (q,)."""
         return self._inverse[i][np.ix_(positions, positions)]

@@ -26,6 +26,7 @@ __all__ = [
     "SiteScores",
     "free_sizes",
     "is_scored",
+    "n_free",
     "score_information",
     "score_map",
     "scored_tables",
@@ -165,6 +166,12 @@ def score_information(layout: Layout, counts: list[np.ndarray]) -> tuple[np.ndar
             unit_table *= unit.reshape(along_axis)
             absent_table |= is_absent.reshape(along_axis)
     return units, absent
+
+
+def n_free(layout: Layout) -> int:
+    """Return the number of free parameters of a layout."""
+    shared = score_map(layout)
+    return layout.size if shared is None else shared.n
 
 
 def free_sizes(layout: Layout) -> np.ndarray:

@@ -11,6 +11,8 @@ import reference
 import reference_linear
 
 import bbl
+from bbl.boltzmann.inference.exact_ratio import smaller_layout
+from bbl.boltzmann.inference.nested import ratio_test, zero_contrasts
 from bbl.engines import MaximumLikelihood, PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
@@ -602,3 +604,103 @@ def test_what_does_not_go_together():
             "~ a*d", possible, method="ml", ordered="linear",
             structural_zeros=pd.DataFrame({"a": ["s"], "d": ["yes"]}),
         )  # fmt: skip
+
+
+# -- nested models ---------------------------------------------------------------------------------
+def later_rows(*fits):
+    """The rows of `anova` after the first."""
+    return bbl.anova(*fits).iloc[1:]
+
+
+@pytest.mark.parametrize("method", ["pseudo", "ml"])
+def test_anova_tests_linearity(method):
+    """Of a single pair both likelihood ratios have the same p; each site of the pseudo-likelihood
+    has the statistic of the likelihood.
+    """
+    options = {"weights": "n", "method": method, "lambda_": 0}
+    nominal = bbl.bbl("~ s:t", housing(), **options)
+    linear = bbl.bbl("~ s:t", housing(), ordered="linear", **options)
+    independent = bbl.bbl("~ s + t", housing(), **options)
+    times = {"pseudo": 2, "ml": 1}[method]
+    for fits in ((linear, nominal), (nominal, linear)):
+        row = later_rows(*fits).iloc[0]
+        assert row["ratio"] == pytest.approx(times * G2, abs=1e-8)
+        assert row["df"] == G2_DF and row["p"] == pytest.approx(0.4573397, abs=1e-6)
+    row = later_rows(independent, linear).iloc[0]
+    # R: anova of glm(n ~ Sat + Infl) and with s:t
+    assert row["ratio"] == pytest.approx(times * (106.37136448381665 - G2), abs=1e-8)
+    assert row["df"] == 1
+
+
+def test_anova_of_row_effects():
+    """Deviances of Poisson regressions: statsmodels."""
+    statsmodels = pytest.importorskip("statsmodels.api")
+    s, t = np.argwhere(HOUSING >= 0).T
+    design = np.column_stack(
+        [np.ones(9), np.eye(3)[s][:, 1:], np.eye(3)[t][:, 1:], s[:, None] * np.eye(3)[t][:, 1:]]
+    )
+    family = statsmodels.families.Poisson()
+    deviance = statsmodels.GLM(HOUSING.ravel(), design, family=family).fit(tol=1e-13).deviance
+    options = {"weights": "n", "method": "ml"}
+    rows = bbl.bbl("~ s:t", housing(t_ordered=False), ordered="linear", **options)
+    nominal = bbl.bbl("~ s:t", housing(), **options)
+    linear = bbl.bbl("~ s:t", housing(), ordered="linear", **options)
+    row = later_rows(rows, nominal).iloc[0]
+    assert row["ratio"] == pytest.approx(deviance, abs=1e-8) and row["df"] == 2
+    row = later_rows(linear, rows).iloc[0]
+    assert row["ratio"] == pytest.approx(G2 - deviance, abs=1e-8) and row["df"] == 1
+
+
+@pytest.mark.parametrize("method", ["pseudo", "ml"])
+def test_models_with_other_scores_are_not_nested(method):
+    options = {"method": method, "ordered": "linear"}
+    one = bbl.bbl("y ~ .^2", table(), **options)
+    other = bbl.bbl("y ~ .^2", table(), level_scores={"a": [0, 1, 2, 9]}, **options)
+    assert "not nested" in later_rows(one, other)["test"].iloc[0]
+    assert "have the same pairs" in later_rows(one, one)["test"].iloc[0]
+    # without predictors in common terms, scores do not matter
+    small = bbl.bbl("y ~ a + b*d + c", table(), **options)
+    assert not later_rows(small, other)["test"].str.startswith("no test").any()
+
+
+@pytest.mark.parametrize("kept", [[True] * 6, [True, False, True, True, False, True]])
+@pytest.mark.parametrize("scores_of_large", [None, [None, None, SCORES[2], None]])
+def test_contrasts_are_zero_in_the_smaller_model(kept, scores_of_large):
+    large = Layout(L, scores=scores_of_large)
+    small = smaller_layout(large, np.array(kept), SCORES)
+    rng = np.random.default_rng(0)
+    in_small = score_map(small).expand(rng.normal(size=score_map(small).n))
+    theta = np.zeros(large.size)
+    for scope in small.scopes:
+        large.table(theta, *scope)[...] = small.table(in_small, *scope)
+    positions = rng.permutation(large.size)
+    contrasts = zero_contrasts(large, small, positions)
+    np.testing.assert_allclose(contrasts.T @ theta[positions], 0.0, atol=1e-12)
+    n_large = large.size if scores_of_large is None else score_map(large).n
+    assert contrasts.shape[1] == n_large - score_map(small).n
+    # and independent, as combinations of the larger model's free parameters
+    A = np.eye(large.size) if scores_of_large is None else score_map(large).matrix.toarray()
+    assert np.linalg.matrix_rank(contrasts.T @ A[positions]) == contrasts.shape[1]
+
+
+def test_the_composite_ratio_has_its_distribution():
+    """Of 150 samples of a linear model of three predictors, 5 % are rejected."""
+    of = Layout([3, 3, 3], scores=[np.array([0.5, 1.0])] * 3)
+    states = reference.states((3, 3, 3))
+    theta = np.zeros(of.size)
+    for pair, value in (((0, 1), 0.8), ((0, 2), -0.6), ((1, 2), 0.5)):
+        of.table(theta, *pair)[...] = value * np.outer([0.5, 1.0], [0.5, 1.0])
+    energy = np.array([reference_statistics(of, x) for x in states]) @ theta
+    p = np.exp(energy - reference.logsumexp(energy))
+    rng = np.random.default_rng(0)
+    kept = np.ones(3, dtype=bool)
+    rejected = 0
+    for _ in range(150):
+        counts = rng.multinomial(900, p).astype(float)
+        rows = Sample(states.astype(np.uint8), counts).rows(counts > 0)
+        test = ratio_test(
+            [(rows, None)], Layout([3, 3, 3]), np.zeros((1, of.size)), kept, of.scores
+        )
+        assert test.df == 9
+        rejected += test.p < 0.05
+    assert 1 <= rejected <= 17  # 99.9 % of Binomial(150, 0.05)

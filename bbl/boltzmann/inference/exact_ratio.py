@@ -14,10 +14,11 @@ from bbl.engines import Engine
 from bbl.engines.likelihood.states import StateTable
 from bbl.model.layout import Layout
 from bbl.model.regressors import regressors
+from bbl.model.scores import free_sizes, is_scored, score_map, site_scores_of
 from bbl.rows.sample import Sample
 from bbl.stats.goodness import is_sparse
 
-__all__ = ["ExactRatio", "SparseMargin", "exact_ratio_test"]
+__all__ = ["ExactRatio", "SparseMargin", "exact_ratio_test", "smaller_layout"]
 
 # Rows needed by each predictor of a dropped term, for each parameter of the log odds of a level
 # given the other predictors (benchmarks.studies.likelihood).
@@ -55,9 +56,14 @@ class SparseMargin:
 
 
 def exact_ratio_test(
-    groups: Sequence[Sample], layout: Layout, kept: np.ndarray, engine: Engine
+    groups: Sequence[Sample],
+    layout: Layout,
+    kept: np.ndarray,
+    engine: Engine,
+    scores: Sequence[np.ndarray | None] | None = None,
 ) -> ExactRatio | SparseMargin:
-    """Test by the exact likelihood whether couplings of terms not `kept` are zero in all groups.
+    """Test by the exact likelihood whether couplings of terms not `kept` are zero in all groups,
+    and those of other terms linear in level scores.
 
     Parameters
     ----------
@@ -69,6 +75,8 @@ def exact_ratio_test(
         Which of its terms are in the smaller model.
     engine : Engine
         An engine with `has_likelihood`.
+    scores : sequence, optional
+        Level scores of the smaller model, in the form of `Layout`.
 
     Notes
     -----
@@ -85,10 +93,14 @@ def exact_ratio_test(
     from scipy.stats import chi2
 
     # the first m tables of a layout contain fields
-    scopes = [tuple(int(i) for i in scope) for scope in layout.scopes[layout.m :]]
-    dropped = [scope for scope, is_kept in zip(scopes, kept, strict=True) if not is_kept]
-    small_terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
-    small_layout = layout.with_terms(small_terms)
+    small_layout = smaller_layout(layout, kept, scores)
+    sizes = dict(zip(small_layout.scopes, free_sizes(small_layout).tolist(), strict=True))
+    # terms with other couplings in the smaller model
+    dropped = [
+        scope
+        for scope, size in zip(layout.scopes, free_sizes(layout).tolist(), strict=True)
+        if len(scope) > 1 and sizes.get(scope) != size
+    ]
     statistic = 0.0
     df = 0
     for g, sample in enumerate(groups):
@@ -96,7 +108,7 @@ def exact_ratio_test(
         if not rows.n:
             continue
         group_layouts = [model_layout.of_group(g) for model_layout in (layout, small_layout)]
-        sparse_scope = _find_sparse_margin(rows, group_layouts[0], dropped, engine)
+        sparse_scope = _find_sparse_margin(rows, group_layouts[0], small_layout, dropped, engine)
         if sparse_scope is not None:
             return SparseMargin(g, sparse_scope)
         (log_likelihood, rank), (small_log_likelihood, small_rank) = (
@@ -107,10 +119,22 @@ def exact_ratio_test(
     return ExactRatio(statistic, df, float(chi2.sf(max(statistic, 0.0), df)) if df else np.nan)
 
 
+def smaller_layout(
+    layout: Layout, kept: np.ndarray, scores: Sequence[np.ndarray | None] | None
+) -> Layout:
+    """Return the layout of the smaller model: the terms of `layout` in the mask `kept` (T,), with
+    level `scores`.
+    """
+    scopes = layout.scopes[layout.m :]
+    terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
+    return Layout(layout.n_levels, terms, layout.support, layout.n_ordered, scores)
+
+
 def _find_sparse_margin(
-    rows: Sample, layout: Layout, dropped: list[Term], engine: Engine
+    rows: Sample, layout: Layout, small_layout: Layout, dropped: list[Term], engine: Engine
 ) -> Term | None:
-    """Return the predictors of the first margin with too few rows to test the `dropped` terms.
+    """Return the predictors of the first margin with too few rows to test the `dropped` terms,
+    which have fewer couplings, or none, in the smaller model.
 
     None if there is no such margin. The rules are given in the notes of `exact_ratio_test`. A
     single predictor is returned if it has too few rows for the parameters of its conditional
@@ -122,16 +146,26 @@ def _find_sparse_margin(
     # parameters of the log odds of a level, for each predictor: the intercept, and one for each
     # non-reference level of a regressor
     n_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
+    if layout.scores is not None:
+        site_scores = site_scores_of(layout)
+        n_parameters = np.array([1.0 + site_scores.n_features(i) for i in range(layout.m)])
     for i in sorted(tested_predictors):
         if rows.total < ROWS_PER_PARAMETER * n_parameters[i]:
             return (i,)
     terms = [tuple(int(i) for i in scope) for scope in layout.scopes]  # includes single predictors
+    small_terms = set(small_layout.scopes)
     for scope in _maximal_terms(terms):
-        if tested_predictors.isdisjoint(scope):
+        # couplings that are linear in scores do not need rows in all cells
+        if tested_predictors.isdisjoint(scope) or is_scored(layout, scope):
             continue
         inner_terms = [term for term in terms if set(term) <= set(scope)]
         observed, expected = _fit_margin(
-            rows, layout, scope, [term for term in inner_terms if term not in dropped], engine
+            rows,
+            layout,
+            scope,
+            [term for term in inner_terms if term in small_terms],
+            engine,
+            small_layout.scores,
         )
         if is_sparse(expected.ravel()):
             return scope
@@ -154,9 +188,15 @@ def _maximal_terms(terms: list[Term]) -> list[Term]:
 
 
 def _fit_margin(
-    rows: Sample, layout: Layout, scope: Term, terms: list[Term], engine: Engine
+    rows: Sample,
+    layout: Layout,
+    scope: Term,
+    terms: list[Term],
+    engine: Engine,
+    scores: Sequence[np.ndarray | None] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the observed margin of the predictors `scope`, and its expectation under `terms`.
+    """Return the observed margin of the predictors `scope`, and its expectation under `terms`
+    with the level scores of the smaller model.
 
     Margins have one axis for each predictor. `terms` are sets of predictors in `scope`, including
     single ones. The expected counts of impossible cells are zero.
@@ -165,14 +205,17 @@ def _fit_margin(
     axis_of = {i: axis for axis, i in enumerate(scope)}
     support = None if layout.support is None else layout.support.margin(scope)
     model = Layout(
-        n_levels, [tuple(axis_of[i] for i in term) for term in terms if len(term) > 1], support
+        n_levels,
+        [tuple(axis_of[i] for i in term) for term in terms if len(term) > 1],
+        support,
+        scores=None if scores is None else [scores[i] for i in scope],
     )
     codes = np.ascontiguousarray(rows.codes[:, scope])
     margin = Sample(codes, rows.weights).collapsed(n_levels)
     table = StateTable(model)
     observed = table.counts(margin)
     expected = observed  # a model with the term of all predictors in `scope` is saturated
-    if scope not in terms:
+    if scope not in terms or score_map(model) is not None:
         # `unpenalised` starts at zero, fits all predictors, and returns the parameters first
         theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
         # times the probabilities of all cells

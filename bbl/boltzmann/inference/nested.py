@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bbl.boltzmann.inference.exact_ratio import ExactRatio, SparseMargin, exact_ratio_test
+from bbl.boltzmann.inference.exact_ratio import (
+    ExactRatio,
+    SparseMargin,
+    exact_ratio_test,
+    smaller_layout,
+)
 from bbl.boltzmann.inference.significance import Kind, evidence, of_group
 from bbl.boltzmann.inference.survey import effective_rows, linearised, replicated
 from bbl.engines import Engine
@@ -21,6 +26,7 @@ from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 from bbl.model.regressors import regressors
+from bbl.model.scores import ScoreMap, free_sizes, score_map
 from bbl.model.site_hessians import ROWS
 from bbl.model.unpenalised import unpenalised
 from bbl.rows.sample import Sample
@@ -85,9 +91,16 @@ class TermTests:
 
 
 def nested_test(
-    groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarray, engine: Engine
+    groups: Groups,
+    layout: Layout,
+    theta: np.ndarray,
+    kept: np.ndarray,
+    engine: Engine,
+    scores: Sequence[np.ndarray | None] | None = None,
 ) -> RatioTest | TermTests:
-    """Test whether the terms that are not `kept` have couplings of zero in all groups.
+    """Test whether the terms that are not `kept` have couplings of zero in all groups, and whether
+    the others are linear in the level scores of the smaller model, `scores` in the form of
+    `Layout`.
 
     With enough rows this is a likelihood ratio test, of the exact likelihood (`exact_ratio_test`)
     if the engine supports it, else of the pseudo-likelihood for models of pairs (`ratio_test`).
@@ -96,23 +109,29 @@ def nested_test(
     `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
     """
     sparse = None
+    small_layout = smaller_layout(layout, kept, scores)
+    tied = tied_terms(layout, small_layout)
     if engine.has_likelihood:
         rows = [sample if survey is None else effective_rows(sample) for sample, survey in groups]
-        exact = exact_ratio_test(rows, layout, kept, engine)
+        exact = exact_ratio_test(rows, layout, kept, engine, scores)
         if isinstance(exact, SparseMargin):
             sparse = exact
         # with df 0 there is no ratio test: terms are tested separately below
         elif exact.df and groups[0][1] is not None:  # all groups have a sampling design, or none
-            return _test_ratio_under_design(groups, layout, theta, kept, engine, exact)
+            return _test_ratio_under_design(groups, layout, theta, small_layout, engine, exact)
         elif exact.df:
             return RatioTest(exact.statistic, exact.df, exact.p, [])
     elif layout.order == 2:
-        ratio = ratio_test(groups, layout, theta, kept)
+        ratio = ratio_test(groups, layout, theta, kept, scores)
         if not np.isnan(ratio.p):
             return ratio
+    if tied:  # tests of single terms are tests of zero, not of a line
+        n_free = int(free_sizes(layout).sum() - free_sizes(small_layout).sum())
+        refused_ties = [(g, scope, Kind.FEW) for g in range(len(groups)) for scope in tied]
+        return TermTests(len(groups) * n_free, 0, np.nan, refused_ties, sparse)
     scopes = layout.scopes[layout.m :]
     dropped = np.flatnonzero(~kept)
-    sizes = np.diff(layout.cuts)[layout.m :]
+    sizes = free_sizes(layout)[layout.m :]
     p = []
     refused = []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
@@ -139,17 +158,14 @@ def _test_ratio_under_design(
     groups: Groups,
     layout: Layout,
     theta: np.ndarray,
-    kept: np.ndarray,
+    small_layout: Layout,
     engine: Engine,
     ratio: ExactRatio,
 ) -> RatioTest:
     """Return the exact ratio test of effective rows with the correction of Rao & Scott.
 
-    The arguments are as in `nested_test`.
+    The arguments are as in `nested_test` and `ratio_test`.
     """
-    is_dropped = np.repeat(
-        np.concatenate([np.zeros(layout.m, dtype=bool), ~kept]), np.diff(layout.cuts)
-    )
     working = []
     deviations = []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
@@ -157,11 +173,11 @@ def _test_ratio_under_design(
         if group.influence is None or group.deviations is None:
             continue
         # parameters of kinds above FEW (unbounded, absent) have no finite estimate
-        dropped_positions = np.flatnonzero(is_dropped & (group.kind <= Kind.FEW))
-        working.append(
-            group.influence.covariance(group.rows)[np.ix_(dropped_positions, dropped_positions)]
-        )
-        deviations.append(group.deviations[:, dropped_positions])
+        estimable = np.flatnonzero(group.kind <= Kind.FEW)
+        contrasts = zero_contrasts(layout, small_layout, estimable)
+        covariance = group.influence.covariance(group.rows)[np.ix_(estimable, estimable)]
+        working.append(contrasts.T @ covariance @ contrasts)
+        deviations.append(group.deviations[:, estimable] @ contrasts)
     surveys = [survey for _, survey in groups]
     return RatioTest(*_correct_ratio(ratio.statistic, ratio.df, working, deviations, surveys), [])
 
@@ -199,8 +215,61 @@ def _correct_ratio(
     return test.statistic, df, test.p
 
 
-def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarray) -> RatioTest:
-    """Test whether the pairs that are not `kept` have couplings of zero in all groups.
+def tied_terms(layout: Layout, small_layout: Layout) -> list[tuple[int, ...]]:
+    """Return the terms of the smaller model with fewer free parameters than in the larger one."""
+    sizes = dict(zip(layout.scopes, free_sizes(layout).tolist(), strict=True))
+    small_sizes = zip(small_layout.scopes, free_sizes(small_layout).tolist(), strict=True)
+    return [scope for scope, size in small_sizes if size < sizes[scope]]
+
+
+def zero_contrasts(layout: Layout, small_layout: Layout, positions: np.ndarray) -> np.ndarray:
+    """Return the combinations (q, r) of parameters of the larger model that are zero in the
+    smaller one.
+
+    `positions` (q,) are the positions of the parameters in the vector of the larger model; other
+    parameters are not used. Combinations are of the free parameters: those of terms that the
+    smaller model does not have are tested themselves, others are compared with the first that
+    shares a free parameter with them in the smaller model.
+    """
+    identity = ScoreMap(np.arange(layout.size), np.ones(layout.size), layout.size)
+    large = score_map(layout) or identity
+    # the smaller model with all terms of the larger one
+    all_terms = None if layout.complete else layout.terms
+    small = score_map(Layout(layout.n_levels, all_terms, scores=small_layout.scores)) or identity
+    small_scopes = set(small_layout.scopes)
+    is_kept = np.repeat([scope in small_scopes for scope in layout.scopes], np.diff(layout.cuts))
+    # the first of the positions that each free parameter of the larger model determines
+    represents = np.unique(large.index[positions], return_index=True)[1]
+    base_of: dict[int, int] = {}  # by free parameter of the smaller model: its first row in `out`
+    columns = []
+    for row in np.sort(represents):
+        k = positions[row]
+        column = np.zeros(len(positions))
+        if is_kept[k]:
+            base = base_of.setdefault(int(small.index[k]), int(row))
+            if base == row:
+                continue
+            # the free parameter of the larger model is this factor times that of the smaller
+            base_k = positions[base]
+            slope = small.factor[k] / large.factor[k]
+            base_slope = small.factor[base_k] / large.factor[base_k]
+            column[base] = -slope / large.factor[base_k]
+            column[row] = base_slope / large.factor[k]
+        else:
+            column[row] = 1.0 / large.factor[k]
+        columns.append(column)
+    return np.array(columns).T if columns else np.zeros((len(positions), 0))
+
+
+def ratio_test(
+    groups: Groups,
+    layout: Layout,
+    theta: np.ndarray,
+    kept: np.ndarray,
+    scores: Sequence[np.ndarray | None] | None = None,
+) -> RatioTest:
+    """Test whether the pairs that are not `kept` have couplings of zero in all groups, and others
+    couplings that are linear in level scores.
 
     Parameters
     ----------
@@ -213,6 +282,8 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         Fitted parameters of the larger model, with any penalty.
     kept : ndarray of bool, shape (P,)
         Which of the pairs are in the smaller model.
+    scores : sequence, optional
+        Level scores of the smaller model, in the form of `Layout`.
 
     Returns
     -------
@@ -223,13 +294,18 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     Both models are fitted without a penalty. The pseudo-likelihood is not a likelihood, because
     each pair contributes to the conditional distributions of both its predictors. The statistic is
     therefore distributed as ``sum lambda_k chi2_1``, where lambda_k are the eigenvalues of
-    ``(H^-1)_dd^-1 V_dd``, H is the Hessian, V the Godambe covariance and d the dropped couplings
-    (Kent 1982; Varin, Reid & Firth 2011, section 2.3). Its tail is computed exactly. The test is
+    ``(H^-1)_dd^-1 V_dd``, H is the Hessian, V the Godambe covariance and d the dropped couplings,
+    or the contrasts of couplings that level scores set to zero (Kent 1982; Varin, Reid & Firth
+    2011, section 2.3). Its tail is computed exactly. The test is
     refused if, by the rules of `bbl.boltzmann.inference.significance`, one of these couplings does
     not have a normal distribution. Under a sampling design, V is the design covariance of all
     groups together, and the tail is computed by `rao_scott`.
     """
-    small_layout = layout.with_terms(layout.pairs[kept])
+    small_layout = smaller_layout(layout, kept, scores)
+    is_removed = _dropped_entries(layout, kept)
+    tied = set(tied_terms(layout, small_layout))
+    if tied:  # pairs with the same couplings in both models
+        kept = kept & [tuple(pair) not in tied for pair in layout.pairs.tolist()]
     table_slices = [
         slice(begin, end)
         for begin, end in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)
@@ -239,9 +315,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     refused = []
     working = []
     deviations = []
-    df = len(groups) * sum(
-        table_slices[pair].stop - table_slices[pair].start for pair in np.flatnonzero(~kept)
-    )
+    df = len(groups) * int(free_sizes(layout).sum() - free_sizes(small_layout).sum())
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_evidence = evidence(sample, layout, group_theta, survey=survey)
         # (most cautious kind, pair number); WALD for a table without parameters
@@ -262,7 +336,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         sites = np.unique(layout.pairs[~kept])
         is_dropped = _dropped_entries(layout, kept)
         site_start = influence.site_theta.copy()
-        site_start[:, 1:][is_dropped] = 0.0
+        site_start[:, 1:][is_removed] = 0.0
         # the fit of the smaller model starts at the larger one, with dropped couplings set to 0
         small_site_theta, _ = unpenalised(rows, small_layout, site_start, sites)
         statistic += 2.0 * (
@@ -275,12 +349,21 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         godambe_covariance, working_covariance = influence.site_coupling_covariance(
             rows, couplings_of_site
         )
+        if layout.scores is not None or small_layout.scores is not None:
+            contrasts = _site_contrasts(influence, small_layout, couplings_of_site)
+            godambe_covariance = contrasts.T @ godambe_covariance @ contrasts
+            working_covariance = contrasts.T @ working_covariance @ contrasts
         # lambda_k of the notes
         eigenvalues.append(design_effects(godambe_covariance, working_covariance))
         if survey is not None:
             working.append(working_covariance)
+            site_deviations = _site_deviations(
+                effective_rows(sample), influence, couplings_of_site, survey
+            )
             deviations.append(
-                _site_deviations(effective_rows(sample), influence, couplings_of_site, survey)
+                site_deviations
+                if layout.scores is None and small_layout.scores is None
+                else site_deviations @ contrasts
             )
     if refused or not eigenvalues:
         return RatioTest(statistic=np.nan, df=df, p=np.nan, refused=refused)
@@ -293,6 +376,21 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     return RatioTest(
         statistic, df, tail(2.0 * weights, np.full(len(weights), 0.5), max(statistic, 0.0)), []
     )
+
+
+def _site_contrasts(
+    influence: Influence, small_layout: Layout, couplings_of_site: dict[int, np.ndarray]
+) -> np.ndarray:
+    """Return the combinations (q, r) of the q selected couplings that the smaller model sets to
+    zero at each site, see `zero_contrasts`.
+    """
+    from scipy.linalg import block_diag
+
+    blocks = [
+        zero_contrasts(influence.layout, small_layout, influence.flat_positions(i)[positions])
+        for i, positions in influence.site_coupling_positions(couplings_of_site).items()
+    ]
+    return block_diag(*blocks)
 
 
 def _site_deviations(

@@ -695,8 +695,18 @@ class Inference(Estimates):
             None if self._kept is None else (self._parameters.theta[g], fit.site_theta),
         )
 
-    def _joint_wald_test(self, is_tested: np.ndarray) -> tuple[float, int, list[tuple[int, int]]]:
-        """Test that some parameters (size,) are zero in all groups, by their unpenalised estimates.
+    def _joint_wald_test(
+        self, is_tested: np.ndarray, contrasts: np.ndarray
+    ) -> tuple[float, int, list[tuple[int, int]]]:
+        """Test that combinations of some parameters are zero in all groups, by their unpenalised
+        estimates.
+
+        Parameters
+        ----------
+        is_tested : ndarray of bool, shape (size,)
+            The q parameters in the combinations.
+        contrasts : ndarray, shape (q, r)
+            A column for each combination.
 
         Returns
         -------
@@ -715,11 +725,11 @@ class Inference(Estimates):
             refused += [(g, int(k)) for k in positions[kind != Kind.WALD]]
             if refused or group.influence is None:
                 continue
-            covariance = np.zeros((len(positions), len(positions)))
+            covariance = np.zeros((contrasts.shape[1],) * 2)
             for psi, weights in group.influence.blocks(group.rows):
-                tested = psi[:, positions]
+                tested = psi[:, positions] @ contrasts
                 covariance += (tested.T * weights) @ tested
-            group_statistic, group_df, _ = wald([group.theta[positions]], [covariance])
+            group_statistic, group_df, _ = wald([group.theta[positions] @ contrasts], [covariance])
             statistic += float(group_statistic[0])
             df += int(group_df[0])
         return (np.nan if refused else statistic), df, refused

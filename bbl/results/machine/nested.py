@@ -4,9 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from bbl.boltzmann.inference.nested import RatioTest, TermTests, nested_test
+from bbl.boltzmann.inference.exact_ratio import smaller_layout
+from bbl.boltzmann.inference.nested import (
+    RatioTest,
+    TermTests,
+    nested_test,
+    tied_terms,
+    zero_contrasts,
+)
 from bbl.boltzmann.inference.significance import Kind
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
@@ -17,6 +26,8 @@ from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import have_same_design
 
 __all__ = ["machine_ratio_test"]
+
+Scores = tuple[np.ndarray | None, ...]
 
 
 def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
@@ -30,9 +41,9 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     # joint fits with a penalty have no test, as `_order_nested` reports
     if fit.engine.joint and fit.engine.has_tests:
         return _conditional_ratio_test(fit, other)
-    large, is_shared = _order_nested(fit, other)
+    large, is_shared, small_scores = _order_nested(fit, other)
     if large._kept is not None and not large._kept.is_complete:
-        return _wald_test(large, is_shared)
+        return _wald_test(large, is_shared, small_scores)
     rows = large._testable_rows()  # raises for weights that are not counts
     if rows.missing is not None:
         raise DataError(
@@ -49,6 +60,7 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
         large.estimate.parameters.theta,
         is_shared,
         large.engine,
+        small_scores,
     )
     # a RatioTest is one test of all terms missing from the smaller model; otherwise terms are
     # tested one by one
@@ -69,17 +81,24 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     return {"df": result.df, "p": result.p, "test": test_text + _sparse_text(large.labels, result)}
 
 
-def _wald_test(large: MachineResults, is_shared: np.ndarray) -> dict[str, float | int | str]:
-    """Return the joint Wald test of the terms that the smaller fit lacks, if only a random sample
-    of the rows is available; `is_shared` (T,) is whether it has each term.
+def _wald_test(
+    large: MachineResults, is_shared: np.ndarray, small_scores: Scores | None
+) -> dict[str, float | int | str]:
+    """Return the joint Wald test of the couplings that the smaller fit lacks, if only a random
+    sample of the rows is available; `is_shared` (T,) is whether it has each term, and
+    `small_scores` are its level scores.
     """
     from scipy.special import chdtrc
 
     layout = large.estimate.parameters.layout
+    small_layout = smaller_layout(layout, is_shared, small_scores)
+    tied = set(tied_terms(layout, small_layout))
     is_kept_scope = np.concatenate([np.ones(layout.m, dtype=bool), is_shared])
+    is_kept_scope &= [scope not in tied for scope in layout.scopes]
     is_tested = ~np.repeat(is_kept_scope, np.diff(layout.cuts))
     inference = large._inference
-    statistic, df, refused = inference._joint_wald_test(is_tested)
+    contrasts = zero_contrasts(layout, small_layout, np.flatnonzero(is_tested))
+    statistic, df, refused = inference._joint_wald_test(is_tested, contrasts)
     if refused:
         g, position = refused[0]
         t = int(np.searchsorted(layout.cuts, position, side="right")) - 1
@@ -87,7 +106,7 @@ def _wald_test(large: MachineResults, is_shared: np.ndarray) -> dict[str, float 
         group = label_text(large.labels.groups[g])
         reason = inference.verdicts().iloc[g * layout.size + position]
         return {
-            "df": len(large.labels.groups) * int(is_tested.sum()),
+            "df": len(large.labels.groups) * contrasts.shape[1],
             "test": f"no test: {term} in {group}, {reason}",
         }
     return {"df": df, "p": float(chdtrc(df, statistic)), "test": "Wald"}
@@ -295,9 +314,11 @@ def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
     )
 
 
-def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResults, np.ndarray]:
+def _order_nested(
+    one: MachineResults, other: ModelResults
+) -> tuple[MachineResults, np.ndarray, Scores | None]:
     """Return (the larger of two nested fits, whether the smaller fit has each of its T terms, shape
-    (T,)).
+    (T,), the level scores of the smaller fit in the form of `Layout`).
 
     Raises a DataError or an OptionError if they are not nested or cannot be compared.
     """
@@ -309,7 +330,9 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         len(one.estimate.parameters.layout.scopes),
         len(other.estimate.parameters.layout.scopes),
     )
-    large, small = (one, other) if n_terms[0] >= n_terms[1] else (other, one)
+    # of fits with the same number of terms, the one with more parameters: fewer level scores
+    keys = [(n, fit.n_parameters) for n, fit in zip(n_terms, (one, other), strict=True)]
+    large, small = (one, other) if keys[0] >= keys[1] else (other, one)
     names = large.labels.names
     small_names = small.labels.names
     if set(names) != set(small_names):
@@ -340,7 +363,11 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         frozenset(large_columns[i] for i in scope)
         for scope in small.estimate.parameters.layout.scopes[len(names) :]
     }
-    if not small_terms < set(large_terms):
+    small_scores = _scores_in_order(small, small_columns)
+    has_fewer_parameters = small_terms < set(large_terms) or not _have_same_scores(
+        _scores_in_order(large, list(range(len(names)))), small_scores, large_terms
+    )
+    if not small_terms <= set(large_terms) or not has_fewer_parameters:
         # with no terms (default=2) also "pairs"
         noun = "pairs" if max(map(len, small_terms | set(large_terms)), default=2) < 3 else "terms"
         is_same = small_terms == set(large_terms)
@@ -350,7 +377,49 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
             else f"are not nested: each has {noun} that the other does not have"
         )
         raise DataError(f"the models {relation}.", hint="Compare the criteria.")
-    return large, np.array([term in small_terms for term in large_terms])
+    if not _is_scored_like(large, small_scores, small_terms):
+        raise DataError(
+            "the models are not nested: the larger one has other level scores.",
+            hint="Compare the criteria.",
+        )
+    return large, np.array([term in small_terms for term in large_terms], dtype=bool), small_scores
+
+
+def _scores_in_order(fit: MachineResults, columns: list[int]) -> Scores | None:
+    """Return the level scores of a fit's predictors, which are permuted to the order `columns`."""
+    scores = fit.estimate.parameters.layout.scores
+    return None if scores is None else tuple(scores[i] for i in columns)
+
+
+def _have_same_scores(
+    scores: Scores | None, other: Scores | None, terms: Iterable[frozenset[int]]
+) -> bool:
+    """Return whether two models have the same level scores of all predictors in these terms."""
+    return all(
+        _equal_scores(None if scores is None else scores[i], None if other is None else other[i])
+        for i in frozenset().union(*terms)
+    )
+
+
+def _equal_scores(scores: np.ndarray | None, other: np.ndarray | None) -> bool:
+    """Return whether the scores of a predictor's levels are equal, or absent, in two models."""
+    if scores is None or other is None:
+        return scores is other
+    return bool(np.allclose(scores, other, rtol=1e-12, atol=0.0, equal_nan=True))
+
+
+def _is_scored_like(
+    large: MachineResults, small_scores: Scores | None, terms: Iterable[frozenset[int]]
+) -> bool:
+    """Return whether all predictors in these terms that have level scores in the fit `large` have
+    the same in the smaller one.
+    """
+    scores = large.estimate.parameters.layout.scores
+    return scores is None or all(
+        scores[i] is None
+        or _equal_scores(scores[i], None if small_scores is None else small_scores[i])
+        for i in frozenset().union(*terms)
+    )
 
 
 def _have_same_zeros(

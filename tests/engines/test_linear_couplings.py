@@ -11,6 +11,7 @@ import reference
 import reference_linear
 
 import bbl
+from bbl.api.machine import call
 from bbl.boltzmann.inference.exact_ratio import smaller_layout
 from bbl.boltzmann.inference.nested import ratio_test, zero_contrasts
 from bbl.engines import MaximumLikelihood, PseudoLikelihood
@@ -704,3 +705,41 @@ def test_the_composite_ratio_has_its_distribution():
         assert test.df == 9
         rejected += test.p < 0.05
     assert 1 <= rejected <= 17  # 99.9 % of Binomial(150, 0.05)
+
+
+def ratings(n=20_000):
+    """Three groups of rows with fourteen ratings of three levels, of which few rows are equal."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    factor = rng.normal(size=n)
+    columns = {"y": np.array(["no", "yes"])[y]}
+    for i in range(14):
+        value = 0.5 * factor + 0.3 * y * (i % 3) + rng.normal(size=n)
+        columns[f"x{i}"] = pd.Categorical.from_codes(
+            np.digitize(value, [-0.3, 0.8]), ["low", "mid", "high"], ordered=True
+        )
+    return pd.DataFrame(columns)
+
+
+def test_inference_from_a_sample_of_the_rows(monkeypatch):
+    """Fits of batches keep 3,000 rows of a group, and test couplings and linearity with them."""
+    data = ratings()
+    monkeypatch.setattr(call, "sample_size", lambda layout: 3000)
+    monkeypatch.setattr(call, "FULL_FIT_FACTOR", 1)
+    formula = "y ~ . + x0 * x1 + x1 * x2 + x2 * x3"
+    fits = {}
+    for kind, source in (("memory", data), ("batches", lambda: iter([data]))):
+        fits[kind] = [
+            bbl.bbl(formula, source, ordered=ordered, lambda_=1e-4)
+            for ordered in ("linear", "nominal")
+        ]
+    linear, own = fits["batches"][0], fits["memory"][0]
+    np.testing.assert_allclose(linear.params, own.params, atol=1e-8)
+    np.testing.assert_allclose(linear.bse, own.bse, rtol=0.1)
+    found, expected = (fit.inference().tests() for fit in (linear, own))
+    assert (found["df"] == expected["df"]).all()
+    is_pair = expected["predictor2"].notna()
+    np.testing.assert_allclose(found["chisq"][is_pair], expected["chisq"][is_pair], rtol=0.25)
+    row, own_row = (later_rows(*fits[kind]).iloc[0] for kind in ("batches", "memory"))
+    assert row["df"] == own_row["df"] == 2 * 3 * 3
+    assert row["test"] == "Wald" and row["p"] == pytest.approx(own_row["p"], abs=0.1)

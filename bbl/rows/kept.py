@@ -5,6 +5,7 @@ K is the number of response groups.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -106,7 +107,9 @@ def _choose(rows: Sample, size: int, n_levels: np.ndarray) -> tuple[np.ndarray, 
     return is_chosen, 1.0 / probability[is_chosen]
 
 
-def keep_rows(rows: Rows, n_levels: np.ndarray, K: int, size: int, most: int) -> KeptRows:
+def keep_rows(
+    rows: Rows, n_levels: np.ndarray, K: int, size: int, is_few: Callable[[int], bool]
+) -> KeptRows:
     """Return the rows that a fit keeps, without those of an unknown group.
 
     Parameters
@@ -117,8 +120,8 @@ def keep_rows(rows: Rows, n_levels: np.ndarray, K: int, size: int, most: int) ->
     K : int
     size : int
         Number of rows drawn from each large group.
-    most : int
-        Groups with more rows are large.
+    is_few : callable
+        ``is_few(n)`` is whether all rows of a group of n rows are kept.
     """
     if rows.in_memory:
         sample = cast(Sample, rows)
@@ -132,7 +135,7 @@ def keep_rows(rows: Rows, n_levels: np.ndarray, K: int, size: int, most: int) ->
     groups = [stored.group(y) for y in range(K)]
     for y, group in enumerate(groups):
         rng = np.random.default_rng(0)  # a fixed seed: the same rows at every call
-        if group.n <= max(size, most):
+        if group.n <= size or is_few(group.n):
             drawn = group.draw(group.n, rng)
             expansion = np.ones(drawn.n)
         else:

@@ -21,6 +21,7 @@ DROPPING = fit("y ~ a + b", GAPS, missing="drop")
 STREAMED = fit("y ~ a + b", lambda: iter([DATA]))
 SAMPLED = replace(
     STREAMED,
+    _source=None,
     _kept=replace(STREAMED._kept, expansion=np.full(STREAMED._kept.sample.n, 1.5)),
 )
 CHANGED = replace(SAMPLED, _source=replace(STREAMED._source, rows={"a": 7}))

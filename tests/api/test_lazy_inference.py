@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.api.machine import call
+from bbl.engines.pseudo import blocks
 from bbl.errors import DataError, OptionError
 from bbl.rows.kept import keep_rows
 from bbl.rows.on_disk import CodeFile
@@ -43,9 +43,10 @@ def wide():
 
 
 def keep_few(patch):
-    """Make fits keep 3,000 rows of groups with more rows."""
-    patch.setattr(call, "sample_size", lambda layout: 3000)
-    patch.setattr(call, "FULL_FIT_FACTOR", 1)
+    """Make fits keep 3,000 rows of groups with more than 6,000."""
+    patch.setattr(blocks, "MIN_SAMPLE", 3000)
+    patch.setattr(blocks, "ROWS_PER_COLUMN", 1)
+    patch.setattr(blocks, "FULL_FIT_FACTOR", 2)
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +283,22 @@ def test_errors_of_a_sample_are_close_and_known(sampled):
     assert not found["test"].str.contains("exact").any()
 
 
+@pytest.mark.parametrize("kind", ["folder", "duckdb"])
+def test_all_rows_are_read_again_for_exact_errors(kind, wide, tmp_path):
+    formula = "y ~ . + x0 * x1 + x2 * x5"
+    source = lazydata.lazy(kind, wide, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        lazy = bbl.bbl(formula, source, tolerance=1e-12)
+    own = bbl.bbl(formula, wide, tolerance=1e-12)
+    columns = ["estimate", "se", "z", "p", "lower", "upper"]
+    found, expected = lazy.inference(rows="all"), own.inference()
+    assert found.note == expected.note
+    for of in ("group", ("yes", "no")):
+        assert_same(found.table(of)[columns], expected.table(of)[columns], 1e-6)
+        assert found.table(of)["test"].equals(expected.table(of)["test"])
+
+
 def test_a_strong_penalty_has_errors_but_no_tests(wide):
     with pytest.MonkeyPatch.context() as patch:
         keep_few(patch)
@@ -330,7 +347,7 @@ def test_sums_over_kept_rows_are_those_of_all_rows():
     weights = np.where(np.arange(20_000) % 4000 == 3, 5e4, 1.0)  # five rows with half the weight
     file = CodeFile(3, np.uint8, weighted=True)
     file.append((0, 0), Sample(codes, weights))
-    kept = keep_rows(file.finish(), n_levels, 1, size=1000, most=1000)
+    kept = keep_rows(file.finish(), n_levels, 1, size=1000, is_few=lambda n: n <= 1000)
     assert not kept.is_complete and kept.n_rows == (20_000,) and kept.n_kept[0] < 1100
     assert (kept.sample.codes[:, 0] == 2).sum() == 2
     assert (kept.sample.weights > 1e4).sum() == 5

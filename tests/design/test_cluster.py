@@ -178,3 +178,23 @@ def test_errors_of_workers_name_the_partition(client):
 def test_clients_are_refused_where_they_have_nothing_to_read(client):
     with pytest.raises(OptionError, match="client= is for data"):
         bbl.bbl("y ~ .", make_frame(n=100), client=client, verbose=0)
+
+
+@pytest.mark.long
+def test_standard_errors_effects_and_evaluations_on_a_cluster(client):
+    frame = make_frame(n=16_000)
+    told = {"lambda_": 1e-4, "verbose": 0}
+    remote, local, table = (
+        bbl.bbl("y ~ .^2", data, **told) for data in (in_parts(frame), lambda: iter([frame]), frame)
+    )
+    assert remote._kept.n_rows == local._kept.n_rows
+    assert not remote._kept.is_complete
+    assert "exact to about" in remote.inference().note
+    tested = remote.inference().table("pooled")["test"] == "Wald"
+    assert tested.mean() > 0.9
+    np.testing.assert_allclose(remote.bse, table.bse, rtol=0.15)
+    np.testing.assert_allclose(remote.bse, local.bse, rtol=0.2)
+    found, expected = (fit.avg_comparisons("x0").frame for fit in (remote, table))
+    np.testing.assert_allclose(found["estimate"], expected["estimate"], atol=1e-6)
+    np.testing.assert_allclose(found["std_error"], expected["std_error"], rtol=0.1)
+    np.testing.assert_allclose(remote.evaluate().scores, table.evaluate().scores, atol=1e-5)

@@ -43,7 +43,7 @@ from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.design.zeros import read_zeros
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
-from bbl.engines.pseudo.blocks import FULL_FIT_FACTOR, few_enough, sample_size
+from bbl.engines.pseudo.blocks import few_enough, sample_size
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.logz import LOG_Z
@@ -216,8 +216,9 @@ def average_with_training_summary(average: AverageResults, data: FitData) -> Ave
 
 def _keep(data: FitData) -> KeptRows:
     """Return the rows that a fit keeps."""
+    is_few = partial(few_enough, layout=data.layout)
     size = sample_size(data.layout)
-    return keep_rows(data.sample, data.design.n_levels, data.K, size, FULL_FIT_FACTOR * size)
+    return keep_rows(data.sample, data.design.n_levels, data.K, size, is_few)
 
 
 def _summary(data: FitData) -> Training:

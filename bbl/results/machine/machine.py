@@ -22,6 +22,7 @@ from bbl.capabilities import MethodTraits
 from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
+from bbl.memory import check_memory
 from bbl.model.energy import known_energy
 from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
@@ -29,6 +30,7 @@ from bbl.report.machine.inference_table import labelled
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
+from bbl.results.batches import find_weights_column, new_blocks
 from bbl.results.deprecated import Deprecated
 from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.machine.archive import pack
@@ -40,7 +42,7 @@ from bbl.results.machine.ordinal import coefficient_sections, untested_sections
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults
 from bbl.rows.kept import KeptRows
-from bbl.rows.sample import Rows, Sample
+from bbl.rows.sample import Rows, Sample, concatenate
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
 
@@ -447,12 +449,7 @@ class MachineResults(ModelResults):
         else:
             self._check_counts("Standard errors and tests require")
             if rows == "all" and not kept.is_complete:
-                raise DataError(
-                    "The data were read in batches, and this model keeps only a random sample of "
-                    "the rows.",
-                    argument="rows",
-                    hint="Leave rows out, or fit a table, such as bbl.sample_rows(data, 500_000).",
-                )
+                kept = self._read_all_rows(kept)
         if kept is not None:
             if rows != "all":
                 size = AUTO_ROWS if isinstance(rows, str) else rows
@@ -489,6 +486,41 @@ class MachineResults(ModelResults):
             # raises a DataError that begins like this unless weights are counts
             rows.check_whole("Standard errors and tests require")
         return rows
+
+    def _read_all_rows(self, kept: KeptRows) -> KeptRows:
+        """Return all training rows, read again and encoded, in place of the sample `kept`.
+
+        Raises a DataError if the data cannot be read again or have changed, and a MemoryError if
+        the codes of all rows do not fit into memory.
+        """
+        training = self._source
+        if training is None:
+            raise DataError(
+                "This model keeps a random sample of the training rows, and the data cannot be "
+                "read again.",
+                argument="rows",
+                hint="Leave rows out, or fit a table, such as bbl.sample_rows(data, 500_000).",
+            )
+        n = sum(kept.n_rows)
+        check_memory(
+            n * (3.0 * kept.sample.codes.itemsize * kept.sample.m + 40.0),
+            f"Standard errors from {n:,} rows",
+            "Leave rows out, or pass a number of rows.",
+        )
+        source = training.source
+        column = find_weights_column(self.design, source, None)
+        blocks = new_blocks(
+            self.design, source, column, "reading", has_response=True, training=training
+        )
+        dtype = kept.sample.codes.dtype
+        sample = concatenate(
+            [
+                Sample(block.codes.astype(dtype), block.weights, block.y, block.missing)
+                for block in blocks
+            ]
+        )
+        order = np.argsort(sample.response, kind="stable")
+        return replace(kept, sample=sample.rows(order), expansion=None)
 
     def _countable_rows(self) -> Sample:
         """Return the training rows, or the random sample that the fit keeps; raises errors like

@@ -1,6 +1,8 @@
 """Pages that answer what-if questions: their numbers, in a real browser, are those of predict()."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -151,3 +153,224 @@ def test_a_page_has_the_probabilities_of_predict(browser, name, tmp_path):  # no
         expected = predicted(fit, answers, priors)
         assert np.isfinite(expected).all(axis=1).mean() > 0.6
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def titanic():
+    return bbl.datasets.load_titanic()
+
+
+@pytest.fixture(scope="module")
+def fit(titanic):
+    return bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+
+
+@pytest.fixture(scope="module")
+def page(fit, tmp_path_factory):
+    return fit.explore(tmp_path_factory.mktemp("page") / "titanic.html").path
+
+
+def bars(tab, name="bars"):
+    """Return the names and numbers of a table of bars, as text."""
+    return tab.run(
+        f"""Array.from(document.querySelectorAll("#whatif-{name} tr")).map((row) =>
+          [row.querySelector("th").textContent, row.querySelector("td:last-child").textContent])"""
+    )
+
+
+def percents(frame):
+    return [[str(name), f"{p:.1%}"] for name, p in frame.iloc[0, :-1].items()]
+
+
+FIRST = {"Class": ["1st"], "Sex": ["Male"], "Age": ["Child"]}
+
+
+@needs_browser
+def test_the_keyboard_alone_fills_in_the_form(browser, page, fit, titanic):  # noqa: F811
+    browser.open(page)
+    assert bars(browser) == percents(
+        fit.predict({"Class": ["Crew"], "Sex": ["Male"], "Age": ["Adult"]}, "prob")
+    )
+    focused = []
+    for _ in range(20):
+        browser.press("Tab")
+        focused.append(
+            browser.run(
+                "(document.activeElement.closest('[data-predictor]') || document.activeElement)"
+                ".dataset.predictor || document.activeElement.id || document.activeElement.tagName"
+            )
+        )
+        if focused[-1] == "2":
+            break
+    assert focused[-5:] == ["whatif-start", "whatif-reset", "0", "1", "2"]
+    browser.press("ArrowRight")  # from Adult to Child
+    browser.press("Tab", shift=True)
+    browser.press("Tab", shift=True)
+    browser.press("ArrowRight")  # from Crew to unknown
+    browser.press("ArrowRight")  # and on to 1st
+    assert bars(browser) == percents(fit.predict(FIRST, "prob"))
+    status = browser.run("document.getElementById('whatif-status').textContent")
+    assert status.startswith("Most probable: ") and browser.problems() == []
+
+
+@needs_browser
+def test_a_link_reopens_the_page_in_the_same_state(browser, page, fit):  # noqa: F811
+    browser.open(page)
+    browser.run("document.querySelector('[name=whatif0][value=\"0\"]').click()")
+    browser.run("document.querySelector('[name=whatif1][value=\"-1\"]').click()")
+    browser.run(
+        """(() => { const input = document.querySelector('[data-prior="1"][type=range]');
+        input.value = "0.25"; input.dispatchEvent(new Event("input", { bubbles: true })); })()"""
+    )
+    browser.run(
+        """(() => { const input = document.querySelector('[data-cost="1 0"]');
+        input.value = "5"; input.dispatchEvent(new Event("input", { bubbles: true })); })()"""
+    )
+    shown = bars(browser)
+    decision = browser.run("document.getElementById('whatif-status').textContent")
+    answers = {"Class": ["1st"], "Sex": ["?"], "Age": ["Adult"]}
+    options = {"priors": {"No": 0.75, "Yes": 0.25}, "unseen": "ignore"}
+    costs = {"Yes": {"No": 5}, "No": {"Yes": 1}}
+    expected = fit.predict(answers, "prob", **options, costs=costs)
+    assert shown == percents(expected)
+    assert decision.startswith(f"Decision with the lowest expected cost: {expected['yhat'][0]}.")
+    fragment = browser.run("location.hash")
+    assert fragment == browser.run("document.getElementById('whatif-link').getAttribute('href')")
+    browser.open(page, fragment)
+    assert bars(browser) == shown
+    assert browser.run("document.getElementById('whatif-status').textContent") == decision
+    assert browser.run("document.querySelector('[name=whatif1][value=\"-1\"]').checked")
+    for wrong in (
+        "#whatif=9.x",
+        "#whatif=&priors=2_-1&costs=a",
+        "#whatif=0.0.0.0.0&of=7",
+        "#part1",
+    ):
+        browser.open(page, wrong)
+        assert len(bars(browser)) == 2 and browser.problems() == []
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["pseudo", "conditional", "tree", "regression on products"])
+@pytest.mark.filterwarnings("ignore")
+def test_contributions_are_those_of_explain(browser, name, tmp_path):  # noqa: F811
+    model = MODELS[name]()
+    answers = random_states(model, 60, seed=3)
+    answers = answers[(answers >= 0).all(axis=1)]
+    browser.open(model.explore(tmp_path / "page.html").path)
+    found = browser.run(
+        f"""(() => {{
+          const model = whatif.load(document.getElementById("whatif-model").textContent);
+          return {answers.tolist()}.map((row) =>
+            whatif.contributions(model, row, model.priors, 2, 0));
+        }})()"""
+    )
+    groups = model.labels.groups
+    expected = model.explain(as_table(model, answers), of=(groups[2], groups[0])).frame
+    amounts = np.array([[amount for _, amount in row["rows"]] for row in found])
+    np.testing.assert_allclose(amounts, expected.iloc[:, 2:-1].to_numpy(float), atol=1e-9)
+    np.testing.assert_allclose([row["total"] for row in found], expected["log_odds"], atol=1e-9)
+
+
+@needs_browser
+def test_a_model_without_a_response_shows_each_predictor_given_the_others(  # noqa: D103
+    browser,  # noqa: F811
+    titanic,
+    tmp_path,
+):
+    model = bbl.bbl("~ .^2", titanic, weights="Freq")
+    browser.open(model.explore(tmp_path / "page.html").path)
+    for target, name in enumerate(model.labels.names):
+        rows = {other: ["?"] for other in model.labels.names} | {"Class": ["3rd"]}
+        rows[name] = ["?"]
+        answers = [list(model.labels.levels[0]).index("3rd"), -1, -1, -1]
+        found = browser.run(
+            f"""whatif.levelProbabilities(whatif.load(
+            document.getElementById("whatif-model").textContent), {answers}, {target})"""
+        )
+        data = pd.DataFrame(rows).replace("?", None)
+        expected = model.reconstruct(data, verbose=0)[name].to_numpy(float)[0]
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    browser.run(
+        """(() => { const list = document.getElementById("whatif-target");
+        list.value = "2"; list.dispatchEvent(new Event("input", { bubbles: true })); })()"""
+    )
+    assert [bar[0] for bar in bars(browser)] == [str(x) for x in model.labels.levels[2]]
+    assert "of=2" in browser.run("location.hash") and browser.problems() == []
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 900, 1400])
+def test_nothing_is_wider_than_the_screen(browser, fit, page, width, scheme):  # noqa: F811
+    browser.emulate(scheme)
+    browser.open(page, width=width)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.problems() == []
+    browser.emulate()
+
+
+@needs_browser
+@pytest.mark.skipif("BBL_AXE" not in os.environ, reason="BBL_AXE names no axe.min.js")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["explore", "report"])
+def test_axe_finds_no_barriers(browser, fit, page, tmp_path, scheme, name):  # noqa: F811
+    path = page
+    if name == "report":
+        path = tmp_path / "report.html"
+        fit.report(path, verbose=0)
+    browser.emulate(scheme)
+    browser.open(path)
+    browser.run("document.querySelectorAll('details').forEach((own) => (own.open = true))")
+    browser.run(Path(os.environ["BBL_AXE"]).read_text(encoding="utf-8"))
+    found = browser.run(
+        """axe.run().then((result) => result.violations.map((own) =>
+        [own.id, own.help, own.nodes.slice(0, 3).map((node) => node.html.slice(0, 150))]))"""
+    )
+    browser.emulate()
+    assert found == []
+
+
+def test_pages_are_small_and_have_no_rare_combinations(titanic, tmp_path, monkeypatch):
+    table = pd.DataFrame(
+        {"a": [*"pq"] * 20 + ["r"], "b": [*"uuvv"] * 10 + ["w"], "y": [0, 1, 1] * 13 + [0, 0]}
+    )
+    model = bbl.bbl("y ~ a + b", table, lambdah=0.1)
+    monkeypatch.chdir(tmp_path)
+    made = model.explore()
+    assert made.path.name == "explore.html" and "written to explore.html" in repr(made)
+    assert len(made.html.encode()) < 60_000
+    content = json.loads(made.html.split('id="whatif-model">')[1].split("</script>")[0])
+    combinations = [s["label"] for s in content["starts"] if "rows)" in s["label"]]
+    assert len(combinations) == 4 and not any(text.startswith("r") for text in combinations)
+    frame = made._repr_html_()
+    assert frame.startswith("<iframe srcdoc=") and 'sandbox="allow-scripts"' in frame
+
+
+@pytest.mark.filterwarnings("ignore:Hidden units of the conjugate model freeze")
+def test_models_without_a_page_say_why(titanic, tmp_path):
+    hidden = bbl.bbl(
+        "Survived ~ Sex",
+        titanic,
+        weights="Freq",
+        method="bayes",
+        prior="conjugate",
+        hidden=1,
+        draws=50,
+        warmup=50,
+        verbose=0,
+    )
+    with pytest.raises(bbl.errors.OptionError, match="hidden units are not sums of tables"):
+        hidden.explore(tmp_path / "page.html")
+    hidden.report(tmp_path / "page.html", verbose=0)
+    assert "Not available: The class scores of a machine with hidden" in (
+        tmp_path / "page.html"
+    ).read_text(encoding="utf-8")
+    numbers = pd.DataFrame({"y": [0, 1] * 30, "x": np.arange(60.0)})
+    with pytest.raises(bbl.errors.OptionError, match="'x' is numeric"):
+        bbl.shooter("y ~ x", numbers, numeric=True, lambda_=1).explore(tmp_path / "page.html")
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame(rng.integers(0, 3, (60, 120))).rename(columns=lambda i: f"x{i}")
+    wide["y"] = rng.integers(0, 2, 60)
+    with pytest.raises(bbl.errors.OptionError, match="a page holds at most 48,000"):
+        bbl.bbl("y ~ .^2", wide, method="mf").explore(tmp_path / "page.html")

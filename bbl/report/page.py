@@ -14,14 +14,14 @@ from typing import Any
 
 from bbl.report.markup import html_text
 
-__all__ = ["Part", "figure_html", "page_html"]
+__all__ = ["Card", "Part", "figure_html", "page_html"]
 
 # of a figure on the page; the stored picture has twice as many, for high-resolution screens
 PIXELS_PER_INCH = 80
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; --bar: #2f6fae; --minus: #b2412b; --chosen: #dcebf8; --shade: rgba(0, 0, 0, .3); }
 body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
-header, main, footer { max-width: 68rem; margin: 0 auto; padding: 0 1rem; }
+header, main, footer { max-width: 80rem; margin: 0 auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.5rem 0 .5rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: .5rem; border-top: 1px solid var(--line); }
 p, li { max-width: 44rem; overflow-wrap: anywhere; }
@@ -48,6 +48,14 @@ table:not(:has(thead)) td { text-align: left; white-space: normal; overflow-wrap
 table:not(:has(thead)) th { overflow-wrap: normal; }
 tfoot td { text-align: left; white-space: normal; color: var(--soft); }
 tfoot div { position: sticky; left: 0; width: calc(100vw - 2rem); max-width: 44rem; }
+.body, .bbl-summary { display: flex; flex-wrap: wrap; gap: 0 2.5rem; align-items: flex-start; }
+.body > *, .bbl-summary > * { max-width: 100%; min-width: 0; }
+.bbl-summary > pre, .bbl-summary > p { flex-basis: 100%; box-sizing: border-box; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .75rem; margin: 1rem 0; padding: 0; }
+.cards div { background: var(--code); border-radius: .4rem; padding: .6rem .9rem; }
+.cards dt { color: var(--soft); font-size: .9rem; }
+.cards dd { margin: 0; font-size: 1.5rem; font-variant-numeric: tabular-nums; }
+.cards small { display: block; font-size: .8rem; color: var(--soft); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; background: var(--code); padding: .75rem; }
 figure { margin: 1rem 0; }
 figcaption { color: var(--soft); max-width: 44rem; }
@@ -65,6 +73,7 @@ footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
   .long tbody th { grid-column: 1 / -1; padding: .5rem 0 0; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
   .long tfoot tr { display: block; }
 }
+@media (min-width: 900px) { tfoot div, .body > figure > figcaption { position: static; width: 0; min-width: 100%; } }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ec; --soft: #b6bec6; --link: #8ec3f5; --paper: #14171a; --code: #1f2428; --line: #7d8893; --bar: #6faee6; --minus: #e98a73; --chosen: #1d3a54; --shade: rgba(255, 255, 255, .35); }
   img { filter: brightness(.88); padding: .25rem; }
@@ -75,6 +84,7 @@ footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
   .hint { display: none !important; }
   .wide img { max-width: 100%; }
   nav { display: none; }
+  .body, .bbl-summary { display: block; }
   tr, figure { break-inside: avoid; }
   h2, caption, thead { break-after: avoid; }
 }
@@ -91,6 +101,15 @@ STYLE += "".join(
 
 
 @dataclass(frozen=True)
+class Card:
+    """A key figure: its name, its value as text, and a few words below it."""
+
+    name: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
 class Part:
     """A section of a page.
 
@@ -99,6 +118,8 @@ class Part:
     heading : str
     text : sequence of str
         Paragraphs, as plain text.
+    cards : sequence of Card
+        Key figures above the paragraphs.
     html : sequence of str
         Tables and figures after the paragraphs, as HTML.
     widget : str
@@ -109,6 +130,7 @@ class Part:
     text: Sequence[str] = ()
     html: Sequence[str] = field(default_factory=list)
     widget: str = ""
+    cards: Sequence[Card] = ()
 
 
 def figure_html(figure: Any, alt: str, caption: str) -> str:
@@ -168,8 +190,8 @@ def page_html(
         body = "\n".join(_box_tables(content, section.heading) for content in section.html)
         heading = f'<h2 id="part{k}">{html_text(section.heading)}</h2>'
         sections.append(
-            f'<section aria-labelledby="part{k}">{heading}{paragraphs}\n{body}{section.widget}'
-            "</section>"
+            f'<section aria-labelledby="part{k}">{heading}{_cards(section.cards)}{paragraphs}\n'
+            f'<div class="body">{body}</div>{section.widget}</section>'
         )
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -191,6 +213,18 @@ def page_html(
 {closing}</body>
 </html>
 """
+
+
+def _cards(cards: Sequence[Card]) -> str:
+    """Return key figures as a list of names and values; empty without any."""
+    if not cards:
+        return ""
+    items = "".join(
+        f"<div><dt>{html_text(card.name)}</dt><dd>{html_text(card.value)}"
+        f"<small>{html_text(card.note)}</small></dd></div>"
+        for card in cards
+    )
+    return f'<dl class="cards">{items}</dl>'
 
 
 def _box_tables(content: str, heading: str) -> str:

@@ -19,6 +19,7 @@ from bbl.report.explore.section import Start, WhatIf, read_asset
 from bbl.report.markup import html_text
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
+from bbl.results.report_page import MIN_CELL
 from bbl.rows.sample import Sample
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "what_if_part",
 ]
 
-MIN_CELL = 5  # rows that combinations of levels must have to be listed
 MAX_STARTS = 5  # frequent combinations that are listed
 MAX_NAMED = 4  # predictors whose levels name a combination
 CONTENT = (

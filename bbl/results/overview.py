@@ -13,7 +13,7 @@ from bbl.boltzmann.prediction_checks import naive_scores
 from bbl.crossval import Scores
 from bbl.errors import OptionError
 from bbl.importance import losses_without
-from bbl.report.page import Part
+from bbl.report.page import Card, Part
 from bbl.report.text import label_text
 from bbl.results.evaluation import Evaluation
 from bbl.rows.sample import Sample
@@ -70,7 +70,25 @@ def overview_part(
         sentences.append(
             "These scores are from the training rows; expect less accurate predictions on new rows."
         )
-    return Part("In short", sentences)
+    return Part("In short", sentences, cards=_key_figures(evaluation))
+
+
+def _key_figures(evaluation: Evaluation) -> list[Card]:
+    """Return the scores as cards, with the scores of predictions without predictors."""
+    scores = evaluation.scores
+    cards = []
+    for name, title, is_share in (
+        ("accuracy", "Accuracy", True),
+        ("AUC", "AUC", False),
+        ("log-loss", "Log-loss", False),
+        ("Brier score", "Brier score", False),
+    ):
+        estimate, baseline = scores.loc[name, ["estimate", "baseline"]].to_numpy(float)
+        value, other = (
+            f"{number:.1%}" if is_share else f"{number:.3f}" for number in (estimate, baseline)
+        )
+        cards.append(Card(title, value, f"{other} without predictors"))
+    return cards
 
 
 def _accuracy_sentence(evaluation: Evaluation) -> str:

@@ -16,9 +16,15 @@ from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text, missing_text
 from bbl.results.evaluation import Evaluation
 
-__all__ = ["MAX_TABLE_ROWS", "data_part", "evaluation_part"]
+__all__ = ["MAX_TABLE_ROWS", "MIN_CELL", "data_part", "evaluation_part"]
 
+MIN_CELL = 5  # rows below which a page gives no number
 MAX_TABLE_ROWS = 20  # rows of a table of predictors, parameters or pairs on the page
+
+
+def _count_text(count: float) -> str:
+    """Return a number of rows as text; small ones are not told, as they may identify people."""
+    return f"{count:g}" if count >= MIN_CELL else f"fewer than {MIN_CELL}"
 
 
 def data_part(
@@ -44,7 +50,7 @@ def data_part(
         notes = ["binned numbers"] if factor.binned else []
         # "(rare)": the level that `bbl.lump` creates from rare levels
         notes += (
-            [f"rare levels merged ({totals[levels.index('(rare)')]:g})"]
+            [f"rare levels merged ({_count_text(totals[levels.index('(rare)')])})"]
             if "(rare)" in levels
             else []
         )
@@ -57,7 +63,7 @@ def data_part(
             [
                 level_list,
                 levels[most_frequent],
-                f"{levels[rarest]} ({totals[rarest]:g})",
+                f"{levels[rarest]} ({_count_text(totals[rarest])})",
                 "; ".join(notes),
             ]
         )

@@ -347,7 +347,7 @@ def test_pages_are_small_and_have_no_rare_combinations(titanic, tmp_path, monkey
     assert frame.startswith("<iframe srcdoc=") and 'sandbox="allow-scripts"' in frame
 
 
-@pytest.mark.filterwarnings("ignore:Hidden units of the conjugate model freeze")
+@pytest.mark.filterwarnings("ignore")  # of the sampler, after few draws
 def test_models_without_a_page_say_why(titanic, tmp_path):
     hidden = bbl.bbl(
         "Survived ~ Sex",

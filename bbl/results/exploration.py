@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bbl.design.design import Design
+from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.report.explore.score_model import ScoreModel
 from bbl.report.explore.section import Start, WhatIf, read_asset
@@ -26,6 +27,7 @@ __all__ = [
     "CONTENT",
     "Exploration",
     "is_in_notebook",
+    "refuse_numbers",
     "what_if",
     "what_if_assets",
     "what_if_page",
@@ -91,6 +93,17 @@ def is_in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
+def refuse_numbers(labels: Labels) -> None:
+    """Raise an OptionError for numeric predictors, which would need sliders."""
+    if labels.numbers:
+        raise OptionError(
+            f"Predictor {labels.names[labels.numbers[0]]!r} is numeric, and a page has only "
+            "predictors with levels.",
+            argument="numeric",
+            hint="Bin it with bbl.bin().",
+        )
+
+
 def what_if(
     model: ScoreModel,
     design: Design,
@@ -99,9 +112,7 @@ def what_if(
     shares: np.ndarray,
     priors: np.ndarray,
 ) -> WhatIf:
-    """Return the what-if section of a model.
-
-    Raises an OptionError for numeric predictors.
+    """Return the what-if section of a model without numeric predictors.
 
     Parameters
     ----------
@@ -115,13 +126,6 @@ def what_if(
         Class proportions in the training rows, and for predictions.
     """
     labels = design.labels
-    if labels.numbers:  # a slider would belong here
-        raise OptionError(
-            f"Predictor {labels.names[labels.numbers[0]]!r} is numeric, and a page has only "
-            "predictors with levels.",
-            argument="numeric",
-            hint="Bin it with bbl.bin().",
-        )
     response = None if labels.response is None else label_text(labels.response)
     groups = [label_text(group) for group in labels.groups]
     levels = [[label_text(level) for level in own] for own in labels.levels]

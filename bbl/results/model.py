@@ -40,6 +40,7 @@ from bbl.results.exploration import (
     Exploration,
     WhatIf,
     is_in_notebook,
+    refuse_numbers,
     what_if,
     what_if_assets,
     what_if_page,
@@ -240,7 +241,10 @@ class ModelResults(DeprecatedNames, ABC):
         """
 
     def _what_if(self) -> WhatIf:
-        """Return the what-if section of pages; raises an OptionError as `_score_model`."""
+        """Return the what-if section of pages; raises an OptionError for numeric predictors, or as
+        `_score_model`.
+        """
+        refuse_numbers(self.labels)
         return what_if(
             self._score_model(),
             self.design,

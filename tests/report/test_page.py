@@ -273,7 +273,7 @@ def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_pa
     fit = bbl.bbl("`<y>` ~ .", ready, missing="drop", lambda_=0.1, lambdah=0.01)
     fit.report(tmp_path / "page.html", data, interactive=False)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "binned numbers" in text and "rare levels merged (3)" in text
+    assert "binned numbers" in text and "rare levels merged (fewer than 5)" in text
     assert "<script" not in text and "<y>" not in text and "age &amp; more" in text
     assert "new rows" in text and "with a missing value" in text
     Outline(text)

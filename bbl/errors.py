@@ -66,6 +66,17 @@ class Hint(str):
         return (str(self),), {"command_line": self.command_line, "estimators": self.estimators}
 
 
+def with_hint(message: str, hint: str | None) -> str:
+    """Return a message, followed by ``Hint:`` and the hint if there is one.
+
+    Examples
+    --------
+    >>> with_hint("data has no rows.", "Check the filter.")
+    'data has no rows. Hint: Check the filter.'
+    """
+    return f"{message} Hint: {hint}" if hint else message
+
+
 class _WithFields(Exception):
     """A message and its parts, shared by errors and warnings."""
 
@@ -89,7 +100,7 @@ class _WithFields(Exception):
 
     def __str__(self) -> str:
         """Return the message, followed by the hint if there is one."""
-        return f"{self.message} Hint: {self.hint}" if self.hint else self.message
+        return with_hint(self.message, self.hint)
 
 
 class BBLError(_WithFields):

@@ -40,7 +40,7 @@ __all__ = [
     "pop_grid",
     "rows_of_last_fold",
     "score_name",
-    "stratified_folds",
+    "make_crossval_folds",
     "survey_folds",
 ]
 
@@ -198,7 +198,7 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
     return score
 
 
-def stratified_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
+def make_crossval_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
     """Return `nfold` folds of each group's rows, shuffled with `rng` or, as in R, consecutive."""
     sample = encoded.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)

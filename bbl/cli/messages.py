@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bbl.errors import BBLError, ConvergenceWarning, DataWarning, Hint
+from bbl.errors import BBLError, ConvergenceWarning, DataWarning, Hint, with_hint
 
 __all__ = ["describe", "replace_arguments"]
 
@@ -64,11 +64,8 @@ def describe(
     'people.csv has no rows.'
     """
     message = name_subject(error.message, error.argument, options, files)
-    text = replace_arguments(message, options)
-    if not error.hint:
-        return text
-    hint = error.hint.command_line if isinstance(error.hint, Hint) else error.hint
-    return f"{text} Hint: {replace_arguments(hint, options)}"
+    hint = error.hint.command_line if isinstance(error.hint, Hint) else error.hint or ""
+    return with_hint(replace_arguments(message, options), replace_arguments(hint, options))
 
 
 def name_subject(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
+from bbl.errors import with_hint
+
 __all__ = ["quoted", "require_networkx"]
 
 
@@ -15,7 +17,8 @@ def require_networkx() -> ModuleType:
     try:
         import networkx
     except ImportError as error:
-        raise ImportError("networkx is not installed. Hint: Run pip install networkx") from error
+        message = with_hint("networkx is not installed.", "Run pip install networkx.")
+        raise ImportError(message) from error
     return networkx
 
 

@@ -5,6 +5,7 @@ modes (the most probable configurations).
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice, product
@@ -24,6 +25,7 @@ __all__ = [
     "cv_text",
     "decimal_texts",
     "distinct_names",
+    "fill",
     "fit_text",
     "format_column",
     "format_numbers",
@@ -58,6 +60,18 @@ def distinct_names(names: Iterable[Hashable]) -> list[Any]:
             unique_name = f"{unique_name}_"
         distinct[unique_name] = None
     return list(distinct)
+
+
+def fill(text: str, indent: str = "") -> str:
+    """Return a text broken into lines of `WIDTH` characters, all but the first with an `indent`.
+
+    Examples
+    --------
+    >>> print(fill("Coverage: " + "a well-known set " * 5, indent="    "))
+    Coverage: a well-known set a well-known set a well-known set a well-known set a
+        well-known set
+    """
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def label_index(labels: Iterable, name: Hashable = None) -> pd.Index:

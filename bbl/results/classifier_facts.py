@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from textwrap import fill
 
 import numpy as np
 
 from bbl.boltzmann.prediction_checks import training_rows
 from bbl.design.design import Design
-from bbl.report.text import WIDTH
+from bbl.report.text import fill
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import HELD_OUT, LossRecord
@@ -44,7 +43,7 @@ def loss_text(record: LossRecord | None) -> str:
     # training rows
     if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
         return ""
-    return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
+    return f"\n\n{fill(f'Log-loss: {record.verdict or record}')}"
 
 
 def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[str, str]:

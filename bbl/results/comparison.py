@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bbl.errors import BBLError, BBLTypeError, DataError, DataWarning, OptionError
-from bbl.report.text import WIDTH, label_text, p_texts, statistic_texts, table_text
+from bbl.report.text import fill, label_text, p_texts, statistic_texts, table_text
 from bbl.results.model import ModelResults
 
 __all__ = ["Fits", "check_fits", "compare_fits", "criteria", "is_comparable"]
@@ -33,9 +32,7 @@ class ComparisonTable(pd.DataFrame):
             name if name.startswith(f"{number} ") else f"{number} {name}"
             for number, name in zip(numbers, map(str, self.index), strict=True)
         ]
-        models = [
-            fill(title, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for title in titles
-        ]
+        models = [fill(title, indent="    ") for title in titles]
         texts = {
             str(name): p_texts(column)
             if name == "p"
@@ -50,7 +47,7 @@ class ComparisonTable(pd.DataFrame):
         for number, test in zip(numbers, self.get("test", [""] * len(self)), strict=True):
             tests.setdefault(test, []).append(number)
         notes = [
-            fill(f"{', '.join(models_of_test)}: {test}", WIDTH, break_on_hyphens=False)
+            fill(f"{', '.join(models_of_test)}: {test}")
             for test, models_of_test in tests.items()
             if test
         ]

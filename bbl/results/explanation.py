@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
-from bbl.report.text import WIDTH, distinct_names, label_index, label_text, table_text
+from bbl.report.text import distinct_names, fill, label_index, label_text, table_text
 from bbl.stats.metrics import LossRecord, first_largest, log_probabilities, shares_loss
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ class Explanation(Notebook):
         tables = [
             f"{section.heading}\n{table_text(section.table, left=False)}" for section in sections
         ]
-        verdict = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
+        verdict = [fill(self.verdict)] if self.verdict else []
         return "\n\n".join([*verdict, *tables, *self._end(len(sections))])
 
 
@@ -416,7 +415,7 @@ class Importance(Notebook):
             f"proportions)"
         )
         head = f"{losses_text}; increase\nwhen a predictor is averaged over:"
-        return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
+        return f"{fill(verdict)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return (the text above the table, the table of the first rows, without a heading) for

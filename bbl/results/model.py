@@ -26,7 +26,7 @@ from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor
 from bbl.design.streams.source import TrainingSource
-from bbl.errors import DataError, Hint, OptionError
+from bbl.errors import DataError, Hint, OptionError, with_hint
 from bbl.model.moments import level_counts
 from bbl.parallel import progress_bar
 from bbl.report.explore.score_model import ScoreModel
@@ -442,10 +442,8 @@ class ModelResults(DeprecatedNames, ABC):
             Python calls this method only for attributes that the object lacks.
             """
             if name in OTHER_NAMES:
-                raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}. "
-                    f"Hint: Use {OTHER_NAMES[name]}."
-                )
+                message = f"{type(self).__name__!r} object has no attribute {name!r}."
+                raise AttributeError(with_hint(message, f"Use {OTHER_NAMES[name]}."))
             return object.__getattribute__(self, name)
 
     def _rows_text(self) -> str:

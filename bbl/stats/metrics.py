@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bbl.errors import with_hint
+
 __all__ = [
     "FLOOR",
     "HELD_OUT",
@@ -88,7 +90,7 @@ class LossRecord:
         """
         if not self.is_worse:
             return ""
-        return f"{self.finding} Hint: {self.remedy}" if self.remedy else self.finding
+        return with_hint(self.finding, self.remedy)
 
     @property
     def finding(self) -> str:

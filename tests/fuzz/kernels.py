@@ -6,7 +6,7 @@ from bbl._ext.pseudo.plan import widths
 from bbl._ext.pseudo.pseudo import PseudoProblem, memory_estimate
 from bbl.api.machine.onegroup import _coded_sample
 from bbl.engines.pseudo.engine import PseudoLikelihood
-from bbl.engines.pseudo.solvers import Sites, by_newton
+from bbl.engines.pseudo.solvers import Sites, solve_by_newton
 from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
@@ -78,7 +78,7 @@ def newton(source, sample, layout) -> None:
     o, sites = options(source), Sites(layout.m)
     theta = np.zeros((layout.D, 1 + layout.D))
     if layout.D <= 64:
-        by_newton(o, sample, layout, o.lambda_, o.lambdah, theta, sites, 1)
+        solve_by_newton(o, sample, layout, o.lambda_, o.lambdah, theta, sites, 1)
     assert np.isfinite(theta).all() and set(sites.status) <= {0, 1, 2, 3}
 
 

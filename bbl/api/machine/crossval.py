@@ -26,10 +26,10 @@ from bbl.boltzmann.averaging import cross_average
 from bbl.boltzmann.cross_fit import (
     Judging,
     cross_fit,
+    make_crossval_folds,
     pop_grid,
     rows_of_last_fold,
     score_name,
-    stratified_folds,
 )
 from bbl.boltzmann.job import FitData
 from bbl.boltzmann.prediction_checks import warn_record
@@ -242,7 +242,7 @@ def crossVal(
     folds = encoded.assigned_folds
     if folds is None:
         folds = (
-            stratified_folds(encoded, nfold, spec.rng if shuffle else None)
+            make_crossval_folds(encoded, nfold, spec.rng if shuffle else None)
             if cv is None
             else user_folds(cv, cast(TableLike, data), encoded)
         )

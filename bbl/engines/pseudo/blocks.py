@@ -15,7 +15,7 @@ import numpy as np
 
 from bbl._ext.pseudo.pseudo import CONVERGED, STUCK, PseudoProblem
 from bbl.engines.engine_fit import NoProgress
-from bbl.engines.pseudo.solvers import FINEST, FLOOR, Sites, by_lbfgs, prepare_problem
+from bbl.engines.pseudo.solvers import FINEST, FLOOR, Sites, make_lbfgs_solver, prepare_problem
 from bbl.memory import available_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
@@ -123,7 +123,7 @@ class Corrected:
     problem : PseudoProblem
         The drawn rows in the kernel's format.
     solve : callable
-        The solver of `by_lbfgs` for `problem`, which fits the drawn rows in place.
+        The solver of `make_lbfgs_solver` for `problem`, which fits the drawn rows in place.
     key : tuple
         Key under which prepared blocks are kept between passes.
     moments : ndarray, shape (layout.D, 1 + D)
@@ -356,7 +356,7 @@ class Corrected:
         self.problem = prepare_problem(
             self.sample, self.layout, self.engine.precision, self.engine.prior_count
         )
-        self.solve = by_lbfgs(self.problem, self.engine.precision)
+        self.solve = make_lbfgs_solver(self.problem, self.engine.precision)
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample, or raise NoProgress if it does not fit into memory."""

@@ -47,12 +47,12 @@ from bbl.engines.pseudo.solvers import (
     POLISH_SIZE,
     Sites,
     Solution,
-    by_lbfgs,
-    by_newton,
-    by_nodes,
     is_small,
+    make_cluster_solver,
+    make_lbfgs_solver,
     n_shares,
     prepare_problem,
+    solve_by_newton,
 )
 from bbl.engines.pseudo.sparse_sites import solve_sparse
 from bbl.errors import OptionError
@@ -228,7 +228,7 @@ def solve_complete(
             site_theta = site_theta.copy()
         if solve is None:
             solve = (
-                by_newton
+                solve_by_newton
                 if takes_newton
                 else cached(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
             )
@@ -275,8 +275,8 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
     """Return the L-BFGS solver of all sites, on a cluster if the rows are on one."""
     if n_shares(sample) > 1:
-        return by_nodes(sample, layout, engine.precision, engine.prior_count)
-    return by_lbfgs(
+        return make_cluster_solver(sample, layout, engine.precision, engine.prior_count)
+    return make_lbfgs_solver(
         prepare_problem(sample, layout, engine.precision, engine.prior_count), engine.precision
     )
 

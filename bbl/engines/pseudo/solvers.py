@@ -28,9 +28,9 @@ __all__ = [
     "POLISH_SIZE",
     "Sites",
     "Solution",
-    "by_lbfgs",
-    "by_newton",
-    "by_nodes",
+    "make_lbfgs_solver",
+    "solve_by_newton",
+    "make_cluster_solver",
     "is_small",
     "n_shares",
     "prepare_problem",
@@ -96,7 +96,7 @@ def is_small(n: int, layout: Layout) -> bool:
     return n * (max_site_levels * max_nonzeros) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
 
 
-def by_newton(
+def solve_by_newton(
     engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None
 ) -> None:
     """Fit all sites, or those in `only`, by Newton's method, in place.
@@ -104,7 +104,7 @@ def by_newton(
     Writes `site_theta` and `sites`. `sample` contains the codes of the `Regressors`. `lambda_` and
     `lambdah` are the penalties on couplings and on fields. `linear` (layout.D, 1 + D), if given, is
     subtracted from the gradients. `workers` is not used; it matches the signature of the functions
-    that `by_lbfgs` returns.
+    that `make_lbfgs_solver` returns.
     """
     fitted_sites = np.arange(layout.m) if only is None else only
     regs = regressors(layout)
@@ -170,11 +170,11 @@ def prepare_problem(
         )
 
 
-def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
+def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
     """Return a function ``solve`` that fits all sites of a prepared `problem`, in place.
 
-    ``solve`` has the arguments of `by_newton`, except that `only` is replaced by `tolerance` (m,),
-    with a value for each site that overrides the engine's. It returns the normaliser of a
+    ``solve`` has the arguments of `solve_by_newton`, except that `only` is replaced by `tolerance`
+    (m,), with a value for each site that overrides the engine's. It returns the normaliser of a
     `Solution`. With ``share=(k, n_shares)`` it fits only the sites of the tasks k, k + n_shares,
     and so on.
     """
@@ -240,7 +240,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
             and precision == "double"
             and regs.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE
         ):
-            by_newton(
+            solve_by_newton(
                 engine,
                 sample,
                 layout,
@@ -271,8 +271,11 @@ def n_shares(sample: Sample) -> int:
     return max(1, min(n_threads(sample.client), sample.codes.shape[1] // MIN_SHARE))
 
 
-def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
-    """Return a solver like `by_lbfgs` with the predictors shared among the workers of a cluster.
+def make_cluster_solver(
+    sample: Sample, layout: Layout, precision: str, prior_count: float
+) -> Callable:
+    """Return a solver as `make_lbfgs_solver` does, with the predictors shared among the workers of
+    a cluster.
 
     Fits are bitwise identical. `sample` contains the codes of the `Regressors` and the ``client``
     of the cluster.
@@ -329,14 +332,15 @@ def _solve_share(
     """Fit one share of the predictors on a worker.
 
     Returns the predictors, their rows of the solution, and reports (m,). `share` is ``(k,
-    n_shares)`` as in `by_lbfgs`, and `rows` contains the codes of the `Regressors`. `arguments` are
-    the engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
+    n_shares)`` as in `make_lbfgs_solver`, and `rows` contains the codes of the `Regressors`.
+    `arguments` are the engine, layout, precision, both penalties and the solution (layout.D, 1 + D)
+    to start from.
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()
     sites = Sites(layout.m)
     problem = prepare_problem(rows, layout, precision, prior_count)
-    by_lbfgs(problem, precision, share)(
+    make_lbfgs_solver(problem, precision, share)(
         engine, rows, layout, lambda_, lambdah, theta, sites, workers=1
     )
     tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[

@@ -7,7 +7,6 @@ A `LikelihoodRatio` holds the naive Bayes fields of m predictors, ``h`` (K, L_i 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,8 +19,8 @@ from bbl.report.machine.tables import level_index
 from bbl.report.markup import Section, html_fragment, html_table, html_text, latex_table, latex_text
 from bbl.report.text import (
     DIGITS,
-    WIDTH,
     distinct_names,
+    fill,
     format_numbers,
     head_text,
     label_index,
@@ -92,12 +91,7 @@ class Summary:
 
     def __str__(self) -> str:
         facts = [
-            textwrap.fill(
-                f"{name}: {_fact_text(value)}",
-                WIDTH,
-                subsequent_indent="    ",
-                break_on_hyphens=False,
-            )
+            fill(f"{name}: {_fact_text(value)}", indent="    ")
             for name, value in self.facts.items()
         ]
         parts = ["\n".join(facts)] if facts else []
@@ -105,7 +99,7 @@ class Summary:
             # only the first section has the title above it
             lines = [self.title] * (k == 0 and bool(self.title)) + [f"{section.heading}:"]
             lines += [table_text(section.table)] * bool(len(section.table))
-            note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
+            note = fill(section.note)
             parts.append("\n".join(lines + [note] * bool(note)))  # an empty note takes no line
         return "\n\n".join([self.head, *parts])
 

@@ -4,7 +4,6 @@ fit.
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import NoReturn, cast, final
 
 import numpy as np
@@ -17,7 +16,7 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
-from bbl.report.text import WIDTH
+from bbl.report.text import fill
 from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared, Estimates, resolve_jointly
 from bbl.rows.sample import Sample
@@ -284,4 +283,4 @@ class DifferenceInference(Estimates):
         K = len(self._labels.groups)
         size = self._estimate.parameters.layout.size
         head = f"Differences of {size} parameters between {K} groups."
-        return f"{head}\n{fill(self.note, WIDTH, break_on_hyphens=False)}"
+        return f"{head}\n{fill(self.note)}"

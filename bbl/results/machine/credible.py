@@ -3,7 +3,6 @@ interactions."""
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import NoReturn, cast, final
 
 import numpy as np
@@ -15,7 +14,7 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.traits import PosteriorTraits
 from bbl.errors import OptionError
-from bbl.report.text import WIDTH
+from bbl.report.text import fill
 from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared, Estimates, resolve_of
 
@@ -282,4 +281,4 @@ class PosteriorInference(Estimates):
     def __repr__(self) -> str:
         layout = self._estimate.parameters.layout
         head = f"Posterior of {layout.size} parameters of {len(self._labels.groups)} groups."
-        return f"{head}\n{fill(self.note, WIDTH, break_on_hyphens=False)}"
+        return f"{head}\n{fill(self.note)}"

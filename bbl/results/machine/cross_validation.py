@@ -10,10 +10,10 @@ import numpy as np
 from bbl.boltzmann.cross_fit import (
     Judging,
     cross_fit,
+    make_crossval_folds,
     pop_grid,
     rows_of_last_fold,
     score_name,
-    stratified_folds,
 )
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.checks import flag, generator, near_match
@@ -69,7 +69,7 @@ class CrossValArguments:
         """Assign a fit's training rows to folds."""
         cv = self._cv
         if cv is None:
-            return stratified_folds(data, self._nfold, self.rng if self._shuffle else None)
+            return make_crossval_folds(data, self._nfold, self.rng if self._shuffle else None)
         if isinstance(cv, int | np.integer):
             raise OptionError(
                 f"cv={cv} is not a splitter.", hint=f"Use nfold={cv}.", argument="cv", value=cv

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import numpy as np
@@ -27,7 +26,7 @@ from bbl.report.machine.tables import Coefficients
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_check import plot_calibration
-from bbl.report.text import WIDTH
+from bbl.report.text import fill
 from bbl.results.batches import prediction_frame
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import remedy, verdict
@@ -482,9 +481,7 @@ class CVResults(Notebook):
         ]
 
     def __repr__(self) -> str:
-        warning = (
-            f"\n\n{fill(self._warning, WIDTH, break_on_hyphens=False)}" if self._warning else ""
-        )
+        warning = f"\n\n{fill(self._warning)}" if self._warning else ""
         return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + warning
 
 

@@ -17,7 +17,7 @@ from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.archive import unpack
-from bbl.results.machine.facts import fit_facts, fit_text
+from bbl.results.machine.facts import fit_facts, render_fit
 from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.report_parts import machine_parts, summary_notes
 from bbl.results.machine.score_sum import machine_scores
@@ -130,7 +130,7 @@ class DensityResults(FittedMachine):
         )
 
     def __repr__(self) -> str:
-        return fit_text(self)
+        return render_fit(self)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
         """Return no sections, because a model without classes makes no predictions."""

@@ -13,13 +13,13 @@ from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.ordinal import thresholds
 
-__all__ = ["fit_facts", "fit_text", "observations"]
+__all__ = ["fit_facts", "render_fit", "observations"]
 
 FURTHEST = 15.0  # log odds above which a parameter counts as infinite
 SHOWN_GROUPS = 4  # groups whose values are printed on one line
 
 
-def fit_text(fit: MachineResults) -> str:
+def render_fit(fit: MachineResults) -> str:
     """Return the printed form of a fit: call, coefficients and treatment of missing values."""
     # `incomplete` is the number of training observations with missing values
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""

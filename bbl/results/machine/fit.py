@@ -33,7 +33,7 @@ from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
 from bbl.results.error_source import DeltaMethod, ErrorSource
 from bbl.results.explanation import Attribution
 from bbl.results.machine.archive import unpack
-from bbl.results.machine.facts import fit_facts, fit_text
+from bbl.results.machine.facts import fit_facts, render_fit
 from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.ordinal import thresholds
 from bbl.results.machine.report_parts import machine_parts, summary_notes
@@ -585,4 +585,4 @@ class BBLResults(FittedMachine, ClassifierResults):
         return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:
-        return fit_text(self) + loss_text(self.log_loss)
+        return render_fit(self) + loss_text(self.log_loss)

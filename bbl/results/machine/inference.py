@@ -5,7 +5,6 @@ and level.
 from __future__ import annotations
 
 from functools import cached_property
-from textwrap import fill
 from typing import final
 
 import numpy as np
@@ -32,7 +31,7 @@ from bbl.model.parameters import Parameters
 from bbl.parallel import progress_bar
 from bbl.report.machine.inference_table import inference_summary, labelled, parameter_names
 from bbl.report.machine.summary import Summary
-from bbl.report.text import WIDTH, label_text
+from bbl.report.text import fill, label_text
 from bbl.results.machine.estimate_tables import (
     estimate_table,
     rank_interactions,
@@ -772,4 +771,4 @@ class Inference(Estimates):
             f"Inference on {self._parameters.layout.size} parameters of {len(self._labels.groups)} "
             "groups."
         )
-        return f"{head}\n{fill(self.note, WIDTH, break_on_hyphens=False)}"
+        return f"{head}\n{fill(self.note)}"

@@ -19,7 +19,7 @@ GROUPED = (
 # the sections of their pages, in order; a section without members is left out
 TOPICS = {
     "Estimates": """
-        coef params tidy terms order_counts n_parameters nparams formula log_z lkh posterior
+        coef params tidy thresholds terms order_counts n_parameters nparams formula log_z lkh posterior
         converged history fitness_history awnb_weights wanbia_weights manb_arc_posterior names
     """,
     "Structure": """

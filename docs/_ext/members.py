@@ -19,8 +19,9 @@ GROUPED = (
 # the sections of their pages, in order; a section without members is left out
 TOPICS = {
     "Estimates": """
-        coef params tidy thresholds terms order_counts n_parameters nparams formula log_z lkh posterior
-        converged history fitness_history awnb_weights wanbia_weights manb_arc_posterior names
+        coef params tidy thresholds terms order_counts n_parameters nparams formula log_z lkh
+        posterior converged history fitness_history awnb_weights wanbia_weights
+        manb_arc_posterior names
     """,
     "Structure": """
         arcs narcs families feature_families features class_var classes vars values members

@@ -27,7 +27,6 @@ from expected_errors import expecting
 from rcompare import RULES
 
 import bbl
-from bbl.results.deprecated import Deprecated
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -272,33 +271,6 @@ def test_pages_of_classes_list_every_public_method_and_property():
         listed = re.findall(rf"^   ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)
         assert described == listed, cls
         assert sorted(listed) == sorted(own), cls
-
-
-def test_each_public_attribute_of_a_fitted_model_has_one_place_in_the_reference():
-    """A topic of its page, or the section *Attributes* of its docstring."""
-    members = extension("members")
-    classes = [cls for cls in reference_classes() if cls.__name__ in members.GROUPED]
-    assert len(classes) == len(members.GROUPED)
-    grouped = [name for names in members.TOPICS.values() for name in names.split()]
-    assert len(grouped) == len(set(grouped)), "a name has two topics"
-    own = {name for cls in classes for name in defined_here(cls)}
-    assert set(grouped) <= own, f"not attributes: {set(grouped) - own}"
-    for cls in classes:
-        section = re.search(r"\nAttributes\n-+\n(.*?)\n\n", inspect.getdoc(cls), re.DOTALL)[1]
-        lines = re.findall(r"^(\w+(?:, \w+)*)(?: : .*)?$", section, re.MULTILINE)
-        described = {name for line in lines for name in line.split(", ")}
-        fields = {field.name for field in dataclasses.fields(cls)}
-        public = {
-            name
-            for name in {*dir(cls), *fields}
-            if name[0] != "_"
-            and not isinstance(inspect.getattr_static(cls, name, None), Deprecated)
-        }
-        placed = set(grouped) & defined_here(cls)
-        assert not placed & described, cls
-        missing = public - placed - described
-        assert not missing, f"add to TOPICS of docs/_ext/members.py: {missing} ({cls.__name__})"
-        assert placed | described == public, cls
 
 
 def test_the_page_of_results_has_what_its_bases_bring():

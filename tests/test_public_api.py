@@ -2,6 +2,7 @@
 that runs.
 """
 
+import dataclasses
 import doctest
 import importlib
 import importlib.util
@@ -16,6 +17,7 @@ import bbl
 import bbl.networks
 import bbl.sklearn
 from bbl.engines import ENGINES
+from bbl.results.deprecated import Deprecated
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = [bbl, bbl.networks, bbl.sklearn]
@@ -100,6 +102,34 @@ def test_names_leave_only_by_way_of_a_deprecation():
     listed = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
     public = {f"{module.__name__}.{name}" for module in MODULES for name in module.__all__}
     assert set(listed) <= public, "docs/stability.md says how a public name goes"
+
+
+def test_each_public_attribute_of_a_fitted_model_has_one_place_in_the_reference():
+    """A topic of its page, or the section *Attributes* of its docstring."""
+    members = members_module()
+    classes = [cls for cls in reference().values() if cls.__name__ in members.GROUPED]
+    assert len(classes) == len(members.GROUPED)
+    grouped = [name for names in members.TOPICS.values() for name in names.split()]
+    assert len(grouped) == len(set(grouped)), "a name has two topics"
+    own_by_class = {cls: set(sum(members.own_members(cls), [])) for cls in classes}
+    own = set().union(*own_by_class.values())
+    assert set(grouped) <= own, f"not attributes: {set(grouped) - own}"
+    for cls in classes:
+        section = re.search(r"\nAttributes\n-+\n(.*?)\n\n", inspect.getdoc(cls), re.DOTALL)[1]
+        lines = re.findall(r"^(\w+(?:, \w+)*)(?: : .*)?$", section, re.MULTILINE)
+        described = {name for line in lines for name in line.split(", ")}
+        fields = {field.name for field in dataclasses.fields(cls)}
+        public = {
+            name
+            for name in {*dir(cls), *fields}
+            if name[0] != "_"
+            and not isinstance(inspect.getattr_static(cls, name, None), Deprecated)
+        }
+        placed = set(grouped) & own_by_class[cls]
+        assert not placed & described, cls
+        missing = public - placed - described
+        assert not missing, f"add to TOPICS of docs/_ext/members.py: {missing} ({cls.__name__})"
+        assert placed | described == public, cls
 
 
 def test_docstrings_have_examples_that_are_run():

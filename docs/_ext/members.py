@@ -58,7 +58,7 @@ TOPICS = {
         plot_similarity to_networkx to_dot
     """,
     "Reports and storage": """
-        summary report save write_bif
+        summary report explore save write_bif
     """,
 }
 

@@ -70,7 +70,16 @@ TUNING_ROWS = (5000, 2000)
 RELEVANCE = 0.05  # significance level at which predictors are chosen
 # `equality`, in rows, of members that may predict badly by themselves; 1.0 for other members
 SUPPLEMENT = 0.01
-CALIBRATION = "firm"  # calibration with five folds
+# Largest models that are tuned, in parameters of all groups together. Pseudo-likelihood takes a
+# minute for all folds and settings at 500,000 (barley of `benchmarks.accuracy.wide`). Other members
+# take the same time for any number of pairs, but store the parameters of each setting: 40 MB.
+MAX_PAIR_PARAMETERS = 250_000
+MAX_STORED_PARAMETERS = 5_000_000
+# Fewer folds above this product of rows, non-reference levels and groups: each fold takes about 4 s
+# at 10 million (barley with 3,000 rows)
+MANY_CELLS = 5_000_000
+FEWER_FOLDS = 3
+CALIBRATION = "firm"  # calibration with several folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration with one held-out fold
 
 
@@ -103,6 +112,8 @@ class Candidate:
         Whether a refinement by conditional likelihood is an additional member; only for many rows.
     largest : float, optional
         Maximum product of rows, predictors and groups for this candidate; None for no limit.
+    most_parameters : int, optional
+        Maximum number of parameters, of all groups together, for this candidate; None for no limit.
     """
 
     variants: tuple[Engine, ...]
@@ -115,6 +126,7 @@ class Candidate:
     tolerance: float | None = None
     refined: bool = False
     largest: float | None = None
+    most_parameters: int | None = None
 
     def specialise(self, spec: FitSpec) -> FitSpec:
         """Return the specification with the first variant and the choice of predictors."""
@@ -141,9 +153,26 @@ class Candidate:
         is_distinct = not (self.fields_only and data.layout.order == 1) and (
             has_others or not self.has_twin
         )
-        if self.largest is not None and data.sample.n * data.layout.m * data.K > self.largest:
-            return False
         return is_distinct and (data.sample.complete or not self.variants[0].joint)
+
+    def is_too_large(self, data: FitData, chosen: np.ndarray) -> bool:
+        """Return whether the fits would take too long; `chosen` are the relevant predictors."""
+        sample = data.sample
+        if self.largest is not None and sample.n * data.layout.m * data.K > self.largest:
+            return True
+        if self.most_parameters is None:
+            return False
+        layout = self.narrow_data(data).layout
+        if self.relevance is not None:
+            layout = layout.only(chosen)
+        return layout.size * data.K > self.most_parameters
+
+    @property
+    def description(self) -> str:
+        """The candidate's method, with its choice of predictors or terms."""
+        if self.relevance is not None:
+            return f"{self.variants[0].name} of the relevant predictors"
+        return self.variants[0].name + (" without interactions" if self.fields_only else "")
 
 
 # a prior count of 1 biases groups of 10 rows
@@ -157,9 +186,9 @@ CONDITIONAL = tuple(
 )
 RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
 CANDIDATES = (
-    Candidate((MeanField(),), MeanField.tuned.grid),
-    Candidate(PSEUDO, PseudoLikelihood.tuned.grid),
-    Candidate(CONDITIONAL, RIDGES, on_a_line=True),
+    Candidate((MeanField(),), MeanField.tuned.grid, most_parameters=MAX_PAIR_PARAMETERS),
+    Candidate(PSEUDO, PseudoLikelihood.tuned.grid, most_parameters=MAX_PAIR_PARAMETERS),
+    Candidate(CONDITIONAL, RIDGES, on_a_line=True, most_parameters=MAX_STORED_PARAMETERS),
     Candidate((replace(CONDITIONAL[0], scale=1.0),), RIDGES, fields_only=True, equality=SUPPLEMENT),
     Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT),
     Candidate(
@@ -168,10 +197,23 @@ CANDIDATES = (
         relevance=RELEVANCE,
         equality=SUPPLEMENT,
         has_twin=True,
+        most_parameters=MAX_PAIR_PARAMETERS,
     ),
-    Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
-    Candidate((MarkovBlanket(),), MarkovBlanket.tuned.grid, equality=SUPPLEMENT),
-    Candidate((Boosting(),), equality=SUPPLEMENT),
+    Candidate(
+        CONDITIONAL[:1],
+        RIDGES[2:],
+        relevance=RELEVANCE,
+        equality=SUPPLEMENT,
+        has_twin=True,
+        most_parameters=MAX_STORED_PARAMETERS,
+    ),
+    Candidate(
+        (MarkovBlanket(),),
+        MarkovBlanket.tuned.grid,
+        equality=SUPPLEMENT,
+        most_parameters=MAX_STORED_PARAMETERS,
+    ),
+    Candidate((Boosting(),), equality=SUPPLEMENT, most_parameters=MAX_STORED_PARAMETERS),
 )
 # stops early, for comparing scores
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
@@ -218,12 +260,15 @@ class Averaged:
         Out-of-fold log-loss of each member.
     log_loss : LossRecord or None
         Out-of-fold log-loss of the average.
+    left_out : tuple of str
+        Descriptions of the candidates that were too large to be tuned.
     """
 
     members: tuple[Member, ...]
     weights: np.ndarray
     losses: np.ndarray
     log_loss: LossRecord | None
+    left_out: tuple[str, ...] = ()
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the log averaged probabilities (n, K) of encoded rows; see `average_members`."""
@@ -301,32 +346,42 @@ def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) 
     return Member(engine, replace(fitted, calibration=no_calibration), tuning)
 
 
-def _select_candidates(data: FitData, table: tuple[Candidate, ...]) -> list[Candidate]:
-    """Return the candidates of a `table` that are used for these data.
+def _select_candidates(
+    data: FitData, table: tuple[Candidate, ...]
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Return the candidates of a `table` that are used for these data, and those left out by size.
 
     Candidates that choose predictors are used if the choice can use all rows, or the maximum in
     `SELECTION_ROWS`. Candidates with a twin are only used if the choice excludes predictors.
     """
     sample = data.rows
     layout = data.layout
+    chosen = np.arange(layout.m)
     # the number of rows that the choice can use, compared with all rows or the maximum
     if selection_rows(sample.n, layout, data.K) < min(sample.n, SELECTION_ROWS[1]):
-        return [
-            candidate
-            for candidate in table
-            if candidate.relevance is None and candidate.takes_part(data, has_others=False)
-        ]
-    has_others = len(choose_once(data, RELEVANCE).chosen) < layout.m
-    return [candidate for candidate in table if candidate.takes_part(data, has_others)]
+        table = tuple(candidate for candidate in table if candidate.relevance is None)
+    else:
+        chosen = choose_once(data, RELEVANCE).chosen
+    has_others = len(chosen) < layout.m
+    table = tuple(candidate for candidate in table if candidate.takes_part(data, has_others))
+    left_out = [candidate for candidate in table if candidate.is_too_large(data, chosen)]
+    return (
+        [candidate for candidate in table if candidate not in left_out],
+        tuple(candidate.description for candidate in left_out),
+    )
 
 
 def _tune_members(
-    data: FitData, spec: FitSpec, folds: Folds, progress: Callable | None
+    data: FitData,
+    spec: FitSpec,
+    candidates: list[Candidate],
+    folds: Folds,
+    progress: Callable | None,
 ) -> list[Member]:
     """Return the members, tuned on all folds and fitted to all rows."""
     members = []
-    candidates = _select_candidates(data, CANDIDATES)
-    member_progress = scaled_progress(progress, 1.0 / len(candidates))
+    # a tuning counts as NFOLD steps
+    member_progress = scaled_progress(progress, NFOLD / (len(folds) * len(candidates)))
     for candidate in candidates:
         member_data = candidate.narrow_data(data)
         member_spec = candidate.specialise(spec)
@@ -348,7 +403,11 @@ def _tune_members(
 
 
 def _tune_members_of_many_rows(
-    data: FitData, spec: FitSpec, folds: Folds, progress: Callable | None
+    data: FitData,
+    spec: FitSpec,
+    candidates: list[Candidate],
+    folds: Folds,
+    progress: Callable | None,
 ) -> list[Member]:
     """Return the members for many rows, tuned on a sample of the first fold and then on the fold.
 
@@ -366,7 +425,6 @@ def _tune_members_of_many_rows(
         )
     )
     members = []
-    candidates = _select_candidates(data, CANDIDATES_OF_MANY_ROWS)
     is_refined_flags = [candidate.refined and data.sample.complete for candidate in candidates]
     member_progress = scaled_progress(progress, 1.0 / (len(candidates) + sum(is_refined_flags)))
     for candidate, is_refined in zip(candidates, is_refined_flags, strict=True):
@@ -406,7 +464,8 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
 def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) -> Averaged:
     """Tune, fit and calibrate the members, and compute their weights.
 
-    The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds. With
+    The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds, or
+    `FEWER_FOLDS` above `MANY_CELLS`; candidates that are too large are left out. With
     more than `SINGLE_HOLDOUT_ABOVE` distinct rows, `CANDIDATES_OF_MANY_ROWS` is used instead: one
     fold is held out, and settings are first compared on a sample of rows. If the average is not
     clearly better than the class proportions on the validated rows, a member without predictors,
@@ -418,11 +477,15 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     sample = data.rows.by_state(data.layout.n_levels, data.K)
     sample = sample.rows(order_by_content(sample, data.layout.n_levels).rows)
     data = replace(data.with_sample(sample), selections={})
-    folds = shuffled_folds(sample, NFOLD, spec.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
+    has_many_cells = not has_many_rows and sample.n * data.layout.D * data.K > MANY_CELLS
+    folds = shuffled_folds(sample, FEWER_FOLDS if has_many_cells else NFOLD, spec.rng)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
     tune_members = _tune_members_of_many_rows if has_many_rows else _tune_members
-    members = tune_members(data, replace(spec, calibrate=calibrate), folds, progress)
+    candidates, left_out = _select_candidates(
+        data, CANDIDATES_OF_MANY_ROWS if has_many_rows else CANDIDATES
+    )
+    members = tune_members(data, replace(spec, calibrate=calibrate), candidates, folds, progress)
     # all members have the same validated rows
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
@@ -434,7 +497,7 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     # (N,) log proportion of each validated row's group in the training rows of its fold
     shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
     if beats_shares(log_p, weights, scored[0].weights, shares_log_p):
-        return Averaged(tuple(members), weights, losses, record)
+        return Averaged(tuple(members), weights, losses, record, left_out)
     # 1 if no member has chosen a predictor; otherwise the weight of the class proportions
     shares_weight = (
         1.0
@@ -450,7 +513,7 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
         log_p = np.vstack([log_p, shares_log_p])
         weights = np.append(weights * (1.0 - shares_weight), shares_weight)
         losses, record = losses_of(log_p, weights, scored[0], totals)
-    return Averaged(tuple(members), weights, losses, record)
+    return Averaged(tuple(members), weights, losses, record, left_out)
 
 
 @dataclass(frozen=True)

@@ -302,14 +302,15 @@ def _tune_one(
     fitted_layout = engine.layout(data.rows, data.layout)
     if tuned is not None and values is not None and engine.stepwise(data.sample, fitted_layout):
         warm_start_sets = _empty_warm_starts(data.sample, fitted_layout, data.K, len(folds))
-        check_memory(
-            8.0 * fitted_layout.D * (1 + fitted_layout.D) * data.K * len(folds) * len(values),
-            (
-                f"Choosing {tuned.option} for {data.K} groups with {fitted_layout.D} non-reference "
-                "levels"
-            ),
-            f"Use a number for {tuned.option}, or fewer predictors.",
-        )
+        if spec.relevance is None:  # solutions of the chosen predictors, not yet known, are small
+            check_memory(
+                8.0 * fitted_layout.D * (1 + fitted_layout.D) * data.K * len(folds) * len(values),
+                (
+                    f"Choosing {tuned.option} for {data.K} groups with {fitted_layout.D} "
+                    "non-reference levels"
+                ),
+                f"Use a number for {tuned.option}, or fewer predictors.",
+            )
 
         def compare(settings: np.ndarray, progress: Callable | None) -> Validated:
             """Return the out-of-fold scores of settings, with warm starts from earlier ones."""

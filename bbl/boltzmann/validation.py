@@ -66,7 +66,10 @@ def validate(
     n_models = data.K * nfold * (1 if values is None else len(values))
     check_annealing(spec.log_z, fitted_layout, n_models, spec.workers)
     n_parallel = min(spec.workers, nfold)
-    guard_memory(data.sample, fitted_layout, data.K, spec.engine, values, n_parallel, folds=nfold)
+    if spec.relevance is None:  # otherwise each fit checks the memory for its chosen predictors
+        guard_memory(
+            data.sample, fitted_layout, data.K, spec.engine, values, n_parallel, folds=nfold
+        )
     # without the table of the rows, because the job is sent to other processes
     fit = partial(_fit_fold, data.with_sample(data.sample), spec, values)
     fold_tasks = list(  # last arguments of `_fit_fold`

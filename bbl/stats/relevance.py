@@ -28,7 +28,10 @@ NEWTON_STEPS = 30
 SLOW = 0.3  # a step longer than this proportion of the previous one recomputes the information
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-6  # stop after a step that changes no coefficient by more
-MAX_PAIR_WORK = 5e8  # pairs are tested only up to this work: rows times columns squared
+# pairs are tested only up to this work, rows times columns squared, and this number of sums of
+# joint levels (160 MB): for each pair of columns, K - 1 scores and K (K - 1) / 2 variances
+MAX_PAIR_WORK = 5e8
+MAX_PAIR_SUMS = 2e7
 # maximum number of weighted columns, or of variances of candidates, computed at once
 MAX_NUMBERS = 2**21
 TAIL_TERMS = 100  # terms of the continued fraction for tail probabilities
@@ -97,14 +100,17 @@ def select_predictors(
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         regression = _Regression(columns, start, y, weights)
         varying = regression.varying.tolist()
+        K1 = regression.K - 1
+        column_pairs = columns.shape[1] ** 2
+        can_test_pairs = (
+            len(y) * column_pairs <= MAX_PAIR_WORK
+            and column_pairs * K1 * (K1 + 3) / 2 <= MAX_PAIR_SUMS
+        )
         while regression.has_rows_for_more:
             candidates = [i for i in varying if i not in chosen]
             tested: list[tuple[int, ...]] = [(i,) for i in candidates]
             log_p = regression.score_tests(candidates) if candidates else np.empty(0)
-            if (
-                not _is_significant(log_p, level)
-                and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK
-            ):
+            if can_test_pairs and not _is_significant(log_p, level):
                 pairs = combinations(varying, 2)
                 tested = [pair for pair in pairs if pair not in chosen_pairs]
                 log_p = regression.pair_tests(tested, chosen) if tested else np.empty(0)
@@ -362,15 +368,19 @@ class _Regression:
             X, self.weights[:, None] * np.column_stack([self.target - P, _curvature(P, a, b)])
         )
         is_seen = sums[:, :, K1] > 0.0  # joint levels that occur
-        cells = np.nonzero(is_seen)
-        scores = sums[cells][:, :K1]
-        variance = np.empty((len(cells[0]), K1, K1))
-        variance[:, a, b] = variance[:, b, a] = sums[cells][:, K1:]
+        cells = np.flatnonzero(is_seen)
+        # position of each pair of groups among the sums
+        position = np.empty((K1, K1), dtype=np.intp)
+        position[a, b] = position[b, a] = np.arange(K1, sums.shape[2])
+        cell_sums = sums.reshape(-1, sums.shape[2]).take(cells, axis=0)
+        del sums
+        scores = cell_sums[:, :K1]
+        variance = cell_sums.take(position.ravel(), axis=1).reshape(-1, K1, K1)
         variance += SCORE_VARIANCE * self.group_metric
         statistic = np.zeros(is_seen.shape)
-        statistic[cells] = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(
-            axis=1
-        )
+        statistic.ravel()[cells] = (
+            scores * np.linalg.solve(variance, scores[..., None])[..., 0]
+        ).sum(axis=1)
         is_seen |= is_seen.T
         # number of levels of each predictor that occur together with a known level of the other one
         n_levels = np.add.reduceat(

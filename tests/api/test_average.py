@@ -2,6 +2,8 @@
 cross-validation.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -98,6 +100,35 @@ def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     pd.testing.assert_frame_equal(
         auto.tuning, bbl.bbl("y ~ .^2", data, method="auto", verbose=0, n_jobs=2).tuning
     )
+
+
+def test_large_models_are_left_out_and_named(monkeypatch, tmp_path):
+    # 8 fields and 24 couplings in each of 3 groups; without column d, which is noise, 6 and 12
+    data = make_frame(300, K=3)
+    limited = [
+        replace(candidate, most_parameters=95 if candidate.most_parameters else None)
+        for candidate in averaging.CANDIDATES
+    ]
+    monkeypatch.setattr(averaging, "CANDIDATES", tuple(limited))
+    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    table = fit.tuning
+    assert list(table.index) == ["conditional 1", "naive", "pseudo", "conditional 2"]
+    assert "interactions=none" in table.loc["conditional 1", "setting"]
+    assert table.loc[["pseudo", "conditional 2"], "setting"].str.contains("relevance").all()
+    note = "mf, pseudo, conditional, blanket, boosting (too many parameters with all pairs)"
+    assert f"Left out: {note}" in repr(fit)
+    assert note in " ".join(str(fit.summary()).split())
+    fit.save(tmp_path / "fit.bbl")
+    assert repr(bbl.load(tmp_path / "fit.bbl")) == repr(fit)
+
+
+def test_fewer_folds_are_used_for_large_tables(data, auto, monkeypatch):
+    monkeypatch.setattr(averaging, "MANY_CELLS", 1000)
+    fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
+    for average, n_folds in ((auto, 5), (fit, 3)):
+        scored = [member.tuning.scored for member in average.members]
+        assert {len(np.unique(of_member.fold)) for of_member in scored} == {n_folds}
+    assert "Left out" not in repr(fit)
 
 
 @pytest.mark.parametrize(("sure", "taken"), [(0.9, 1.0), (0.99, 0.1)])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import numpy as np
@@ -104,6 +104,8 @@ class AverageResults(ClassifierResults):
     members: tuple[ClassifierResults, ...]
     member_weights: np.ndarray
     losses: np.ndarray
+    # candidates of ``method="auto"`` that were too large for these data
+    _left_out: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
 
     _kind = "average"
     _refusals = lacking(  # capabilities that averages lack, some with the reason
@@ -400,6 +402,7 @@ class AverageResults(ClassifierResults):
             "Observations": self.nobs(),
             **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
+            **({"Left out": self._left_out_text} if self._left_out else {}),
         }
         note = "log_loss: out-of-fold loss of each member; weight: its weight in the average."
         # `_counts`: for each predictor i, the weighted level counts (K, L_i) in the training rows
@@ -430,7 +433,13 @@ class AverageResults(ClassifierResults):
 
     def __repr__(self) -> str:
         table = self.tuning.round(4).to_string()
-        return f"{self.call}\n\n{self._heading}:\n{table}{loss_text(self.log_loss)}"
+        note = f"\nLeft out: {self._left_out_text}" if self._left_out else ""
+        return f"{self.call}\n\n{self._heading}:\n{table}{loss_text(self.log_loss)}{note}"
+
+    @property
+    def _left_out_text(self) -> str:
+        """Candidates that were left out, and why."""
+        return f"{', '.join(self._left_out)} (too many parameters with all pairs)"
 
     @property
     def _heading(self) -> str:
@@ -505,7 +514,7 @@ class AverageResults(ClassifierResults):
         """
         # (options, arrays) of each member; only the first has the training rows
         contents = [member._pack(store_data and k == 0) for k, member in enumerate(self.members)]
-        meta = {
+        meta: dict[str, Any] = {
             "call": self.call,
             "missing": self.design.missing,  # policy for missing values
             "members": [
@@ -514,6 +523,8 @@ class AverageResults(ClassifierResults):
             ],
             **pack_loss(self.log_loss),
         }
+        if self._left_out:
+            meta["left_out"] = list(self._left_out)
         arrays = {
             f"m{k}_{name}": array
             for k, (_, member_arrays) in enumerate(contents)
@@ -551,6 +562,9 @@ class AverageResults(ClassifierResults):
         missing = meta.get("missing", first.design.missing)
         if missing not in {member.design.missing for member in members}:
             raise ValueError("its treatment of missing values is malformed")
+        left_out = meta.get("left_out", [])
+        if not isinstance(left_out, list) or not all(isinstance(name, str) for name in left_out):
+            raise ValueError("its list of methods that were left out is malformed")
         design = replace(first.design, missing=missing)
         return cls(
             meta["call"],
@@ -564,6 +578,7 @@ class AverageResults(ClassifierResults):
             _kept=first._kept,
             priors=average_arrays.get("priors"),
             _stored_loss=unpack_loss(meta),
+            _left_out=tuple(left_out),
         )
 
 
@@ -594,7 +609,13 @@ def auto_results(
         for member in averaged.members
     )
     return AverageResults(
-        *training, members, averaged.weights, averaged.losses, priors=priors, _stored_loss=loss
+        *training,
+        members,
+        averaged.weights,
+        averaged.losses,
+        priors=priors,
+        _stored_loss=loss,
+        _left_out=averaged.left_out,
     )
 
 

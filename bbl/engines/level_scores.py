@@ -15,7 +15,15 @@ from bbl.model.layout import Layout
 if TYPE_CHECKING:
     from bbl.design.design import Design
 
-__all__ = ["LINEAR", "NOMINAL", "LevelScores", "check_linear", "layout_scores", "linear_options"]
+__all__ = [
+    "LINEAR",
+    "NOMINAL",
+    "LevelScores",
+    "check_linear",
+    "layout_scores",
+    "linear_options",
+    "score_ranges",
+]
 
 NOMINAL = "nominal"
 LINEAR = "linear"
@@ -149,6 +157,22 @@ def _check_number(name: Hashable, n_scores: int, n_levels: int, levels: list[str
             hint=f"Leave {name!r} out of level_scores.",
             value=name,
         )
+
+
+def score_ranges(engine: object, names: Sequence[Hashable], layout: Layout) -> np.ndarray:
+    """Return the difference between the last and the first score (m,) of each predictor of a fit.
+
+    It is 1 for predictors without scores. `names` are the predictors' names.
+    """
+    given = dict(getattr(engine, "level_scores", None) or ())
+    out = np.ones(layout.m)
+    for i, scores in enumerate(layout.scores or ()):
+        if scores is not None:
+            own = given.get(names[i])
+            # by default: 0, 1, 2, ...
+            n_steps = float(np.count_nonzero(~np.isnan(scores)))
+            out[i] = n_steps if own is None else own[-1] - own[0]
+    return out
 
 
 def check_linear(ordered: str, layout: Layout) -> None:

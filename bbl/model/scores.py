@@ -24,6 +24,7 @@ from bbl.model.regressors import regressors
 __all__ = [
     "ScoreMap",
     "SiteScores",
+    "Slope",
     "free_sizes",
     "is_scored",
     "n_free",
@@ -31,6 +32,7 @@ __all__ = [
     "score_map",
     "scored_tables",
     "site_scores_of",
+    "slopes",
 ]
 
 
@@ -183,6 +185,57 @@ def free_sizes(layout: Layout) -> np.ndarray:
     # the table of the first parameter of each free one
     tables = np.searchsorted(layout.cuts, shared.first, side="right") - 1
     return np.bincount(tables, minlength=len(sizes))
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A free coupling of a table with scores.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The predictors of its term.
+    levels : tuple of (int or None)
+        For each of them, the code of its level, or None if the coupling is linear in its score.
+    position : int
+        Position of the first parameter that it determines.
+    unit : float
+        Value of this parameter, divided by the slope per unit of the scores.
+    """
+
+    scope: tuple[int, ...]
+    levels: tuple[int | None, ...]
+    position: int
+    unit: float
+
+
+def slopes(layout: Layout, ranges: np.ndarray) -> list[Slope]:
+    """Return the free couplings of all tables with scores, in the order of the tables.
+
+    `ranges` (m,) are the differences between the last and the first score of each predictor, by
+    which the scores of `layout` are multiplied.
+    """
+    shared = score_map(layout)
+    if shared is None:
+        return []
+    scored = scored_tables(layout)
+    firsts = shared.firsts(np.ones(shared.n, dtype=bool)) & scored
+    out = []
+    for scope in layout.scopes[layout.m :]:
+        if not is_scored(layout, scope):
+            continue
+        positions = layout.table(np.arange(layout.size), *scope)
+        for cell in np.argwhere(layout.table(firsts, *scope)).tolist():
+            levels: list[int | None] = []
+            unit = 1.0
+            for i, level in zip(scope, cell, strict=True):
+                scores = None if layout.scores is None else layout.scores[i]
+                is_tied = scores is not None and not np.isnan(scores[level])
+                levels.append(None if is_tied else level + 1)
+                if is_tied and scores is not None:
+                    unit *= float(scores[level] * ranges[i])
+            out.append(Slope(scope, tuple(levels), int(positions[tuple(cell)]), unit))
+    return out
 
 
 def _level_map(layout: Layout) -> tuple[np.ndarray, np.ndarray]:

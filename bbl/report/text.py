@@ -16,6 +16,7 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.model.parameters import Parameters
+from bbl.model.scores import Slope, slopes
 
 __all__ = [
     "DIGITS",
@@ -36,6 +37,7 @@ __all__ = [
     "missing_text",
     "p_texts",
     "sample_text",
+    "slope_name",
     "statistic_texts",
     "table_text",
     "vector_text",
@@ -363,16 +365,24 @@ def head_text(call: str, labels: Labels) -> str:
 
 
 def fit_text(
-    call: str, labels: Labels, parameters: Parameters, thresholds: pd.Series | None = None
+    call: str,
+    labels: Labels,
+    parameters: Parameters,
+    thresholds: pd.Series | None = None,
+    ranges: np.ndarray | None = None,
 ) -> str:
     """Return a fit as R prints it: the call (made by `call_text`), the levels, and the first
     fields and couplings.
 
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead
     of ``h`` and ``J``. A fit to an ordered response has `thresholds`; the groups share one table of
-    parameters, which is printed once.
+    parameters, which is printed once. Couplings that are linear in level scores are printed as
+    slopes ``theta`` per unit of the scores, whose `ranges` (m,) are as in `slopes`.
     """
     layout = parameters.layout
+    slopes_of: dict[tuple[int, ...], list[Slope]] = {}
+    for slope in [] if ranges is None else slopes(layout, ranges):
+        slopes_of.setdefault(slope.scope, []).append(slope)
     d = "" if parameters.pooled is None else "d"
     # K groups, m predictors and n_terms terms are printed; a line in a list replaces those that
     # are omitted, if any
@@ -411,6 +421,12 @@ def fit_text(
         rows, *other_levels = (labels.levels[i][1:] for i in term)
         columns = _joint_levels(other_levels)
         for g, group_suffix in group_suffixes.items():
+            if term in slopes_of:
+                blocks.append(
+                    f"{d}theta_[{','.join(names[i] for i in term)}]{group_suffix}:"
+                    f"{_slopes_text(slopes_of[term], theta[g], labels)}"
+                )
+                continue
             table = _coupling_text(layout.table(theta[g], *term), rows, columns)
             blocks.append(f"{d}J_[{','.join(names[i] for i in term)}]{group_suffix}:\n{table}")
     zero_groups = [
@@ -422,6 +438,28 @@ def fit_text(
     if thresholds is not None and len(thresholds):
         head += f"Thresholds:\n{vector_text(thresholds.index, thresholds)}\n\n"
     return f"{head}Coefficients:\n" + "\n\n".join(blocks)
+
+
+def slope_name(slope: Slope, labels: Labels) -> str:
+    """Return the levels of the nominal predictors of a slope, such as ``b=low``; empty if it is
+    linear in the scores of all predictors.
+    """
+    return ", ".join(
+        f"{label_text(labels.names[i])}={label_text(labels.levels[i][level])}"
+        for i, level in zip(slope.scope, slope.levels, strict=True)
+        if level is not None
+    )
+
+
+def _slopes_text(term_slopes: list[Slope], theta: np.ndarray, labels: Labels) -> str:
+    """Return the slopes of a term, on the same line if there is only one without a name."""
+    values = np.array([theta[slope.position] / slope.unit for slope in term_slopes])
+    names = [slope_name(slope, labels) or "slope" for slope in term_slopes]
+    if names == ["slope"]:
+        return f" {vector_text(names, values).split()[-1]}"
+    n_omitted = len(names) - SHOWN_LEVELS
+    levels_line = "\n" + _omitted_text(n_omitted, "level") if n_omitted > 0 else ""
+    return f"\n{vector_text(names[:SHOWN_LEVELS], values[:SHOWN_LEVELS])}{levels_line}"
 
 
 def group_text(

@@ -743,3 +743,49 @@ def test_inference_from_a_sample_of_the_rows(monkeypatch):
     row, own_row = (later_rows(*fits[kind]).iloc[0] for kind in ("batches", "memory"))
     assert row["df"] == own_row["df"] == 2 * 3 * 3
     assert row["test"] == "Wald" and row["p"] == pytest.approx(own_row["p"], abs=0.1)
+
+
+# -- slopes ----------------------------------------------------------------------------------------
+def test_slopes_have_the_numbers_of_glm_in_R():
+    fit = bbl.bbl("~ s:t", housing(), "n", method="ml", ordered="linear")
+    slopes = fit.inference().slopes()
+    assert len(slopes) == 1 and slopes["level"].isna().all() and slopes["level2"].isna().all()
+    assert slopes["estimate"].iloc[0] == pytest.approx(THETA, abs=1e-9)
+    assert slopes["se"].iloc[0] == pytest.approx(THETA_SE, abs=1e-9)
+    assert f"theta_[s,t]: {THETA:.7f}" in repr(fit)
+    summary = repr(fit.summary())
+    assert "Slopes theta:" in summary and "In order: s, t (linear)" in summary
+    # per unit of the scores
+    scored = bbl.bbl(
+        "~ s:t", housing(), "n", method="ml", ordered="linear",
+        level_scores={"s": [8, 12, 16], "t": [0, 10, 20]},
+    )  # fmt: skip
+    slopes = scored.inference().slopes()
+    assert slopes["estimate"].iloc[0] == pytest.approx(THETA / 40, abs=1e-10)
+    assert slopes["se"].iloc[0] == pytest.approx(THETA_SE / 40, abs=1e-10)
+    assert "level_scores = s: 8 12 16, t: 0 10 20" in " ".join(repr(scored.summary()).split())
+
+
+@pytest.mark.parametrize("of", ["group", "pooled", ("t", "s")])
+def test_slopes_name_the_levels_of_nominal_predictors(of):
+    data = table(missing=True)
+    fit = bbl.bbl(
+        "y ~ a*b + a*c + c*d",
+        data,
+        ordered="linear",
+        missing="level",
+        level_scores={"b": range(0, 10, 2)},
+    )
+    inference = fit.inference()
+    slopes = inference.slopes(of)
+    first = slopes.head(6)
+    assert first["predictor2"].tolist() == ["b"] * 2 + ["c"] * 4
+    names = list(zip(first["level"].fillna("-"), first["level2"].fillna("-"), strict=True))
+    gap = "(missing)"
+    assert names == [("-", "-"), (gap, "-"), ("-", "l"), ("-", "m"), (gap, "l"), (gap, "m")]
+    full = inference.table(of)
+    tests = ["estimate", "se", "lower", "upper"]
+    cell = full[(full["level"] == "r") & (full["level2"] == "z")].iloc[0]  # scores 2 and 8
+    np.testing.assert_allclose(slopes[tests].iloc[0].astype(float) * 16, cell[tests].astype(float))
+    assert slopes["p"].iloc[0] == pytest.approx(cell["p"])
+    assert bbl.bbl("y ~ a", data, missing="level").inference().slopes(of).empty

@@ -10,7 +10,13 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
-from bbl.report.machine.summary import Section, Summary, shown_note, test_sections
+from bbl.report.machine.summary import (
+    Section,
+    Summary,
+    coefficient_section,
+    shown_note,
+    test_sections,
+)
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.text import distinct_names, label_text
 
@@ -24,9 +30,12 @@ __all__ = [
     "parameter_names",
     "plot_table",
     "reference_condition",
+    "slope_section",
 ]
 
 MAX_PARAMETERS = 20  # rows in a printed summary
+MAX_SLOPES = 20  # slopes in a printed summary
+SLOPES_NOTE = "Couplings are slopes times the scores of the levels: fit.inference().slopes()."
 MAX_REFERENCES = 12  # reference levels listed in a sentence
 # in a printed summary, so that its columns fit side by side; smaller p keep more decimals
 DECIMALS = 5
@@ -106,6 +115,32 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: o
     return Summary(
         "Inference", facts={}, title="Estimates and tests:", sections=sections, tables=tables
     )
+
+
+def slope_section(table: pd.DataFrame, names: list[str], classes: bool) -> Section:
+    """Return the slopes with the smallest p as a section of the summary.
+
+    `table` is the result of ``Inference.slopes()``, `names` are the names of its rows for one
+    group; `classes` is whether the model has a response.
+    """
+    statistic = "t" if "t" in table else "z"
+    named = table.set_axis(pd.Index(names * (len(table) // max(len(names), 1)), dtype=object))
+    if classes:
+        groups = table["group"].map(label_text).astype(str)
+        named.index = pd.Index(
+            [f"{group}: {name}" for group, name in zip(groups, named.index, strict=True)]
+        )
+    # by position, because rows may have equal names
+    order = np.argsort(named["p"].fillna(np.inf).to_numpy(), kind="stable")[:MAX_SLOPES]
+    shown = named.iloc[np.sort(order)]
+    columns = {
+        "Estimate": "estimate",
+        "Std. Error": "se",
+        statistic: statistic,
+        f"Pr(>|{statistic}|)": "p",
+    }
+    cells = pd.DataFrame({title: shown[name] for title, name in columns.items()})
+    return coefficient_section(cells, f"Slopes theta{shown_note(shown, named)}", SLOPES_NOTE)
 
 
 def reference_condition(labels: Labels, layout: Layout) -> str:

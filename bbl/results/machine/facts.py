@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbl.engines import Engine
+from bbl.engines.level_scores import score_ranges
 from bbl.report import text
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
@@ -26,7 +27,9 @@ def render_fit(fit: MachineResults) -> str:
     shown_thresholds = (
         thresholds(fit.estimate, fit.engine, fit.labels) if fit.engine.is_ordinal else None
     )
-    return text.fit_text(fit.call, fit.labels, fit.estimate.parameters, shown_thresholds) + missing
+    parameters = fit.estimate.parameters
+    ranges = score_ranges(fit.engine, fit.labels.names, parameters.layout)
+    return text.fit_text(fit.call, fit.labels, parameters, shown_thresholds, ranges) + missing
 
 
 def _missing_text(fit: MachineResults) -> str:
@@ -85,6 +88,12 @@ def _settings_text(engine: Engine) -> str:
         if option.name in main
         or (getattr(engine, option.name) != option.default and option.name not in engine.inert)
     }
+    if shown.get("level_scores"):
+        scores_of = dict(shown["level_scores"])
+        shown["level_scores"] = ", ".join(
+            f"{name}: {' '.join(f'{score:.7g}' for score in scores)}"
+            for name, scores in scores_of.items()
+        )
     return ", ".join(
         f"{name} = {value:.7g}" if isinstance(value, float) else f"{name} = {value}"
         for name, value in shown.items()
@@ -116,7 +125,12 @@ def _order_facts(fit: MachineResults) -> dict[str, Any]:
     # n_ordered (m,): number of ordered levels of each predictor; the order of two levels carries no
     # information
     coding = vars(fit.engine).get("ordered", "nominal")
-    ordered_predictors = np.flatnonzero(fit.design.n_ordered > 2)
+    scores = fit.estimate.parameters.layout.scores
+    ordered_predictors = (
+        np.flatnonzero(fit.design.n_ordered > 2)
+        if scores is None
+        else np.flatnonzero([own is not None for own in scores])
+    )
     if coding == "nominal" or not len(ordered_predictors):
         return {}
     return {

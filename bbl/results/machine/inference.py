@@ -26,12 +26,14 @@ from bbl.boltzmann.inference.significance import of_group as compare_with_zero
 from bbl.checks import check_keywords, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.engines.level_scores import score_ranges
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
+from bbl.model.scores import slopes
 from bbl.parallel import progress_bar
 from bbl.report.machine.inference_table import inference_summary, labelled, parameter_names
 from bbl.report.machine.summary import Summary
-from bbl.report.text import fill, label_text
+from bbl.report.text import fill, label_text, slope_name
 from bbl.results.machine.estimate_tables import (
     estimate_table,
     rank_interactions,
@@ -631,6 +633,69 @@ class Inference(Estimates):
                 table["test"] = test_texts
                 tables.append(table)
         return pd.concat(tables, ignore_index=True)
+
+    @check_keywords
+    def slopes(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
+        """Return the slopes of couplings that are linear in level scores (``ordered="linear"``).
+
+        Parameters
+        ----------
+        of, level
+            As in `table`.
+
+        Returns
+        -------
+        DataFrame
+            The columns of `table` without ``term``, for each free coupling of the terms with
+            scores. A predictor whose scores it multiplies has no ``level``. ``estimate``, ``se``
+            and the limits are per unit of the scores: for two predictors with scores 0, 1, 2, ...
+            the estimate is the log odds ratio of neighbouring levels. Empty without level scores.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import bbl
+        >>> levels = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+        >>> housing = pd.DataFrame(
+        ...     {
+        ...         "satisfaction": pd.Series(["low", "mid", "high"] * 3, dtype=levels),
+        ...         "influence": pd.Series(["low", "mid", "high"], dtype=levels).repeat(3).array,
+        ...         "n": [282, 170, 175, 206, 189, 264, 79, 87, 229],
+        ...     }
+        ... )
+        >>> fit = bbl.bbl("~ satisfaction:influence", housing, "n", method="ml", ordered="linear")
+        >>> fit.inference().slopes()[["predictor", "predictor2", "estimate", "se"]].round(4)
+              predictor predictor2  estimate      se
+        0  satisfaction  influence    0.3916  0.0397
+        """
+        layout = self._parameters.layout
+        found = slopes(layout, score_ranges(self._engine, self._labels.names, layout))
+        table = self.table(of, level)
+        n_groups = len(table) // max(layout.size, 1)
+        positions = np.array([slope.position for slope in found], dtype=np.intp)
+        rows = (np.arange(n_groups)[:, None] * layout.size + positions).ravel()
+        frame = table.iloc[rows].reset_index(drop=True).drop(columns="term")
+        units = np.tile([slope.unit for slope in found], n_groups)
+        for column in ("estimate", "se", "lower", "upper"):
+            frame[column] = frame[column] / units
+        for axis in range(layout.order):
+            column = "level" if axis == 0 else f"level{axis + 1}"
+            is_linear = np.array(
+                [axis < len(slope.levels) and slope.levels[axis] is None for slope in found],
+                dtype=bool,
+            )
+            frame[column] = frame[column].astype(object).mask(np.tile(is_linear, n_groups), np.nan)
+        return frame
+
+    def _slope_names(self) -> list[str]:
+        """Return the names of the rows of `slopes` of a group, such as ``a:b`` or ``a:c, c=l``."""
+        layout = self._parameters.layout
+        names = []
+        for slope in slopes(layout, score_ranges(self._engine, self._labels.names, layout)):
+            term = ":".join(label_text(self._labels.names[i]) for i in slope.scope)
+            levels = slope_name(slope, self._labels)
+            names.append(f"{term}, {levels}" if levels else term)
+        return names
 
     def summary_tests(self, of: Compared = "group") -> pd.DataFrame:
         """Return `tests` with the column ``odds_ratio`` of exact tests, for printing.

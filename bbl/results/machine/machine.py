@@ -26,7 +26,7 @@ from bbl.memory import check_memory
 from bbl.model.energy import known_energy
 from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
-from bbl.report.machine.inference_table import labelled
+from bbl.report.machine.inference_table import labelled, slope_section
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
@@ -636,6 +636,10 @@ class MachineResults(ModelResults):
             of = (groups[1], groups[0]) if len(groups) == 2 else "pooled"
         tests = inference.summary_tests(of)
         sections = test_sections(tests, of, inference.note, self.design.classes)
+        if self.estimate.parameters.layout.scores is not None:
+            names = inference._slope_names()
+            slopes = slope_section(inference.slopes(), names, self.design.classes)
+            sections = [*([slopes] if names else []), *sections]
         if self.engine.joint and self.survey is not None:
             return [coefficient_section(inference._coefficients()), *sections]
         return sections

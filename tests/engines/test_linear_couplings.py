@@ -11,10 +11,10 @@ import reference
 import reference_linear
 
 import bbl
-from bbl.api.machine import call
 from bbl.boltzmann.inference.exact_ratio import smaller_layout
 from bbl.boltzmann.inference.nested import ratio_test, zero_contrasts
 from bbl.engines import MaximumLikelihood, PseudoLikelihood
+from bbl.engines.pseudo import blocks
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.scored_sites import ScoredPenalty, fit_scored_sites
@@ -724,8 +724,8 @@ def ratings(n=20_000):
 def test_inference_from_a_sample_of_the_rows(monkeypatch):
     """Fits of batches keep 3,000 rows of a group, and test couplings and linearity with them."""
     data = ratings()
-    monkeypatch.setattr(call, "sample_size", lambda layout: 3000)
-    monkeypatch.setattr(call, "FULL_FIT_FACTOR", 1)
+    for name, value in (("MIN_SAMPLE", 3000), ("ROWS_PER_COLUMN", 1), ("FULL_FIT_FACTOR", 2)):
+        monkeypatch.setattr(blocks, name, value)
     formula = "y ~ . + x0 * x1 + x1 * x2 + x2 * x3"
     fits = {}
     for kind, source in (("memory", data), ("batches", lambda: iter([data]))):

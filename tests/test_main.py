@@ -844,6 +844,13 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
         status, predicted, _ = run("predict", tmp_path / "model.bbl", new)
         expected = bbl.bbl("y ~ .", table, method="naive").predict(table, type="prob")
         assert status == 0 and frame(predicted)["yhat"].tolist() == expected["yhat"].tolist()
+    status, evaluated, _ = run("evaluate", tmp_path / "model.bbl", tmp_path / "parts")
+    assert status == 0 and "Observations: 600" in evaluated
+    assert evaluated == run("evaluate", tmp_path / "model.bbl", tmp_path / "table.csv")[1]
+    status, effects, _ = run("effects", tmp_path / "model.bbl", tmp_path / "parts")
+    expected = bbl.load(tmp_path / "model.bbl").avg_comparisons(newdata=table).frame
+    assert status == 0
+    np.testing.assert_allclose(frame(effects)["estimate"], expected["estimate"], rtol=1e-9)
     assert run("y ~ .", tmp_path / "parts", "--learner", "tan_cl")[0] == 0
     assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith(
         "error: --bin is for tables in memory"

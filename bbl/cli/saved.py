@@ -107,10 +107,14 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
     """Print the evaluation of predictions; draw it to --plot, and write the report to --report."""
     if not isinstance(fit, ClassifierResults):
         raise OptionError("The model has no response, so there are no predictions to evaluate.")
-    rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
-    # errors about unknown levels mention possible missing values
-    with _marker_remedy(fit, rows, args):
+    rows: Any = str(args.newdata)
+    if is_read_in_batches(args.newdata):
         evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
+    else:
+        rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
+        # errors about unknown levels mention possible missing values
+        with _marker_remedy(fit, rows, args):
+            evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
     if args.plot is not None:
         save_figure(lambda: _get_figure(evaluation.plot(args.kind)), args.plot)
     if args.report is not None:
@@ -154,7 +158,9 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
     """Print comparisons of levels as CSV, and draw them to --plot; notes go to standard error."""
     row_options: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
-        row_options["newdata"] = read_new(fit, args).rows
+        row_options["newdata"] = (
+            str(args.newdata) if is_read_in_batches(args.newdata) else read_new(fit, args).rows
+        )
     # predictors by their printed names
     names = {str(name): name for name in fit.labels.names}
     variables, by = (

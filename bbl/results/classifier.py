@@ -360,8 +360,14 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         """Return the report's sections on predictions and effects; if there is no evaluation, the
         first section gives the reason.
         """
+        # rows that are read in batches have no overview, which needs all of them
+        is_streamed = lazy_source(newdata, "newdata") is not None or (
+            newdata is None and self._rereads is not None
+        )
         try:
             evaluation = self.evaluate(newdata, weights)
+            if is_streamed:
+                return [evaluation_part(evaluation), self._effects_part(newdata, weights)]
             design = self.design
             is_new = newdata is not None
             if is_new:

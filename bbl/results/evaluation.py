@@ -48,7 +48,7 @@ __all__ = [
     "score_blocks",
 ]
 
-MERGED_ROWS = 2**21  # rows with equal scores are merged beyond this number
+MERGED_ROWS = 2**24  # rows with equal scores are merged beyond this number
 FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
 # rows of `Evaluation.scores`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")

@@ -64,8 +64,8 @@ MAX_SITE_PARAMETERS = 2000
 # rows and the tails are t tails (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
-# standard errors by which a Newton step may move an estimate to its optimum without a penalty;
-# the error of the step is then below a hundredth of a standard error
+# standard errors by which the penalty may move an estimate, if the optimum without a penalty is
+# found from a sample of the rows
 LONGEST_SHIFT = 5.0
 ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations that cancel
 
@@ -369,17 +369,12 @@ def _mark_sampled(
     """Set the kinds of test (size,) of a random sample of the rows, in place.
 
     There are no exact tests. A cell without sampled rows may have rows, but few. `shift` (size,) is
-    the Newton step from the penalised estimates; if it is too long, the step does not reach the
-    optimum, and all parameters of the predictors concerned have no test.
+    the change from the penalised estimates; if it is too long, the error of the sample matters.
     """
     kind[kind == Kind.EXACT] = Kind.FEW
     if terms:
         has_moved = np.abs(shift) > LONGEST_SHIFT * np.sqrt(np.maximum(variances(terms), 0.0))
-        has_moved &= kind <= Kind.FEW
-        moved_predictors = layout.predictors_of(has_moved)
-        for scope, begin, end in zip(layout.scopes, layout.cuts[:-1], layout.cuts[1:], strict=True):
-            if moved_predictors[list(scope)].any():
-                kind[begin:end] = np.maximum(kind[begin:end], Kind.MOVED)
+        kind[has_moved] = np.maximum(kind[has_moved], Kind.MOVED)
     has_no_rows = np.concatenate([np.zeros(layout.D, dtype=bool), is_absent_cell])
     kind[has_no_rows] = Kind.FEW
     kind[: layout.D][is_absent_level] = Kind.ABSENT

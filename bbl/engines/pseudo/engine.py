@@ -301,6 +301,12 @@ def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.n
     return out
 
 
+# Newton steps to the optimum without a penalty, from a sample of the rows; the largest change of a
+# parameter in a step, in the last step, and in the last step of a parameter with a finite optimum
+MAX_CORRECTED_STEPS = 16
+LONGEST_STEP = 2.0
+STEP_TOLERANCE = 1e-6
+DIVERGING_STEP = 1e-3
 # gradient norm that changes coefficients in the fourth decimal at most, so no warning is needed
 HARMLESS = 1e-6
 MAX_ORDER = 99  # maximum order of terms
@@ -609,8 +615,12 @@ class PseudoLikelihood(Engine):
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Take a Newton step from the fit of all rows to their optimum without a penalty, with the
-        Hessians of a sample.
+        """Return the optimum of all rows without a penalty, from their fit and a sample of them.
+
+        The objective of the sample gets a linear term that makes its gradient at the fit that of
+        all rows, as in the rounds of `Corrected`, and its optimum is found by Newton's method. The
+        sample only matters for the change of the gradient between the fit and the optimum. Linear
+        couplings of ordered predictors take one Newton step.
         """
         fitted = to_sites(layout, theta) if site_theta is None else site_theta
         # at the fit, the gradient of the log-likelihood of all rows equals that of the penalty,
@@ -624,27 +634,39 @@ class PseudoLikelihood(Engine):
         optimum = fitted.copy()
         determined = np.zeros(fitted.shape, dtype=bool)
         columns = regressors(layout).columns
-        is_scored = layout.scores is not None
-        hessians = (
-            scored_hessians(rows, layout, fitted, sites.tolist())
-            if is_scored
-            else {i: H for i, (_, H) in site_hessians(rows, layout, fitted, sites).items()}
-        )
-        for i, H in hessians.items():
-            cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
-            solve, is_informed, _ = solver(H)
-            site_gradient = gradient[cells].ravel()
-            if is_scored:  # H is of the free parameters
-                site_map = site_scores_of(layout).maps[i]
-                step = site_map.expand(solve(site_map.gather(site_gradient)))
-                is_informed = is_informed[site_map.index]
-            else:
-                step = solve(site_gradient)
-            optimum[cells] += step.reshape(-1, len(columns[i]))
-            determined[cells] = is_informed.reshape(-1, len(columns[i]))
+        if layout.scores is not None:
+            for i, H in scored_hessians(rows, layout, fitted, sites.tolist()).items():
+                cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
+                solve, is_informed, _ = solver(H)
+                site_map = site_scores_of(layout).maps[i]  # H is of the free parameters
+                step = site_map.expand(solve(site_map.gather(gradient[cells].ravel())))
+                optimum[cells] += step.reshape(-1, len(columns[i]))
+                determined[cells] = is_informed[site_map.index].reshape(-1, len(columns[i]))
+        else:
+            linear: dict[int, np.ndarray] = {}
+            remaining = sites.tolist()
+            for _ in range(MAX_CORRECTED_STEPS):
+                unconverged = []
+                for i, (score, H) in site_hessians(rows, layout, optimum, remaining).items():
+                    cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
+                    # the first score is that of the sample at the fit
+                    linear.setdefault(i, gradient[cells].ravel() - score)
+                    solve, is_informed, _ = solver(H)
+                    step = solve(score + linear[i])
+                    largest = float(np.abs(step).max(initial=0.0))
+                    step *= min(1.0, LONGEST_STEP / largest if largest else 1.0)
+                    optimum[cells] += step.reshape(-1, len(columns[i]))
+                    # parameters that still change in the last step have no finite optimum
+                    is_determined = is_informed & (np.abs(step) < DIVERGING_STEP)
+                    determined[cells] = is_determined.reshape(-1, len(columns[i]))
+                    if largest > STEP_TOLERANCE:
+                        unconverged.append(i)
+                remaining = unconverged
+                if not remaining:
+                    break
         influence = influence_of(rows, layout, optimum, lambda_=0.0, lambdah=0.0)
-        is_determined = from_sites(layout, determined.astype(float)) == 1.0
-        return Unpenalised(from_sites(layout, optimum), is_determined, influence)
+        all_determined = from_sites(layout, determined.astype(float)) == 1.0
+        return Unpenalised(from_sites(layout, optimum), all_determined, influence)
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
         """Return the rows, with the extra instance of section 2.2 if a predictor is constant.

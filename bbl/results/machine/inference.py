@@ -85,8 +85,6 @@ SAMPLE_TESTS_NOTE = (
     " Tests and intervals do not depend on the penalty: Wald tests where cell counts are "
     "sufficient; exact tests of sparse cells need all rows in memory."
 )
-# ratio of the error of a standard error to `sampling_error`, which leaves out the Hessians
-HESSIAN_ERROR = 1.15
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
 
@@ -187,10 +185,10 @@ class Inference(Estimates):
 
     @property
     def _typical_sampling_error(self) -> float:
-        """Median of `sampling_error`, increased by the error of the Hessians."""
+        """Median of `sampling_error`."""
         errors = self._covariances.sampling_errors
         errors = errors[np.isfinite(errors) & (errors > 0.0)]
-        return HESSIAN_ERROR * float(np.median(errors)) if len(errors) else 0.0
+        return float(np.median(errors)) if len(errors) else 0.0
 
     @property
     def sampling_error(self) -> pd.Series:
@@ -198,7 +196,8 @@ class Inference(Estimates):
         all rows were used.
 
         A fit of data read in batches keeps a sample of each group with over 500,000 rows. The error
-        does not include that of the Hessians, which increases it by about 15 %.
+        is that of the scores of independently drawn rows; the errors of the Hessians, and the gain
+        from the exact counts of levels, nearly cancel.
 
         Examples
         --------

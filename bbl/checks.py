@@ -69,14 +69,15 @@ def _plain(name: object) -> str:
     return str(name).casefold().replace(".", "").replace("_", "")
 
 
-def arguments(function: Callable) -> list[str]:
+@functools.cache
+def arguments(function: Callable) -> tuple[str, ...]:
     """Return the argument names of a function, without self, ``*args`` and ``**kwargs``."""
     parameters = inspect.signature(function).parameters.values()
-    return [
+    return tuple(
         p.name
         for p in parameters
         if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"
-    ]
+    )
 
 
 def check_keywords(function: Callable[P, T]) -> Callable[P, T]:

@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import pandas as pd
@@ -243,7 +243,9 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
         # categorical only if the dictionary is ordered
         series = decode_arrow(series.array.__arrow_array__())
     if isinstance(series.dtype, pd.CategoricalDtype):
-        return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
+        # the accessor `series.cat` makes a Series of the codes, which takes longer than the rest
+        categorical = cast(pd.Categorical, series.array)
+        return categorical.codes, categorical.categories.tolist(), series.dtype
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(series.array.to_dense())
     if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):

@@ -34,6 +34,7 @@ __all__ = [
     "what_if_part",
 ]
 
+SCRIPTS = ("scores.js", "form.js", "interactions.js", "tables.js")
 MAX_STARTS = 5  # frequent combinations that are listed
 MAX_NAMED = 4  # predictors whose levels name a combination
 CONTENT = (
@@ -165,10 +166,10 @@ def what_if_page(section: WhatIf, title: str, lead: str) -> str:
 
 
 def what_if_assets() -> dict[str, str]:
-    """Return the style and the script of a page with a what-if section."""
+    """Return the style and the script of interactive pages."""
     return {
         "style": read_asset("section.css"),
-        "script": read_asset("scores.js") + read_asset("form.js"),
+        "script": "".join(map(read_asset, SCRIPTS)),
     }
 
 

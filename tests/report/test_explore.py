@@ -56,6 +56,11 @@ def average():
 MODELS = {
     "pseudo": lambda: fit_machine("y ~ x0*x1 + x2*x3 + x4 + x5"),
     "two groups, all pairs": lambda: fit_machine("two ~ .^2 - y", lambda_=0.01),
+    "linear couplings": lambda: fit_machine(
+        "two ~ x0*x1 + x0*x3",
+        TABLE.assign(x0=pd.Categorical(TABLE["x0"], ordered=True)),
+        ordered="linear",
+    ),
     "third order": lambda: fit_machine("two ~ x0*x1*x2 + x3", method="ml"),
     "mean field": lambda: fit_machine("y ~ x0*x1 + x3", method="mf"),
     "naive": lambda: fit_machine("y ~ x0 + x1 + x2 + x3", method="naive"),
@@ -311,14 +316,51 @@ def test_nothing_is_wider_than_the_screen(browser, fit, page, width, scheme):  #
 
 
 @needs_browser
+def test_interactions_have_a_threshold_and_tables_are_sorted_and_searched(
+    browser,  # noqa: F811
+    tmp_path,
+):
+    model = MODELS["two groups, all pairs"]()
+    path = tmp_path / "report.html"
+    model.report(path, verbose=0)
+    browser.open(path)
+    strength = model.interactions(of=("yes", "no"))["strength"].to_numpy()
+    lines = "document.querySelectorAll('#interactions-graph line').length"
+    assert browser.run(lines) == len(strength) == 15
+    browser.run(
+        """(() => { const slider = document.getElementById("interactions-threshold");
+        slider.value = "0.3"; slider.dispatchEvent(new Event("input", { bubbles: true })); })()"""
+    )
+    assert browser.run(lines) == (strength >= 0.3).sum() < 15
+    assert browser.run("document.querySelectorAll('#interactions-heat td[title]').length") == 30
+    title = browser.run("document.querySelector('#interactions-graph line title').textContent")
+    assert f"strength {strength.max():.3f}, p = " in title
+    table = "document.querySelector('#interactions').closest('section').querySelector('table')"
+    p_values = f"Array.from({table}.tBodies[0].rows).map((row) => +row.cells[2].textContent)"
+    browser.run(f"{table}.querySelectorAll('thead button')[1].click()")
+    found = browser.run(p_values)
+    assert found == sorted(found) and len(set(found)) > 5
+    browser.run(f"{table}.querySelectorAll('thead button')[1].click()")
+    assert browser.run(p_values) == sorted(found, reverse=True)
+    browser.run(
+        f"""(() => {{ const input = {table}.parentElement.querySelector("input");
+        input.value = "x0"; input.dispatchEvent(new Event("input")); }})()"""
+    )
+    assert browser.run(f"{table}.querySelectorAll('tbody tr:not([hidden])').length") == 5
+    assert browser.problems() == []
+    model.report(path, interactive=False, verbose=0)
+    assert "interactions-graph" not in path.read_text(encoding="utf-8")
+
+
+@needs_browser
 @pytest.mark.skipif("BBL_AXE" not in os.environ, reason="BBL_AXE names no axe.min.js")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["explore", "report"])
-def test_axe_finds_no_barriers(browser, fit, page, tmp_path, scheme, name):  # noqa: F811
+def test_axe_finds_no_barriers(browser, page, tmp_path, scheme, name):  # noqa: F811
     path = page
     if name == "report":
         path = tmp_path / "report.html"
-        fit.report(path, verbose=0)
+        MODELS["two groups, all pairs"]().report(path, verbose=0)
     browser.emulate(scheme)
     browser.open(path)
     browser.run("document.querySelectorAll('details').forEach((own) => (own.open = true))")

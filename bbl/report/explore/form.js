@@ -5,6 +5,7 @@ it. The elements are made by bbl/report/explore/section.py. */
 (function () {
   const { UNKNOWN } = whatif;
   const section = document.getElementById("whatif");
+  if (!section) return;
   const model = whatif.load(document.getElementById("whatif-model").textContent);
   const hasClasses = model.response !== null;
   const K = model.groups.length;

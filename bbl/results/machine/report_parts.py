@@ -9,6 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from bbl.errors import BBLError
+from bbl.report.explore.interactions import Pair, interactions_html
 from bbl.report.machine.inference_table import absent, parameter_names, reference_condition
 from bbl.report.machine.plot_interactions import draw_network
 from bbl.report.markup import html_table
@@ -151,7 +152,41 @@ def _interactions_part(fit: FittedMachine) -> Part:
     else:
         quantity = "the couplings" + " in a group" * (len(fit.labels.groups) > 1)
     text = f"Strength is the norm of {quantity}, in the zero-sum gauge."
-    return Part("Interactions", [text], [html_table(table, title), figure_markup])
+    return Part(
+        "Interactions",
+        [text],
+        [html_table(table, title), figure_markup],
+        widget=_interactions_widget(fit, ranking),
+    )
+
+
+def _interactions_widget(fit: FittedMachine, ranking: pd.DataFrame) -> str:
+    """Return the graph and the heat map of the pairs in a table of interactions."""
+    names = fit.labels.names
+    pairs = ranking
+    if "predictor3" in ranking:  # terms of three or more predictors are not drawn
+        pairs = ranking[[absent(name) for name in ranking["predictor3"]]]
+    p_values = pairs["p"] if "p" in pairs else [float("nan")] * len(pairs)
+    return interactions_html(
+        [label_text(name) for name in names],
+        [
+            Pair(
+                label_text(group),
+                names.index(one),
+                names.index(other),
+                float(strength),
+                None if pd.isna(p) else float(p),
+            )
+            for group, one, other, strength, p in zip(
+                pairs["group"],
+                pairs["predictor"],
+                pairs["predictor2"],
+                pairs["strength"],
+                p_values,
+                strict=True,
+            )
+        ],
+    )
 
 
 def _rank(fit: FittedMachine) -> tuple[pd.DataFrame, Compared]:

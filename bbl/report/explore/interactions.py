@@ -1,0 +1,64 @@
+"""Interactions of a model as a graph with a threshold and a heat map, drawn by a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from bbl.report.markup import html_text
+from bbl.report.page import wrap_in_scroll_box
+
+__all__ = ["Pair", "interactions_html"]
+
+MAX_PAIRS = 2000  # on a page
+MAX_NAMES = 60  # predictors of a graph that can be read
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two interacting predictors `i` and `j` in a `group`; `p` is None without a test."""
+
+    group: str
+    i: int
+    j: int
+    strength: float
+    p: float | None
+
+
+def interactions_html(names: Sequence[str], pairs: Sequence[Pair]) -> str:
+    """Return the graph and the heat map of pairs, strongest first; empty for too many predictors.
+
+    Only predictors with interactions are drawn.
+    """
+    drawn = sorted({k for pair in pairs for k in (pair.i, pair.j)})
+    if not 3 <= len(drawn) <= MAX_NAMES:  # two predictors have a single interaction
+        return ""
+    position = {k: number for number, k in enumerate(drawn)}
+    groups = list(dict.fromkeys(pair.group for pair in pairs))
+    data = {
+        "names": [names[k] for k in drawn],
+        "groups": groups,
+        "pairs": [
+            asdict(pair) | {"i": position[pair.i], "j": position[pair.j]}
+            for pair in pairs[:MAX_PAIRS]
+        ],
+    }
+    content = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    options = "".join(f'<option value="{html_text(g)}">{html_text(g)}</option>' for g in groups)
+    group = (
+        f'<label>Group <select id="interactions-group">{options}</select></label>'
+        if len(groups) > 1
+        else ""
+    )
+    heat = wrap_in_scroll_box(
+        '<table class="heat" id="interactions-heat"></table>', "Heat map of interactions"
+    )
+    return f"""<div class="interactions" id="interactions" hidden>
+<div class="tools">{group}<label>Smallest strength
+<input type="range" id="interactions-threshold" min="0" max="1" step="any" value="0"></label></div>
+<p id="interactions-count" role="status"></p>
+<div class="body"><svg id="interactions-graph" viewBox="-90 0 700 520" role="img"
+aria-label="Graph of the interactions, which the table lists"></svg>{heat}</div>
+<script type="application/json" id="interactions-data">{content}</script>
+</div>"""

@@ -17,6 +17,7 @@ __all__ = [
     "NOT_COUNTS",
     "NO_RESPONSE",
     "OF_MACHINES",
+    "WITH_NUMBERS",
     "WITH_ZEROS",
     "Capability",
     "MethodTraits",
@@ -45,6 +46,7 @@ CAPABILITIES: dict[str, Capability] = {
     "pairs": Capability(DATA, "interactions of pairs in the formula, `y ~ a*b`"),
     "third_order": Capability(DATA, "terms of three or more predictors, `y ~ a*b*c`"),
     "no_response": Capability(DATA, "no response, `~ a + b`: the distribution of rows"),
+    "numeric": Capability(DATA, "numeric predictors, `numeric=`"),
     "batches": Capability(DATA, "data read in batches (Parquet, DuckDB, Dask, ...)"),
     "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are marginalised'),
     "missing_marginal_batches": Capability(DATA, "the same with data read in batches"),
@@ -136,6 +138,14 @@ WITH_ZEROS: dict[str, str] = {
     '`reconstruct(method="gibbs")` and `"mf"`': (
         "with structural zeros, missing values have exact probabilities"
     ),
+}
+
+
+# what cannot be combined with numeric predictors, with the reason
+WITH_NUMBERS: dict[str, str] = {
+    "structural_zeros": "structural zeros are combinations of levels",
+    "design": "standard errors of means do not account for a sampling design yet",
+    "relevance": "relevance selects predictors by their levels",
 }
 
 

@@ -6,7 +6,9 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "CalibrationKind",
+    "Covariance",
     "Criterion",
+    "Divisor",
     "EvaluationFigure",
     "Gauge",
     "LevelCoding",
@@ -15,6 +17,7 @@ __all__ = [
     "Method",
     "MissingPolicy",
     "NetworkLearner",
+    "NumberTransform",
     "PairPenalty",
     "PredictionType",
     "ScoreName",
@@ -51,4 +54,7 @@ Unseen: TypeAlias = Literal["raise", "ignore"]
 EvaluationFigure: TypeAlias = Literal["confusion", "roc", "calibration"]
 ScoreName: TypeAlias = Literal["auc", "accuracy", "logloss", "brier", "pnll"]
 TuningRule: TypeAlias = Literal["cv", "cv-1se"]
+Covariance: TypeAlias = Literal["group", "shared"]
+Divisor: TypeAlias = Literal["moment", "ml"]
+NumberTransform: TypeAlias = Literal["none", "normal"]
 Criterion: TypeAlias = Literal["loglik", "aic", "bic"]

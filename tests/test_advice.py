@@ -9,7 +9,18 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from advice import api, convergence, design, engines, fitted, methods, ordinal, outside, results
+from advice import (
+    api,
+    convergence,
+    design,
+    engines,
+    fitted,
+    methods,
+    numbers,
+    ordinal,
+    outside,
+    results,
+)
 from advice.common import SILENT
 from advice.sites import files, provoke, sites
 
@@ -23,6 +34,7 @@ TABLES = (
     api.TABLE,
     engines.TABLE,
     convergence.TABLE,
+    numbers.TABLE,
     results.TABLE,
     fitted.TABLE,
     outside.TABLE,

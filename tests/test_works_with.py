@@ -51,6 +51,7 @@ DATA = drawn()
 GAPS = DATA.astype("Int64")
 GAPS.loc[::7, "a"] = pd.NA
 REAL = RNG.random(ROWS) + 0.5
+NUMBERS = RNG.normal(size=ROWS) + DATA["y"]
 NEVER = {"a": [1], "b": [0]}  # a combination of levels that cannot occur
 
 
@@ -156,6 +157,7 @@ TRIALS = {
     "pairs": lambda kind, fit: fit("y ~ a*b + c"),
     "third_order": lambda kind, fit: fit("y ~ a*b*c"),
     "no_response": lambda kind, fit: fit("~ a + b + c"),
+    "numeric": lambda kind, fit: fit(data=DATA.assign(c=NUMBERS), numeric="c").predict(),
     "batches": lambda kind, fit: fit(data=STORED["complete"]),
     "missing_marginal": lambda kind, fit: fit(data=GAPS, missing="marginal"),
     "missing_marginal_batches": lambda kind, fit: fit(data=STORED["gaps"], missing="marginal"),

@@ -168,7 +168,8 @@ def _has_each_combination_equally(encoded: FitData) -> bool:
         or sample.weights.sum() % n_cells
     ):
         return False
-    cells = np.ravel_multi_index((sample.response, *sample.codes.T.astype(np.intp)), shape)
+    codes = encoded.design.level_codes(sample.codes)
+    cells = np.ravel_multi_index((sample.response, *codes.T.astype(np.intp)), shape)
     return len(np.unique(np.bincount(cells, sample.weights, n_cells))) == 1
 
 

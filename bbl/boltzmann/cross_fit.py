@@ -122,12 +122,12 @@ def cross_fit(
     table, best = score_settings(validated, score, calibrate)
     warn_problems(validated.found, stacklevel=stacklevel)
     if judging.ordered:
-        warn_ordered(data.sample, folds, labels, stacklevel=stacklevel)
+        warn_ordered(data.nominal.sample, folds, labels, stacklevel=stacklevel)
     if settings is not None:
         spec = spec.using(spec.engine.at(float(settings[best])))
     scores = calibrated(validated, validated.scores[best], calibrate)
     loss = check_validation(
-        data.sample,
+        data.nominal.sample,
         labels,
         data.layout,
         spec.engine,

@@ -28,6 +28,7 @@ from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
 from bbl.model.layout import Layout
+from bbl.model.location import Location, LocationModel, NumberNames
 from bbl.model.logz import (
     AUTO_CELLS,
     AUTO_CELLS_OF_DRAWS,
@@ -377,6 +378,18 @@ def estimate_path(
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
+    if spec.location is not None:
+        location = fit_location(data, spec.location)
+        estimates = estimate_path(
+            data.nominal,
+            replace(spec, location=None),
+            values,
+            pooled=pooled,
+            progress=progress,
+            coefficients=coefficients,
+            warm_start_sets=warm_start_sets,
+        )
+        return [replace(estimate, location=location) for estimate in estimates]
     if spec.relevance is not None:
         return _estimate_chosen_predictors(
             data,
@@ -487,6 +500,31 @@ def estimate_path(
     ]
 
 
+def fit_location(data: FitData, model: LocationModel) -> Location:
+    """Fit the location model of the numeric predictors to all groups.
+
+    Raises
+    ------
+    DataError
+        If a covariance is singular, or a predictor on which a mean depends is missing in a row.
+    """
+    rows = data.rows
+    labels = cast(Labels, data.labels)
+    if rows.missing is not None:
+        unknown = model.used[rows.missing[:, model.used].any(axis=0)]
+        if len(unknown):
+            raise DataError(
+                f"column {labels.names[unknown[0]]!r} has missing values, but the mean of a number "
+                "depends on it.",
+                column=labels.names[unknown[0]],
+                argument="missing",
+                hint="Drop these rows (missing='drop'), make missing values a level "
+                "(missing='level'), or remove the interaction.",
+            )
+    names = NumberNames([labels.names[i] for i in model.numbers], labels.groups)
+    return model.fit(rows, data.K, names)
+
+
 def _log_z_of_settings(
     setting_fits: Sequence[Sequence[GroupFit]],
     layout: Layout,
@@ -496,7 +534,7 @@ def _log_z_of_settings(
 
     It is exact if `elimination`, from `exact_elimination`, is given.
     """
-    if not layout.m:  # a single state with weight 1
+    if not layout.D:  # a single state with weight 1
         return np.zeros((len(setting_fits), len(setting_fits[0])))
     if elimination is None:
         return np.array([[group.log_z for group in fits] for fits in setting_fits])

@@ -23,6 +23,7 @@ from bbl.model.ais import annealed_log_z
 from bbl.model.cumulative import log_group_probabilities
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
+from bbl.model.location import Location, nominal_codes
 from bbl.model.logz import exact_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
@@ -286,6 +287,9 @@ class Estimate:
     cumulative : bool
         Whether energies plus constants are cumulative logits ``ln P(y >= g) / P(y < g)`` of an
         ordered response, instead of class scores.
+    location : Location or None
+        The distribution of the numeric predictors given the others; None if there are none. The
+        parameters, ln Z and `lkh` are those of the other predictors.
     """
 
     parameters: Parameters
@@ -299,6 +303,7 @@ class Estimate:
     predictive: Predictive | None = None
     relevance: Relevance | None = None
     cumulative: bool = False
+    location: Location | None = None
 
     @property
     def coefficients(self) -> np.ndarray:
@@ -325,9 +330,41 @@ class Estimate:
             return None
         # groups without rows have no parameters
         theta = self.parameters.theta[self.class_prior > 0.0]
-        return np.flatnonzero(
+        used = np.flatnonzero(
             self.parameters.layout.predictors_of((theta != theta[:1]).any(axis=0))
         )
+        return used if self.location is None else np.union1d(used, self.location.model.used)
+
+    def only(self, predictors: np.ndarray) -> Estimate:
+        """Return the estimate without the other predictors, which must be numbers: the parameters
+        are the same, but predictors are renumbered.
+        """
+        new_position = np.full(self.parameters.layout.m + 1, -1)  # -1: no predictor
+        new_position[predictors] = np.arange(len(predictors))
+
+        def restrict(fit: EngineFit) -> EngineFit:
+            """Return a fit with entries for the remaining predictors."""
+            by_predictor = {
+                name: getattr(fit, name)[predictors]
+                for name in ("grad_norm", "n_iter", "converged")
+                if len(getattr(fit, name))
+            }
+            notes = tuple(
+                Note(*note)._replace(predictor=int(new_position[note[0]])) for note in fit.notes
+            )
+            unbounded = tuple(
+                tuple(
+                    int(new_position[value]) if k % 2 == 0 else value
+                    for k, value in enumerate(numbers)
+                )
+                for numbers in fit.unbounded
+            )
+            layout = None if fit.layout is None else fit.layout.only(predictors)
+            return replace(fit, notes=notes, unbounded=unbounded, layout=layout, **by_predictor)
+
+        parameters = replace(self.parameters, layout=self.parameters.layout.only(predictors))
+        fits = tuple(map(restrict, self.fits))
+        return replace(self, parameters=parameters, fits=fits, location=None)
 
     def energy(self) -> Callable:
         """Return a function from codes (n, m) and missing values (n, m) to energies (n, K).
@@ -337,7 +374,8 @@ class Estimate:
         """
         if self.predictive is not None:
             return self.predictive.energy(self.log_z)
-        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
+        energy = MarginalEnergy(self.parameters.layout, self.parameters.theta)
+        return energy if self.location is None else self.location.add_to(energy)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows, with any calibration of the model.
@@ -370,7 +408,10 @@ class Estimate:
                 )
             # at any level, the other predictors add the same to the scores of all groups
             codes = np.where(summed_out, 0, codes).astype(codes.dtype)
-            summed_out = None
+            # numbers are averaged over
+            summed_out = (
+                None if self.location is None else summed_out & self.location.model.is_number
+            )
         scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
         if self.cumulative:
             scores = log_group_probabilities(scores)
@@ -399,6 +440,10 @@ class Estimate:
         if self.predictive is not None and self.predictive.hidden:
             return self.predictive.pseudo_log_likelihood(g, codes, missing)
         layout = self.parameters.layout.of_group(g)
+        if self.location is not None:  # of the other predictors
+            is_number = self.location.model.is_number
+            codes = nominal_codes(codes, is_number, layout.n_levels)
+            missing = None if missing is None else missing & ~is_number
         return pseudo_log_likelihood(layout, self.parameters.theta[g], codes, missing)
 
     def pnll(
@@ -427,9 +472,10 @@ class Estimate:
             int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]
         ]
         # not strict, because the pooled fit, which is not counted, may follow the groups' fits
-        return sum(
+        n_of_levels = sum(
             n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False)
         )
+        return n_of_levels + (0 if self.location is None else self.location.n_parameters)
 
     @property
     def converged(self) -> bool:

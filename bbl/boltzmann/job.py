@@ -12,6 +12,7 @@ from bbl.engines import (
     Engine,
 )
 from bbl.model.layout import Layout
+from bbl.model.location import LocationModel, nominal_rows
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
@@ -45,6 +46,8 @@ class FitSpec:
         Number of threads; results do not depend on it.
     rng : Generator
         Source of random numbers; by default with a fixed seed.
+    location : LocationModel or None
+        The model of numeric predictors; None if there are none.
     """
 
     engine: Engine
@@ -53,6 +56,7 @@ class FitSpec:
     relevance: float | None = None
     workers: int = 1
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    location: LocationModel | None = field(default=None, kw_only=True)
 
     def using(self, engine: Engine) -> FitSpec:
         """Return a copy with another engine."""
@@ -109,6 +113,15 @@ class FitData:
     survey: SurveySample | None = field(default=None, kw_only=True)
     source: TrainingSource | None = field(default=None, kw_only=True)
     selections: dict[bytes, Relevance] | None = field(default=None, kw_only=True)
+
+    @property
+    def nominal(self) -> FitData:
+        """The same rows for engines, which see a number as a predictor with one level."""
+        if self.labels is None or not self.labels.measured:
+            return self
+        is_number = np.zeros(self.layout.m, dtype=bool)
+        is_number[list(self.labels.measured)] = True
+        return replace(self, sample=nominal_rows(self.rows, is_number, self.layout.n_levels))
 
     @property
     def rows(self) -> Sample:

@@ -196,7 +196,7 @@ def check_training(
     if worse is not None:
         # 1: the frame of this function; `_warn_of_losses` adds it itself
         warn_record(_naming_log_z(worse, result.log_z_kind), stacklevel + 1)
-    elif layout.order > 1:
+    elif layout.order > 1 and result.location is None:
         counts = level_counts(sample, layout.n_levels, K)
         naive = naive_scores(counts, log_share(result.class_prior), rows, _used_predictors(result))
         text = _describe_excess(scores, naive, rows)
@@ -306,7 +306,7 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
     Without posterior draws, only one group's coupling matrix is built at a time, to save memory.
     """
-    if result.predictive is not None:
+    if result.predictive is not None or result.location is not None:
         return result.class_scores(rows.codes, rows.missing)
     layout = result.parameters.layout
     theta = result.parameters.theta

@@ -88,9 +88,9 @@ def tune(
         folds = shuffled_folds(rows, NFOLD, spec.rng)
     variants, settings = among or (engine.variants(), engine.grid)
     # rows in memory, with the same predictors in each fold
-    if isinstance(folds, Folds) and spec.relevance is None:
+    if isinstance(folds, Folds) and spec.relevance is None and spec.location is None:
         # None means fold by fold
-        fitted_layout = engine.layout(data.rows, data.layout)
+        fitted_layout = engine.layout(data.nominal.rows, data.layout)
         score_folds = engine.held_out(data.rows, fitted_layout, data.K, folds)
         if score_folds is not None:
             return _tune_together(
@@ -299,9 +299,10 @@ def _tune_one(
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
     score_method = "class_scores" if data.K > 1 else "pseudo_scores"
-    fitted_layout = engine.layout(data.rows, data.layout)
-    if tuned is not None and values is not None and engine.stepwise(data.sample, fitted_layout):
-        warm_start_sets = _empty_warm_starts(data.sample, fitted_layout, data.K, len(folds))
+    fitted_layout = engine.layout(data.nominal.rows, data.layout)
+    nominal = data.nominal.sample
+    if tuned is not None and values is not None and engine.stepwise(nominal, fitted_layout):
+        warm_start_sets = _empty_warm_starts(nominal, fitted_layout, data.K, len(folds))
         if spec.relevance is None:  # solutions of the chosen predictors, not yet known, are small
             check_memory(
                 8.0 * fitted_layout.D * (1 + fitted_layout.D) * data.K * len(folds) * len(values),

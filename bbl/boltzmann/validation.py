@@ -62,7 +62,7 @@ def validate(
     """
     labels = cast(Labels, data.labels)
     nfold = len(folds)
-    fitted_layout = spec.engine.layout(data.rows, data.layout)
+    fitted_layout = spec.engine.layout(data.nominal.rows, data.layout)
     n_models = data.K * nfold * (1 if values is None else len(values))
     check_annealing(spec.log_z, fitted_layout, n_models, spec.workers)
     n_parallel = min(spec.workers, nfold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -40,8 +40,9 @@ from bbl.design.factor_storage import (
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
+from bbl.design.interactions import Cube, Interactions
 from bbl.design.labels import Labels
-from bbl.design.numbers import NumberFactor, read_numbers
+from bbl.design.numbers import NumberFactor, is_measured, looks_measured, read_numbers
 from bbl.design.values import Column, ColumnProblems, frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, OptionError
@@ -59,6 +60,8 @@ MISSING = get_args(MissingPolicy)
 MIN_UNKNOWN_ROWS = 10
 # with more predictors than this, `check_pairs` is called before all pairs are listed
 MAX_UNCHECKED = 1000
+# a number with at most this many values gives a warning
+FEW_VALUES = 5
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,10 @@ class EncodingRules:
         Which predictors are numbers rather than categories: all, none, or the named ones.
     standardise : bool
         Whether numbers are centred and divided by their standard deviation.
+    measured : bool
+        Whether numbers belong to a location model, see `NumberFactor.measured`. With
+        ``numeric=True``, they are then the float columns and the integer columns with over 20
+        values.
     numbers_advice : str
         An additional hint in the error about a numeric column that cannot be a factor.
     """
@@ -115,6 +122,7 @@ class EncodingRules:
     sampled: bool = False
     numeric: bool | tuple[Hashable, ...] = False
     standardise: bool = False
+    measured: bool = False
     numbers_advice: str = ""
 
 
@@ -190,6 +198,22 @@ class Design:
         """Which predictors are numbers rather than categories, shape (m,)."""
         return np.array([isinstance(f, NumberFactor) for f in self.predictors], dtype=bool)
 
+    @property
+    def coupling_terms(self) -> list[np.ndarray] | None:
+        """The terms without numbers, one array (T_k, k) for each order from 2 on; None for all
+        pairs of predictors.
+        """
+        if not self.is_number.any():
+            return None if self.terms.complete else list(self.terms.terms)
+        return [terms[~self.is_number[terms].any(axis=1)] for terms in self.terms.terms]
+
+    @property
+    def number_centers(self) -> np.ndarray:
+        """Values (q,) from which the codes of the q numbers of a location model are measured."""
+        return np.array(
+            [f.center for f in self.predictors if isinstance(f, NumberFactor) and f.is_measured]
+        )
+
     @cached_property
     def code_dtype(self) -> np.dtype:
         """Data type of the codes: an integer type, or float64 if any predictor is a number."""
@@ -210,7 +234,26 @@ class Design:
             tuple(f.name for f in self.predictors),
             tuple(f.levels for f in self.predictors),
             tuple(np.flatnonzero(self.is_number).tolist()),
+            tuple(i for i, f in enumerate(self.predictors) if is_measured(f)),
+            tuple(self.number_centers.tolist()),
         )
+
+    def only(self, predictors: np.ndarray) -> Design:
+        """Return the design of some predictors (increasing positions) and the terms among them."""
+        new_position = np.full(len(self.predictors), -1)
+        new_position[predictors] = np.arange(len(predictors))
+        added = {}
+        for k, terms_of_order in enumerate(self.terms.terms, 2):
+            renumbered = new_position[terms_of_order]
+            kept = renumbered[(renumbered >= 0).all(axis=1)]
+            if len(kept):
+                added[k] = kept
+        terms = replace(
+            self.terms,
+            predictors=tuple(self.terms.predictors[i] for i in predictors),
+            interactions=Interactions(Cube(), added),
+        )
+        return replace(self, terms=terms, predictors=tuple(self.predictors[i] for i in predictors))
 
     @classmethod
     def from_data(
@@ -343,7 +386,13 @@ class Design:
                 return ""
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
-        numeric = terms.predictors if rules.numeric is True else rules.numeric or ()
+        numeric: tuple[Hashable, ...] = ()
+        if not isinstance(rules.numeric, bool):
+            numeric = rules.numeric
+        elif rules.numeric:
+            numeric = terms.predictors
+            if rules.measured:
+                numeric = tuple(name for name in numeric if looks_measured(frame.column(name)))
         for name in numeric:
             if name not in terms.predictors:
                 raise OptionError(
@@ -360,9 +409,7 @@ class Design:
         for i, name in enumerate(terms.predictors):
             with problems.of_column():
                 factor, factor_codes, column_missing = (
-                    _read_number(
-                        frame, name, keep, counts, rules.standardise, levels_by_name, missing
-                    )
+                    _read_number(frame, name, keep, counts, rules, levels_by_name, missing)
                     if name in numeric
                     else read_column(
                         frame,
@@ -384,7 +431,7 @@ class Design:
                 is_missing = mark_rows(is_missing, codes.shape, i, column_missing)
         if not (novarOk or declared):
             with problems.of_column():
-                check_variable(factors)
+                check_variable([f for f in factors if not is_measured(f)])
         if not declared:
             check_levels(factors, float(n_observed.sum()), problems)
         problems.refuse()
@@ -609,7 +656,7 @@ def _read_number(
     name: Hashable,
     keep: np.ndarray,
     counts: np.ndarray,
-    standardise: bool,
+    rules: EncodingRules,
     levels_by_name: Mapping[Hashable, Factor],
     missing: str,
 ) -> tuple[NumberFactor, np.ndarray, None]:
@@ -638,7 +685,22 @@ def _read_number(
             argument="missing" if missing == "level" else None,
             hint="Drop the rows (missing='drop'), or fill in the values.",
         )
-    factor = NumberFactor.of_values(name, values, counts, standardise)
+    factor = (
+        NumberFactor.measured(name, values, counts)
+        if rules.measured
+        else NumberFactor.of_values(name, values, counts, rules.standardise)
+    )
+    if rules.measured and len(distinct := np.unique(values)) <= FEW_VALUES:
+        warnings.warn(
+            DataWarning(
+                f"column {name!r} has only {len(distinct)} values, but is modelled as a normally "
+                "distributed number.",
+                hint=f"Remove {name!r} from numeric to give each value a parameter of its own.",
+                column=name,
+                argument="numeric",
+            ),
+            stacklevel=6,  # the caller of a public function
+        )
     return factor, factor.to_codes(values), None
 
 

@@ -37,7 +37,9 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
     ]
     stored = {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
     if isinstance(factor, NumberFactor):
-        stored["number"] = [factor.center, factor.scale, factor.mean]
+        # the last only for numbers of a location model, which earlier versions cannot load
+        own_sd = [factor.sd] if factor.is_measured else []
+        stored["number"] = [factor.center, factor.scale, factor.mean, *own_sd]
     # omitted if False, which is the default in `factor_from_dict` because older files lack it
     return stored | ({"declared": True} if factor.declared else {})
 
@@ -75,8 +77,11 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
 
 def _number_from_dict(stored: Mapping, kind_value_pairs: list[tuple[str, Any]]) -> NumberFactor:
     """Restore a numeric factor from `factor_to_dict`, given its levels as (kind, value) pairs."""
-    center, scale, mean = stored["number"]
-    if not all(type(v) is float and math.isfinite(v) for v in (center, scale, mean)) or scale <= 0:
+    center, scale, mean, *own_sd = stored["number"]
+    sd = own_sd[0] if own_sd else 0.0
+    numbers_in_file = (center, scale, mean, sd)
+    is_finite = all(type(v) is float and math.isfinite(v) for v in numbers_in_file)
+    if not is_finite or scale <= 0 or sd < 0 or len(own_sd) > 1:
         raise ValueError("its scale is malformed")
     if not 1 <= len(kind_value_pairs) <= 2:
         raise ValueError(f"{stored['name']!r} is not a valid numeric predictor")
@@ -87,6 +92,7 @@ def _number_from_dict(stored: Mapping, kind_value_pairs: list[tuple[str, Any]]) 
         center=center,
         scale=scale,
         mean=mean,
+        sd=sd,
     )
 
 

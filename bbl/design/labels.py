@@ -20,3 +20,10 @@ class Labels:
     levels: tuple[tuple[Any, ...], ...]
     # positions of the numeric predictors; their two levels label the codes 0 and 1
     numbers: tuple[int, ...] = ()
+    # positions of the numbers of a location model, and their values with code 0
+    measured: tuple[int, ...] = ()
+    centers: tuple[float, ...] = ()
+
+    def center(self, predictor: int) -> float:
+        """Return the value with code 0 of the number at this position in `measured`."""
+        return self.centers[self.measured.index(predictor)]

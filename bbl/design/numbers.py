@@ -15,7 +15,9 @@ from bbl.design.factors import Factor
 from bbl.design.values import is_missing
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["NumberFactor", "read_numbers"]
+__all__ = ["NumberFactor", "is_measured", "looks_measured", "read_numbers"]
+
+MAX_INTEGER_LEVELS = 20  # integers with more values are numbers with ``numeric=True``
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,14 @@ class NumberFactor(Factor):
         0 and 1, or the weighted mean and standard deviation of the training values.
     mean : float
         Weighted mean of the training codes, used for unknown values.
+    sd : float
+        Weighted standard deviation of the training values, for numbers of a location model.
     """
 
     center: float = 0.0
     scale: float = 1.0
     mean: float = 0.0
+    sd: float = 0.0
 
     @classmethod
     def of_values(
@@ -62,6 +67,34 @@ class NumberFactor(Factor):
             mean=(mean - center) / scale,
         )
 
+    @classmethod
+    def measured(cls, name: Hashable, values: np.ndarray, weights: np.ndarray) -> NumberFactor:
+        """Return the factor of a number in a location model: its codes are deviations from the
+        mean of the training `values` (n,) with `weights` (n,), and it has the single level "mean".
+
+        Raises
+        ------
+        DataError
+            If all values are equal.
+        """
+        if bool((values == values[:1]).all()):
+            raise DataError(
+                f"column {name!r} has only the value {values[0]:g}."
+                if len(values)
+                else f"column {name!r} has no values.",
+                column=name,
+                argument="numeric",
+                hint=f"Leave {name!r} out of the formula.",
+            )
+        mean = float(values[0] + weights @ (values - values[0]) / weights.sum())
+        sd = float(np.sqrt(weights @ (values - mean) ** 2 / weights.sum()))
+        return cls(name, ("mean",), ("string",), center=mean, sd=sd)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the number belongs to a location model, see `measured`."""
+        return self.levels == ("mean",)
+
     def padded(self) -> NumberFactor:
         """Return the factor unchanged; numbers do not need a second level."""
         return self
@@ -69,6 +102,21 @@ class NumberFactor(Factor):
     def to_codes(self, values: np.ndarray) -> np.ndarray:
         """Return the codes (n,) of values (n,); nan for missing values."""
         return (values - self.center) / self.scale if self.scale != 1.0 else values - self.center
+
+
+def is_measured(factor: Factor) -> bool:
+    """Return whether a factor is a number of a location model, see `NumberFactor.measured`."""
+    return isinstance(factor, NumberFactor) and factor.is_measured
+
+
+def looks_measured(series: pd.Series) -> bool:
+    """Return whether a column is a number with ``numeric=True``: its type is a float, or an integer
+    with over 20 values.
+    """
+    kind = getattr(series.dtype, "kind", "O")
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return False
+    return kind == "f" or (kind in "iu" and series.nunique() > MAX_INTEGER_LEVELS)
 
 
 def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> np.ndarray:

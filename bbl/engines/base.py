@@ -370,6 +370,7 @@ class Engine:
                 ("tests", "composite_criteria"), f"{method} has a posterior, not tests"
             )
             reasons["pooled"] = SHARED_ROWS
+            reasons["numeric"] = f"{method} has no posterior of means and covariances of numbers"
         elif not cls.solves:
             need_equations = (
                 "standard_errors",

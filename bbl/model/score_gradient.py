@@ -55,6 +55,8 @@ class ScoreGradient:
         # for these products.
         self._columns = term_columns(layout)
         self._energy = Energy(layout, theta)
+        self.n_groups = len(theta)
+        self.n_coefficients = 1 + layout.size  # of a group: the intercept, then parameters
 
     def sums(
         self,

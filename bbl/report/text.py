@@ -387,7 +387,8 @@ def fit_text(
     # K groups, m predictors and n_terms terms are printed; a line in a list replaces those that
     # are omitted, if any
     K, groups_line = _n_printed(len(labels.groups), "group")
-    m, predictors_line = _n_printed(layout.m, "predictor")
+    predictors = [i for i in range(layout.m) if i not in labels.numbers]
+    m, predictors_line = _n_printed(len(predictors), "predictor")
     # (`order`: the largest number of predictors of a term)
     n_terms, terms_line = _n_printed(layout.n_terms, "pair" if layout.order <= 2 else "term")
     theta = (
@@ -408,7 +409,7 @@ def fit_text(
         group_suffixes = dict.fromkeys(list(group_suffixes)[:1], "")
         is_reference &= False  # no line about it
     blocks = []
-    for i in range(m):
+    for i in predictors[:m]:
         levels = labels.levels[i][1:]
         for g, group_suffix in group_suffixes.items():
             values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
@@ -437,6 +438,8 @@ def fit_text(
     head = f"{head_text(call, labels)}\n\n"
     if thresholds is not None and len(thresholds):
         head += f"Thresholds:\n{vector_text(thresholds.index, thresholds)}\n\n"
+    if labels.numbers and not blocks:  # all predictors are numbers, which have no coefficients
+        return head.rstrip()
     return f"{head}Coefficients:\n" + "\n\n".join(blocks)
 
 

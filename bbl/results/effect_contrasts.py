@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from bbl.checks import choice, near_match
+from bbl.checks import any_real, choice, near_match
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, OptionError
-from bbl.report.text import label_text
+from bbl.report.text import DIGITS, label_text
 
 __all__ = [
     "CONTRASTS",
@@ -23,6 +23,7 @@ __all__ = [
     "Contrasts",
     "Quantity",
     "Scenario",
+    "Shift",
     "Transform",
     "contrast_values",
     "find_level_codes",
@@ -30,6 +31,7 @@ __all__ = [
     "level_pairs",
     "make_comparison_contrasts",
     "make_prediction_contrasts",
+    "make_slope_contrasts",
 ]
 
 
@@ -111,8 +113,17 @@ def contrast_values(
 
 
 MAX_QUANTITIES = 100_000  # largest number of quantities in a call
-# pairs (predictor, level code); () leaves the rows as they are
-Scenario = tuple[tuple[int, int], ...]
+
+
+class Shift(NamedTuple):
+    """A change of a number by an amount, in every row."""
+
+    amount: float
+
+
+# pairs of a predictor and the level code, code of a number or `Shift` that it gets; () leaves the
+# rows as they are
+Scenario = tuple[tuple[int, "int | float | Shift"], ...]
 
 
 class Quantity(NamedTuple):
@@ -127,9 +138,9 @@ class Quantity(NamedTuple):
     scenarios : list of int
         Positions in `Contrasts.scenarios` of the contrasted scenarios.
     signs : ndarray, shape (len(scenarios),)
-        1 or -1 for each of these scenarios.
+        1 or -1 for each of these scenarios; divided by twice the step for slopes.
     levels : tuple of (int, int)
-        Every (predictor, level) that some scenario sets.
+        Every (predictor, level) that some scenario sets; numbers have none.
     """
 
     predictors: tuple[int, ...]
@@ -201,10 +212,13 @@ def _join(names: Sequence) -> str:
     )
 
 
-def find_level_codes(labels: Labels, predictor: int, levels: object, argument: str) -> list[int]:
+def find_level_codes(
+    labels: Labels, predictor: int, levels: object, argument: str
+) -> list[int] | list[float]:
     """Return the codes of `levels`, one level or several, of a predictor given by position.
 
-    `argument` is the name of the argument that contained the levels, for error messages.
+    For a number they are values, and codes are differences from its center. `argument` is the name
+    of the argument that contained the levels, for error messages.
     """
     level_list = (
         list(levels)
@@ -217,6 +231,9 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
             argument=argument,
             hint="Name at least one, or leave the predictor out.",
         )
+    if predictor in labels.measured:
+        center = labels.center(predictor)
+        return [any_real(argument, value) - center for value in level_list]
     return [_find_level_code(labels, predictor, level, argument) for level in level_list]
 
 
@@ -265,11 +282,18 @@ def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
         )
     predictors = find_predictors(labels, variables, "variables")
     # codes to which each predictor is set
-    code_lists = [list(range(len(labels.levels[i]))) for i in predictors]
+    code_lists: list[list] = [list(range(len(labels.levels[i]))) for i in predictors]
     if isinstance(variables, Mapping):
         code_lists = [
             find_level_codes(labels, i, variables[labels.names[i]], "variables") for i in predictors
         ]
+    elif numbers := [labels.names[i] for i in predictors if i in labels.measured]:
+        raise OptionError(
+            f"variables contains the number {numbers[0]!r} without values.",
+            argument="variables",
+            hint=f"Pass values, for example variables={{{numbers[0]!r}: [...]}}, or compare "
+            f"values with avg_comparisons({numbers[0]!r}).",
+        )
     _check_n_quantities(math.prod(len(code_list) for code_list in code_lists))
     scenarios: list[Scenario] = [
         tuple(zip(predictors, codes, strict=True)) for codes in itertools.product(*code_lists)
@@ -281,7 +305,7 @@ def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
             _scenario_text(labels, scenario),
             scenarios=[position],
             signs=np.ones(1),
-            levels=scenario,
+            levels=_levels_in(labels, scenario),
         )
         for position, scenario in enumerate(scenarios)
     ]
@@ -289,9 +313,14 @@ def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
 
 
 def make_comparison_contrasts(
-    labels: Labels, variables: object, contrast: object, transform: str, is_crossed: bool
+    labels: Labels,
+    variables: object,
+    contrast: object,
+    transform: str,
+    is_crossed: bool,
+    steps: Mapping[int, float] | None = None,
 ) -> Contrasts:
-    """Return the quantities that compare levels of predictors.
+    """Return the quantities that compare levels of predictors, or changes of numbers.
 
     Parameters
     ----------
@@ -301,6 +330,8 @@ def make_comparison_contrasts(
     transform : {"difference", "ratio", "lift", "lnoddsratio"}
     is_crossed : bool
         Whether to contrast the contrasts of several predictors with each other.
+    steps : mapping of int to float, optional
+        Amount by which the number at each position is increased.
     """
     choice("transform", transform, tuple(TRANSFORMS))
     predictors = (
@@ -310,8 +341,10 @@ def make_comparison_contrasts(
     )
     contrast_by_name: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
     # pairs (high, low) of level codes for each predictor
-    pair_lists = [
-        _parse_pairs(
+    pair_lists: list[list] = [
+        _number_pairs(labels, i, contrast_by_name.get(labels.names[i]), (steps or {}).get(i, 1.0))
+        if i in labels.measured
+        else _parse_pairs(
             labels, i, contrast_by_name.get(labels.names[i], contrast), bool(contrast_by_name)
         )
         for i in predictors
@@ -351,13 +384,13 @@ def make_comparison_contrasts(
             scenarios.append(scenario_positions.setdefault(scenario, len(scenario_positions)))
             signs.append((-1.0) ** sum(sides))
         pair_texts = [  # `text` is a pattern such as "{} - {}"
-            TRANSFORMS[transform].text.format(
-                *(label_text(labels.levels[i][code]) for code in pair)
-            )
+            f"{pair[0].amount:+.{DIGITS}g}"
+            if isinstance(pair[0], Shift)
+            else TRANSFORMS[transform].text.format(*(_code_text(labels, i, code) for code in pair))
             for i, pair in pair_set
         ]
         contrast_text = ", ".join(pair_texts)
-        levels = tuple((i, code) for i, pair in pair_set for code in pair)
+        levels = _levels_in(labels, ((i, code) for i, pair in pair_set for code in pair))
         quantities.append(
             Quantity(
                 pair_predictors,
@@ -369,6 +402,52 @@ def make_comparison_contrasts(
             )
         )
     return Contrasts(list(scenario_positions), quantities, transform, is_comparison=True)
+
+
+def make_slope_contrasts(labels: Labels, steps: Mapping[int, float]) -> Contrasts:
+    """Return the slopes with respect to numbers: symmetric difference quotients with the `steps`
+    of the numbers, by position.
+    """
+    scenarios: list[Scenario] = []
+    quantities = []
+    for i, step in steps.items():
+        quantities.append(
+            Quantity(
+                (i,),
+                labels.names[i],
+                "per unit",
+                scenarios=[len(scenarios), len(scenarios) + 1],
+                signs=np.array([0.5, -0.5]) / step,
+                levels=(),
+            )
+        )
+        scenarios += [((i, Shift(step)),), ((i, Shift(-step)),)]
+    return Contrasts(scenarios, quantities, "difference", is_comparison=True)
+
+
+def _number_pairs(
+    labels: Labels, predictor: int, contrast: object, step: float
+) -> list[tuple[Shift, Shift]] | list[tuple[float, float]]:
+    """Return the pairs (high, low) that compare values of a number: an increase by `step`, or the
+    pair of values, or list of such pairs, in `contrast`.
+    """
+    if contrast is None:
+        return [(Shift(step), Shift(0.0))]
+    pairs = contrast if isinstance(contrast, list) and contrast else [contrast]
+    center = labels.center(predictor)
+    out = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise BBLTypeError(
+                f"variables takes a pair (high, low) of values of {labels.names[predictor]!r}, or "
+                f"a list of pairs; got {contrast!r}.",
+                argument="variables",
+                value=contrast,
+            )
+        out.append(
+            (any_real("variables", pair[0]) - center, any_real("variables", pair[1]) - center)
+        )
+    return out
 
 
 def _parse_pairs(
@@ -422,4 +501,16 @@ def _term_entry(labels: Labels, predictors: Sequence[int]) -> Hashable:
 
 def _scenario_text(labels: Labels, scenario: Scenario) -> str:
     """Return the levels set by a scenario as text, for the column ``contrast``."""
-    return ", ".join(label_text(labels.levels[i][code]) for i, code in scenario)
+    return ", ".join(_code_text(labels, i, code) for i, code in scenario)
+
+
+def _code_text(labels: Labels, predictor: int, code: Any) -> str:
+    """Return a level, or the value of a number, as text."""
+    if predictor in labels.measured:
+        return f"{code + labels.center(predictor):.{DIGITS}g}"
+    return label_text(labels.levels[predictor][int(code)])
+
+
+def _levels_in(labels: Labels, scenario: Iterable) -> tuple[tuple[int, int], ...]:
+    """Return the pairs (predictor, level code) of a scenario, without numbers."""
+    return tuple((i, code) for i, code in scenario if i not in labels.measured)

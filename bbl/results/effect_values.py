@@ -35,12 +35,13 @@ from bbl.results.effect_contrasts import (
     TRANSFORMS,
     Contrasts,
     Scenario,
+    Shift,
     contrast_values,
     find_level_codes,
     find_predictors,
 )
 from bbl.results.error_source import DeltaMethod
-from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.student import t_quantile, two_sided_p
 from bbl.stats.survey.sample import SurveySample
@@ -365,7 +366,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
     """
     labels = fit.labels
     # the most frequent level: `_counts` has each predictor's weighted level counts (K, L_i)
-    code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
+    code_lists: list[list] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
             (i,) = find_predictors(labels, [name], "grid")
@@ -393,7 +394,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
         # without predictors: shape (1, 0), one row without cells
         np.array(list(itertools.product(*code_lists)))
         .reshape(n, len(code_lists))
-        .astype(code_dtype(fit.design.n_levels))
+        .astype(fit.design.code_dtype)
     )
     codes = _drop_impossible(fit, codes)
     return _EncodedRows(codes, None, np.ones(len(codes)), pd.RangeIndex(len(codes)), text)
@@ -485,6 +486,12 @@ def _number_units(
     for name in names:
         if name in predictors:
             i = predictors.index(name)
+            if i in fit.labels.measured:
+                raise OptionError(
+                    f"by={name!r} is a number, which has no levels.",
+                    argument="by",
+                    hint="Name predictors with levels, or a column of intervals in newdata.",
+                )
             column_codes = rows.codes[:, i].astype(np.intp)
             levels = list(fit.labels.levels[i])
             if rows.missing is not None:  # missing cells get an additional code, for None
@@ -577,6 +584,9 @@ def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.nd
     codes = rows.codes.copy()
     missing = None if rows.missing is None else rows.missing.copy()
     for i, code in scenario:
+        if isinstance(code, Shift):  # missing numbers stay missing
+            codes[:, i] += code.amount
+            continue
         codes[:, i] = code
         if missing is not None:
             missing[:, i] = False
@@ -677,10 +687,8 @@ def estimate_by_delta_method(
     sampling design. Units are processed in blocks, because the derivatives of all units may not
     fit into memory.
     """
-    # ``delta.gradient.theta`` (K, size) are the parameters of each group
-    # the intercept, then parameters
-    K = len(delta.gradient.theta)
-    n_coefficients = 1 + delta.gradient.layout.size
+    K = delta.gradient.n_groups
+    n_coefficients = delta.gradient.n_coefficients
     # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities with respect to the
     # coefficients of K groups
     block_units = max(1, BLOCK // (len(contrasts.scenarios) * K * K * n_coefficients))

@@ -4,10 +4,10 @@ delta method, posterior draws, survey replicates or refits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from bbl.boltzmann.averaging import average_members
 from bbl.boltzmann.inference.significance import CELL
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
-from bbl.checks import check_keywords, choice, flag, generator, integer, share
+from bbl.checks import any_real, check_keywords, choice, flag, generator, integer, share
 from bbl.crossval import Scores
+from bbl.design.numbers import NumberFactor
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
@@ -27,8 +28,10 @@ from bbl.results.classifier_base import ClassifierBase
 from bbl.results.effect_contrasts import (
     TRANSFORMS,
     Contrasts,
+    find_predictors,
     make_comparison_contrasts,
     make_prediction_contrasts,
+    make_slope_contrasts,
 )
 from bbl.results.effect_table import Effects
 from bbl.results.effect_values import (
@@ -50,6 +53,8 @@ from bbl.stats.survey.sample import SurveySample, check_single_rows
 __all__ = ["EffectsMixin", "ErrorOptions", "find_effects", "refit_bootstrap", "refit_replicates"]
 
 
+# step of the difference quotients of slopes, in standard deviations: the error is about its square
+SLOPE_STEP = 1e-4
 SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` other than False
 
 
@@ -450,7 +455,8 @@ def _make_notes(
                 notes[q][notes[q] == ""] = UNBOUNDED
             if contrasts.is_comparison:
                 least_weight = min(
-                    float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels
+                    (float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels),
+                    default=np.inf,
                 )
                 if least_weight * effective_share < CELL:
                     notes[q][notes[q] == ""] = RARE
@@ -704,6 +710,7 @@ class EffectsMixin(ClassifierBase):
         grid: object = None,
         *,
         cross: bool = False,
+        step: object = None,
         se: str | bool = "auto",
         level: float = 0.95,
         nboot: int = 200,
@@ -715,8 +722,8 @@ class EffectsMixin(ClassifierBase):
 
         Parameters
         ----------
-        variables, contrast, transform, newdata, grid, cross, se, level, nboot, seed, n_jobs,
-        verbose
+        variables, contrast, transform, newdata, grid, cross, step, se, level, nboot, seed, \
+n_jobs, verbose
             As in `avg_comparisons`.
 
         Returns
@@ -738,7 +745,7 @@ class EffectsMixin(ClassifierBase):
         3   Yes    1    -0.281      0.039
         """
         contrasts = make_comparison_contrasts(
-            self.labels, variables, contrast, transform, flag("cross", cross)
+            self.labels, variables, contrast, transform, flag("cross", cross), self._steps(step)
         )
         rows = make_effect_rows(self, newdata, None, grid, by=None, is_rowwise=True)
         return find_effects(
@@ -756,6 +763,7 @@ class EffectsMixin(ClassifierBase):
         grid: object = None,
         *,
         cross: bool = False,
+        step: object = None,
         weights: Hashable | ArrayLike = None,
         se: str | bool = "auto",
         level: float = 0.95,
@@ -774,7 +782,8 @@ class EffectsMixin(ClassifierBase):
         ----------
         variables : name, list of names, or dict of name to pairs or contrast, optional
             Predictors whose levels are compared; all by default. In a dict, a predictor's value is
-            a pair (high, low) of its levels, a list of such pairs, or a name as in `contrast`.
+            a pair (high, low) of its levels, a list of such pairs, or a name as in `contrast`. For
+            a number, a pair of values or a list of pairs; by default it is increased by `step`.
         contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
             "reference": each level against the first. "pairwise": all pairs of levels.
             "sequential": each level against the previous one. (high, low): one pair of levels.
@@ -785,6 +794,9 @@ class EffectsMixin(ClassifierBase):
         cross : bool, default False
             Whether to contrast the contrasts of the predictors with each other: differences of
             differences, ratios of ratios.
+        step : number or dict of name to number, optional
+            Amount by which numeric predictors are increased in every row; by default one standard
+            deviation of the training rows.
 
         Returns
         -------
@@ -815,7 +827,7 @@ class EffectsMixin(ClassifierBase):
         3   Yes  3rd - 1st    Male    -0.170
         """
         contrasts = make_comparison_contrasts(
-            self.labels, variables, contrast, transform, flag("cross", cross)
+            self.labels, variables, contrast, transform, flag("cross", cross), self._steps(step)
         )
         rows = make_streamed_rows(self, newdata, weights, grid, by, verbose) or make_effect_rows(
             self, newdata, weights, grid, by, is_rowwise=False
@@ -823,6 +835,102 @@ class EffectsMixin(ClassifierBase):
         return find_effects(
             self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )
+
+    @check_keywords
+    def avg_slopes(
+        self,
+        variables: object = None,
+        by: object = None,
+        newdata: object = None,
+        grid: object = None,
+        *,
+        weights: Hashable | ArrayLike = None,
+        se: str | bool = "auto",
+        level: float = 0.95,
+        nboot: int = 200,
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> Effects:
+        """Return the average slopes of the probabilities with respect to numeric predictors, with
+        standard errors.
+
+        Parameters
+        ----------
+        variables : name or list of names, optional
+            Numeric predictors; all by default.
+        by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
+            As in `avg_predictions`.
+
+        Returns
+        -------
+        Effects
+            The change of each group's probability per unit of the number: symmetric difference
+            quotients with a step of 1e-4 standard deviations.
+
+        Raises
+        ------
+        OptionError
+            If a predictor is unknown or not numeric.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> data = {"y": ["a", "a", "a", "b", "b", "b"], "u": [1.0, 2.0, 4.0, 3.0, 5.0, 6.0]}
+        >>> fit = bbl.bbl("y ~ u", data, numeric="u", covariance="shared")
+        >>> fit.avg_slopes().frame[["group", "contrast", "estimate"]].round(3)
+          group contrast  estimate
+        0     a  per unit    -0.133
+        1     b  per unit     0.133
+        """
+        labels = self.labels
+        positions = (
+            list(labels.measured)
+            if variables is None
+            else find_predictors(labels, variables, "variables")
+        )
+        others = [labels.names[i] for i in positions if i not in labels.measured]
+        if others or not positions:
+            raise OptionError(
+                f"{others[0]!r} is not a numeric predictor."
+                if others
+                else "The model has no numeric predictors.",
+                argument="variables",
+                hint="Compare levels with avg_comparisons(), or fit with numeric=.",
+            )
+        steps = self._steps(None)
+        contrasts = make_slope_contrasts(labels, {i: SLOPE_STEP * steps[i] for i in positions})
+        rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
+        return find_effects(
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+        )
+
+    def _steps(self, step: object) -> dict[int, float]:
+        """Return the amount by which each number is increased, by the position of the predictor.
+
+        `step` is None for one standard deviation, a number for all, or a dict by name.
+        """
+        labels = self.labels
+        if step is not None and not labels.measured:
+            raise OptionError(
+                "step applies to numeric predictors, but there are none.",
+                argument="step",
+                hint="Leave step out.",
+            )
+        if step is not None and not isinstance(step, Mapping):
+            return dict.fromkeys(labels.measured, any_real("step", step))
+        steps = {i: cast(NumberFactor, self.design.predictors[i]).sd for i in labels.measured}
+        for name, value in (step or {}).items():
+            (i,) = find_predictors(labels, [name], "step")
+            if i not in labels.measured:
+                raise OptionError(
+                    f"step contains {name!r}, which is not a number.",
+                    argument="step",
+                    hint="Name numbers: "
+                    f"{', '.join(repr(labels.names[j]) for j in labels.measured)}.",
+                )
+            steps[i] = any_real("step", value)
+        return steps
 
     def _effects_part(self, newdata: object, weights: Any) -> Part:
         """Return the report's section on effects: a table and a figure, or the reason why they are

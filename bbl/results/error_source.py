@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bbl.boltzmann.inference.score_covariance import ScoreCovariance
 from bbl.crossval import Scores
+from bbl.model.location_gradient import NumberScoreGradient
 from bbl.model.score_gradient import ScoreGradient
 from bbl.stats.survey.sample import SurveySample
 
@@ -26,7 +27,7 @@ class DeltaMethod:
     """
 
     covariance: ScoreCovariance
-    gradient: ScoreGradient
+    gradient: ScoreGradient | NumberScoreGradient
 
 
 @dataclass(frozen=True)

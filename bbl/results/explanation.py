@@ -4,7 +4,7 @@ predictor. There are n rows, m predictors, K groups and T terms.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
-from bbl.report.text import distinct_names, fill, label_index, label_text, table_text
+from bbl.report.text import DIGITS, distinct_names, fill, label_index, label_text, table_text
 from bbl.stats.metrics import LossRecord, first_largest, log_probabilities, shares_loss
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ class Attribution:
         network, only the feature without its parents.
     constant : ndarray, shape (K,)
         Part of the class scores that is common to all rows.
+    of_rows : callable or None
+        ``of_rows(codes, missing)`` returns the contributions (n, K, E) of E additional terms, which
+        have no tables; their names follow those of `terms`. None if there are none.
     averaged : bool
         Whether scores are averaged over draws. The terms are then at the mean of the draws and
         only approximately add up to the scores.
@@ -62,6 +65,7 @@ class Attribution:
     constant: np.ndarray
     averaged: bool = False
     cumulative: bool = False
+    of_rows: Callable[[np.ndarray, np.ndarray | None], np.ndarray] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -275,6 +279,8 @@ def explain_rows(
     row_numbers = np.arange(n)
     # (n, K, T); 0 if a predictor is missing
     score_parts = contributions(attribution.terms, K, codes, missing)
+    if attribution.of_rows is not None:
+        score_parts = np.concatenate([score_parts, attribution.of_rows(codes, missing)], axis=2)
     # (n, T)
     log_odds_parts = _difference(
         score_parts[row_numbers, target], score_parts[row_numbers, reference]
@@ -310,6 +316,10 @@ def explain_rows(
     columns[log_odds_name] = log_odds
     level_texts = np.empty(codes.shape, dtype=object)
     for i, levels in enumerate(labels.levels):
+        if i in labels.measured:
+            values = codes[:, i] + labels.center(i)
+            level_texts[:, i] = [f"{value:.{DIGITS}g}" for value in values]
+            continue
         level_texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[
             codes[:, i].astype(np.intp)
         ]

@@ -55,6 +55,7 @@ from bbl.storage import write_model
 __all__ = [
     "ModelResults",
     "Training",
+    "model_frame",
 ]
 
 # names in R, statsmodels and scikit-learn, and what to use here
@@ -100,6 +101,31 @@ class Training:
     counts: list[np.ndarray]
     sections: list[Section] | None = None
     sampling_design: str | None = None
+
+
+def model_frame(design: Design, rows: Sample, index: pd.Index) -> pd.DataFrame:
+    """Return encoded rows as a table of categories and numbers; see `ModelResults.model_frame`."""
+    columns: dict[Hashable, object] = {}
+    if design.classes:
+        columns[design.response.name] = pd.Categorical.from_codes(
+            rows.response, pd.Index(design.response.levels, dtype=object)
+        )
+    for i, factor in enumerate(design.predictors):
+        codes = rows.codes[:, i]
+        is_missing = None if rows.missing is None else rows.missing[:, i]
+        if isinstance(factor, NumberFactor):
+            numbers = codes * factor.scale + factor.center
+            columns[factor.name] = (
+                numbers if is_missing is None else np.where(is_missing, np.nan, numbers)
+            )
+            continue
+        # signed integers, because pandas uses the code -1 for missing values
+        codes = codes.astype(np.intp)
+        columns[factor.name] = pd.Categorical.from_codes(
+            codes if is_missing is None else np.where(is_missing, -1, codes),
+            pd.Index(factor.levels, dtype=object),
+        )
+    return pd.DataFrame(columns, index=index)
 
 
 @dataclass(frozen=True, repr=False)
@@ -363,33 +389,7 @@ class ModelResults(DeprecatedNames, ABC):
         A missing value remains missing with ``missing="marginal"`` and is a level with
         ``missing="level"``. Dropped rows are absent.
         """
-        rows = self._rows()
-        # (codes (n,), levels) of each column; `classes` is whether there is a response
-        codes_and_levels = (
-            {self.labels.response: (rows.response, self.labels.groups)}
-            if self.design.classes
-            else {}
-        )
-        numbers = {f.name: f for f in self.design.predictors if isinstance(f, NumberFactor)}
-        # signed integers, because pandas uses the code -1 for missing values
-        codes = (
-            rows.codes
-            if rows.missing is None
-            else np.where(rows.missing, -1, rows.codes.astype(np.intp))
-        )
-        for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
-            codes_and_levels[name] = (codes[:, i], levels)
-        return pd.DataFrame(
-            {
-                name: column_codes * numbers[name].scale + numbers[name].center
-                if name in numbers
-                else pd.Categorical.from_codes(
-                    column_codes.astype(np.intp), pd.Index(levels, dtype=object)
-                )
-                for name, (column_codes, levels) in codes_and_levels.items()
-            },
-            index=self._index(),
-        )
+        return model_frame(self.design, self._rows(), self._index())
 
     @cached_property
     def _nobs(self) -> float:

@@ -387,6 +387,16 @@ class Sample(Rows):
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
+        if (
+            self.codes.dtype.kind == "f"
+        ):  # there are numbers, so equal rows are found by their bytes
+            is_nan = False if self.missing is None else self.missing
+            # + 0.0: the bytes of -0.0 differ from those of 0.0
+            merged = Sample(np.where(is_nan, np.nan, self.codes + 0.0), self.weights)._sort_states(
+                n_levels
+            )
+            missing = None if self.missing is None else np.isnan(merged.codes)
+            return replace(merged, codes=np.nan_to_num(merged.codes), missing=missing)
         # estimate in bytes: three copies of the codes; 40 per row for positions and state numbers
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),

@@ -19,8 +19,8 @@ GROUPED = (
 # the sections of their pages, in order; a section without members is left out
 TOPICS = {
     "Estimates": """
-        coef params tidy thresholds terms order_counts n_parameters nparams formula log_z lkh
-        posterior converged history fitness_history awnb_weights wanbia_weights
+        coef means covariances params tidy thresholds terms order_counts n_parameters nparams
+        formula log_z lkh posterior converged history fitness_history awnb_weights wanbia_weights
         manb_arc_posterior names
     """,
     "Structure": """
@@ -35,7 +35,7 @@ TOPICS = {
         odds_ratios
     """,
     "Effects": """
-        avg_comparisons comparisons avg_predictions predictions
+        avg_comparisons comparisons avg_predictions predictions avg_slopes
     """,
     "Prediction": """
         predict predict_batches fitted residuals with_priors explain importance relevant

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import numpy as np
 import pandas as pd
 
+from bbl.api.machine.numbers import NO_NUMBERS, NumberOptions, check_numbers, location_model
 from bbl.api.training_data import (
     FEWER_PREDICTORS,
     data_arguments,
@@ -244,6 +245,7 @@ def prepare(
     log_z: str = "auto",
     calibrate: str = "none",
     relevance: float | str | None = None,
+    numbers: NumberOptions = NO_NUMBERS,
     seed: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
     client: Client | None = None,
@@ -262,6 +264,8 @@ def prepare(
     formula, data, weights, method, options, xlevels, novarOk, missing, structural_zeros, design, \
     log_z, calibrate, relevance, seed, n_jobs, client, verbose
         The function's unchecked arguments; `options` are options of the method.
+    numbers : NumberOptions, optional
+        The arguments of numeric predictors, unchecked.
     extra_fits : int, default 0
         Number of fits in addition to one per group, for the cost estimate.
     make_assignment : callable, optional
@@ -284,6 +288,7 @@ def prepare(
     given = {"design": design, "structural_zeros": structural_zeros}
     conflict = next((name for name, value in given.items() if value is not None), None)
     level = check_relevance(relevance, engine, data, conflict)
+    check_numbers(numbers, engine, data, given | {"relevance": relevance})
     source = None if isinstance(data, pd.DataFrame) else lazy_source(data)
     check_zeros_call(structural_zeros, engine.refusals(), log_z, source)
     # the Dask workers that read the data; None if this process reads them
@@ -310,6 +315,8 @@ def prepare(
         sums_out=marginal_capability not in engine.refusals(),
         numbers_advice=engine.numbers_advice,
         marks=structural_zeros,  # a column named here is not a predictor
+        numeric=numbers.columns,
+        measured=True,
         check_pairs=partial(  # called before the pairs of many predictors are listed
             announce_terms,
             engine=engine,
@@ -356,8 +363,8 @@ def prepare(
     support = support_of(structural_zeros, encoded)
     with out_of_memory("The list of pairs in the formula", FEWER_PREDICTORS):
         # None stands for all pairs
-        terms = None if encoded.design.terms.complete else encoded.design.terms.terms
-        layout = engine.layout_of(encoded.design, terms, support)
+        location = location_model(numbers, encoded.design, engine)
+        layout = engine.layout_of(encoded.design, encoded.design.coupling_terms, support)
     # sampling weights are not numbers of rows
     total = encoded.sample.total if encoded.survey is None else float(encoded.sample.n)
     engine = engine.for_response(encoded.design.response).for_rows(layout, total)
@@ -368,7 +375,7 @@ def prepare(
             hint="Leave calibrate out, or use logits='adjacent'.",
             value=calibrate,
         )
-    spec = FitSpec(engine, log_z, calibrate, level, workers, rng)
+    spec = FitSpec(engine, log_z, calibrate, level, workers, rng, location=location)
     return spec, replace(encoded, layout=layout)
 
 

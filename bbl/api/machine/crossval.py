@@ -6,7 +6,7 @@ holds the out-of-fold scores (S, N, K).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import numpy as np
@@ -20,6 +20,7 @@ from bbl.api.machine.call import (
     shown_zeros,
     with_training_summary,
 )
+from bbl.api.machine.numbers import NumberOptions, refuse_numbers
 from bbl.api.machine.signatures import CrossValKeywords, CrossValOptions
 from bbl.api.training_data import refuse_batches, user_folds
 from bbl.boltzmann.averaging import cross_average
@@ -34,7 +35,7 @@ from bbl.boltzmann.cross_fit import (
 from bbl.boltzmann.job import FitData
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import flag, integer
-from bbl.choices import Method
+from bbl.choices import Covariance, Divisor, Method, NumberTransform
 from bbl.crossval import Scored
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
@@ -100,6 +101,11 @@ def crossVal(
     calibrate: str = "none",
     relevance: float | str | None = None,
     structural_zeros: TableLike | str | None = None,
+    numeric: bool | Hashable | Sequence[Hashable] | None = None,
+    covariance: Covariance = "group",
+    divisor: Divisor = "moment",
+    shrink: float = 0.0,
+    transform: NumberTransform = "none",
     n_jobs: int | None = None,
     client: Client | None = None,
     verbose: int = 1,
@@ -178,6 +184,7 @@ def crossVal(
     2     0.9 0.7461265 0.7225567 0.7696963
     """
     uses_auto = is_auto(method)
+    numbers = NumberOptions(numeric, covariance, divisor, shrink, transform)
     shown_method = method
     if uses_auto:
         check_auto(
@@ -187,6 +194,7 @@ def crossVal(
             design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
+        refuse_numbers(numbers, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
@@ -205,6 +213,7 @@ def crossVal(
         missing=(missing, "raise"),
         relevance=(relevance, None),
         structural_zeros=(shown_zeros(structural_zeros), None),
+        **numbers.shown(),
     )
     if cv is not None:
         refuse_batches(data, "cv, which gives row positions,", "cv")
@@ -229,6 +238,7 @@ def crossVal(
         log_z=log_z,
         calibrate=calibrate,
         relevance=relevance,
+        numbers=numbers,
         seed=seed,
         n_jobs=n_jobs,
         client=client,

@@ -6,7 +6,7 @@ checked arguments, and `Tuning` the out-of-fold scores of the settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -24,6 +24,7 @@ from bbl.api.machine.call import (
     shown_zeros,
     with_training_summary,
 )
+from bbl.api.machine.numbers import NumberOptions, refuse_numbers
 from bbl.api.machine.signatures import FitKeywords, FitOptions
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
@@ -31,7 +32,7 @@ from bbl.boltzmann.fitted import list_problems, warn_problems
 from bbl.boltzmann.prediction_checks import check_training, log_loss_advice, untuned_option
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
-from bbl.choices import Method
+from bbl.choices import Covariance, Divisor, Method, NumberTransform
 from bbl.design.decisions import Priors, check_priors
 from bbl.design.design import Design
 from bbl.design.survey import SurveyDesign
@@ -92,6 +93,11 @@ def bbl(
     relevance: float | str | None = None,
     priors: Priors = None,
     structural_zeros: TableLike | str | None = None,
+    numeric: bool | Hashable | Sequence[Hashable] | None = None,
+    covariance: Covariance = "group",
+    divisor: Divisor = "moment",
+    shrink: float = 0.0,
+    transform: NumberTransform = "none",
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     client: Client | None = None,
@@ -182,6 +188,22 @@ def bbl(
         levels; its columns are predictors, and the response if the zeros are specific to a group. A
         column of `data` instead marks rows of impossible cells by True or 1; their weights are 0.
         Sums over states, and hence ln Z, probabilities and degrees of freedom, exclude these cells.
+    numeric : column name, list of column names, or True, optional
+        Predictors that are numbers: given the levels of the other predictors, they are normally
+        distributed in each group. In the formula, ``u`` alone has a mean and a variance in each
+        group, with ``a:u`` its mean also depends on the level of a, and with ``u:v`` two numbers
+        are correlated. True stands for float columns, and integer columns with over 20 values.
+    covariance : {"group", "shared"}, default "group"
+        Whether each group has its own covariance of the numbers, as in quadratic discriminant
+        analysis, or all groups have the same, as in linear discriminant analysis.
+    divisor : {"moment", "ml"}, default "moment"
+        Whether covariances are sums of squares divided by their degrees of freedom, or by the
+        number of rows, as in maximum likelihood.
+    shrink : float, default 0.0
+        Weight of the diagonal of the pooled covariance in each covariance, between 0 and 1.
+    transform : {"none", "normal"}, default "none"
+        With "normal", each number is replaced by the normal score of its rank among all training
+        rows. Log-likelihoods and densities are then those of scores.
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for methods that sample; None uses fresh entropy.
     n_jobs : int, optional
@@ -251,6 +273,7 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null = flag("testNull", testNull)
+    numbers = NumberOptions(numeric, covariance, divisor, shrink, transform)
     uses_auto = is_auto(method)
     call_string = shown_call(
         "bbl",
@@ -266,6 +289,7 @@ def bbl(
         relevance=(relevance, None),
         priors=(priors if isinstance(priors, str | None) else "given", None),
         structural_zeros=(shown_zeros(structural_zeros), None),
+        **numbers.shown(),
     )
     if uses_auto:
         check_auto(
@@ -275,6 +299,7 @@ def bbl(
             design=design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
+        refuse_numbers(numbers, AUTO_REFUSALS)
         # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS
@@ -299,6 +324,7 @@ def bbl(
         log_z=log_z,
         calibrate=calibrate,
         relevance=relevance,
+        numbers=numbers,
         seed=seed,
         n_jobs=n_jobs,
         client=client,

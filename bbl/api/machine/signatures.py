@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
 from bbl.choices import (
     CalibrationKind,
+    Covariance,
+    Divisor,
     Gauge,
     LevelCoding,
     Logits,
     LogZ,
     MissingPolicy,
+    NumberTransform,
     PairPenalty,
     ScoreName,
     TuningRule,
@@ -41,6 +44,11 @@ class _Call(TypedDict, total=False):
     calibrate: CalibrationKind
     relevance: float | TuningRule | None
     structural_zeros: TableLike | str | None
+    numeric: bool | Hashable | Sequence[Hashable] | None
+    covariance: Covariance
+    divisor: Divisor
+    shrink: float
+    transform: NumberTransform
     seed: int | np.random.Generator | None
     n_jobs: int | None
     client: Client | None

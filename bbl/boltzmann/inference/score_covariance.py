@@ -27,6 +27,8 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
+from bbl.model.location import Location, nominal_rows
+from bbl.model.location_gradient import LocationInfluence
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
@@ -35,6 +37,7 @@ __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
 # A function is treated as estimable if its derivatives in unidentified directions are at most this.
 HARMLESS = 1e-6
+ROBUST = "Sandwich standard errors, which do not assume that numbers are normally distributed."
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ def score_covariance(
     """
     if not engine.joint:
         _check_log_z(estimate, engine)
+    if estimate.location is not None:
+        return _covariance_with_numbers(sample, estimate, engine, has_fixed_shares)
     if survey is not None:
         return _covariance_under_design(sample, estimate, engine, has_fixed_shares, survey)
     if engine.joint:
@@ -248,6 +253,82 @@ def _covariance_of_joint_fit(
     return ScoreCovariance(
         [block], [flat.reshape(K * (1 + layout.size), -1)], note, frozenset(unbounded)
     )
+
+
+def _covariance_with_numbers(
+    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
+) -> ScoreCovariance:
+    """Return `score_covariance` of groups with numeric predictors, whose parameters follow those of
+    the other predictors.
+
+    It is the sum over rows of the products of their influences, which is valid even if numbers are
+    not normally distributed. With a shared covariance, groups are not independent.
+    """
+    from scipy.linalg import block_diag
+
+    location = cast(Location, estimate.location)
+    is_number = location.model.is_number
+    chosen = np.flatnonzero(~is_number)
+    of_levels = estimate.only(chosen)
+    layout = of_levels.parameters.layout
+    theta = of_levels.parameters.theta
+    K = len(theta)
+    of_numbers = LocationInfluence(location)
+    n_own = 1 + layout.size + len(of_numbers.coefficients[0])  # all but the covariances
+    n_coefficients = 1 + layout.size + of_numbers.size
+    is_shared = location.model.covariance == "shared"
+    check_memory(
+        8.0 * (1 + (K - 1) * is_shared) ** 2 * float(n_coefficients) ** 2 * K,
+        f"A covariance of {K * n_coefficients} coefficients",
+        "Use se=False.",
+    )
+    n_blocks = 1 if is_shared else K
+    size = K * n_coefficients // n_blocks
+    blocks = [np.zeros((size, size)) for _ in range(n_blocks)]
+    flat = []
+    unbounded = set()
+    for g in range(K):
+        rows = sample.group(g)
+        group_flat = np.zeros((n_coefficients, 0))
+        if rows.n:
+            levels = nominal_rows(rows, is_number, location.model.n_levels)
+            levels = replace(
+                levels,
+                codes=np.ascontiguousarray(levels.codes[:, chosen]),
+                missing=None if levels.missing is None else levels.missing[:, chosen],
+            )
+            group_layout = layout.of_group(g)
+            influence, _ = engine.influence(
+                levels.collapsed(layout.n_levels), group_layout, of_levels.fits[g].site_theta
+            )
+            unbounded |= {(int(chosen[i]), code) for i, code in _unbounded_levels(influence)}
+            influence, directions = influence.of_combinations()
+            # derivatives (1 + size, size) of the coefficients by the parameters
+            jacobian = np.vstack([-moments(group_layout, theta[g]), np.eye(layout.size)])
+            for block, level_block in zip(rows.blocks(), levels.blocks(), strict=True):
+                own = np.empty((block.n, n_own))
+                own[:, : 1 + layout.size] = (influence(level_block) / influence.total) @ jacobian.T
+                own[:, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
+                own[:, 1 + layout.size :] = of_numbers.coefficient_influences(block.codes, g)
+                shared = of_numbers.covariance_influences(block.codes, g)
+                E = np.zeros((block.n, size))
+                first = g * n_coefficients if is_shared else 0
+                E[:, first : first + n_own] = own
+                for h in range(K) if is_shared else (g,):
+                    stop = (h + 1) * n_coefficients if is_shared else n_coefficients
+                    E[:, stop - shared.shape[1] : stop] = shared
+                blocks[0 if is_shared else g] += E.T @ (E * block.weights[:, None])
+            of_levels_flat = np.hstack(
+                [jacobian @ directions, _unit_vectors(np.append(True, influence.determined))]
+            )
+            group_flat = block_diag(of_levels_flat, of_numbers.directions(g))
+        if is_shared:
+            before = g * n_coefficients
+            group_flat = np.pad(group_flat, ((before, size - before - n_coefficients), (0, 0)))
+        flat.append(group_flat)
+    if is_shared:
+        flat = [np.hstack(flat)]
+    return ScoreCovariance(blocks, flat, ROBUST, frozenset(unbounded))
 
 
 def _covariance_under_design(

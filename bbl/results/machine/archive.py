@@ -38,6 +38,11 @@ from bbl.results.array_table import (
     check_types,
 )
 from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_predictive
+from bbl.results.machine.location_archive import (
+    LOCATION_TABLE,
+    pack_location,
+    unpack_location,
+)
 from bbl.results.machine.survey_archive import SURVEY_TABLE, pack_survey, unpack_survey
 from bbl.results.model import ModelResults
 from bbl.stats.calibration import Calibration
@@ -107,7 +112,9 @@ def pack(
             "package's own engines support saving."
         )
     parameters = estimate.parameters
+    location_entry, location_arrays = pack_location(estimate.location)
     meta = {
+        **location_entry,
         "engine": {"name": engine.name, **_pack_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
@@ -137,6 +144,7 @@ def pack(
         "log_likelihood": np.array(
             [np.nan if engine.joint and engine.penalised else fit._log_likelihood]
         ),
+        **location_arrays,
         **_pack_relevance(estimate.relevance),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
@@ -548,7 +556,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     check_model(  # the last arguments are the lengths named in `TABLE`
         meta,
         arrays,
-        TABLE | terms_table | state_table | SURVEY_TABLE,
+        TABLE | terms_table | state_table | SURVEY_TABLE | LOCATION_TABLE,
         design,
         # joint fits have an intercept
         size=layout.size,
@@ -576,6 +584,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         predictive=unpack_predictive(layout, hidden_layout, arrays),
         relevance=_unpack_relevance(arrays),
         cumulative=_unpack_cumulative(meta, engine),
+        location=unpack_location(meta, arrays, design),
     )
     # such files have complete rows: the counts of the first predictor's levels sum to nobs
     if "nobs" not in meta:

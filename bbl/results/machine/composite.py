@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.errors import DataError
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["CompositeMixin"]
@@ -15,6 +15,7 @@ class CompositeMixin(MachineResults):
     """Information criteria of pseudo-likelihood fits."""
 
     @property
+    @of_categories
     def claic(self) -> float:
         """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)``, summed over the groups.
 
@@ -38,6 +39,7 @@ class CompositeMixin(MachineResults):
         )
 
     @property
+    @of_categories
     def clbic(self) -> float:
         """Composite-likelihood BIC: as `claic`, with ln(number of rows) of each group instead of
         the factor 2 of the trace.
@@ -62,6 +64,7 @@ class CompositeMixin(MachineResults):
         """Return `claic`, for tables of several models."""
         return self.claic
 
+    @of_categories
     def _composite_by_group(self) -> list[tuple[float, float]]:
         """Return for each group (log pseudo-likelihood of its complete rows, effective number of
         parameters).

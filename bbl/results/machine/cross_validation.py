@@ -97,10 +97,7 @@ def stored_data(
             hint=f"Call bbl.crossVal({arguments}), or save fits with store_data=True.",
         )
     design = fit.design
-    terms = design.terms
-    # None: all pairs
-    scopes = None if terms.complete else terms.terms
-    layout = engine.layout_of(design, scopes, support)
+    layout = engine.layout_of(design, design.coupling_terms, support)
     return FitData(
         fit.training,
         layout,
@@ -213,6 +210,7 @@ class CrossValidationMixin(MachineResults):
             None if relevance is None else relevance.level,
             asked.workers,
             asked.rng,
+            location=self._location_model,
         )
         ordered = cv is None and not shuffle and data.survey is None
         judging = Judging(asked.score_name(data), refit, ordered, stacklevel=2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -24,10 +25,13 @@ from bbl.design.frames import to_frame
 from bbl.design.weights import refuse_weights
 from bbl.errors import DataError, OptionError
 from bbl.model.clamped import MARGINS
+from bbl.model.location import Location
 from bbl.model.states import sample_groups
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.machine.tables import category_frame, filled_frame, level_columns
 from bbl.results.machine.machine import MachineResults
+from bbl.results.model import model_frame
+from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities, with_priors
 
 __all__ = ["DistributionMixin"]
@@ -230,17 +234,28 @@ class DistributionMixin(MachineResults):
         if self._hidden is not None:
             codes, y = sample_mixture(self._hidden, shares, n_rows, generator(seed))
         else:
-            codes, y = sample_groups(
-                self.estimate.parameters.layout,
-                self.estimate.parameters.theta,
-                n_rows,
-                shares,
-                seed,
-            )
+            rng = generator(seed)
+            parameters = self._categorical.estimate.parameters
+            codes, y = sample_groups(parameters.layout, parameters.theta, n_rows, shares, rng)
+            if self.estimate.location is not None:
+                return self._with_numbers(codes, y, rng)
         # by name: (codes, levels) of a categorical column
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
         predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
         return category_frame(response | predictors, pd.RangeIndex(len(y)))
+
+    def _with_numbers(
+        self, levels: np.ndarray, y: np.ndarray, rng: np.random.Generator
+    ) -> pd.DataFrame:
+        """Return drawn rows with groups `y` (n,), and numbers drawn given the `levels` of the other
+        predictors.
+        """
+        location = cast(Location, self.estimate.location)
+        is_number = location.model.is_number
+        codes = np.zeros((len(y), len(is_number)))
+        codes[:, ~is_number] = levels
+        codes[:, is_number] = location.draw(codes, y, rng)
+        return model_frame(self.design, Sample(codes, np.ones(len(y)), y), pd.RangeIndex(len(y)))
 
     @check_keywords
     def reconstruct(

@@ -10,6 +10,7 @@ import numpy as np
 from bbl.engines import Engine
 from bbl.engines.level_scores import score_ranges
 from bbl.report import text
+from bbl.report.machine.numbers import numbers_text
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.ordinal import thresholds
@@ -29,7 +30,14 @@ def render_fit(fit: MachineResults) -> str:
     )
     parameters = fit.estimate.parameters
     ranges = score_ranges(fit.engine, fit.labels.names, parameters.layout)
-    return text.fit_text(fit.call, fit.labels, parameters, shown_thresholds, ranges) + missing
+    location = fit.estimate.location
+    numbers = (
+        ""
+        if location is None
+        else "\n\n" + numbers_text(fit.labels, location, fit.design.number_centers)
+    )
+    coefficients = text.fit_text(fit.call, fit.labels, parameters, shown_thresholds, ranges)
+    return coefficients + numbers + missing
 
 
 def _missing_text(fit: MachineResults) -> str:

@@ -19,7 +19,7 @@ from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.machine.plot_terms import plot_term, strongest_term
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ class FiguresMixin(MachineResults):
     """Figures of a fitted Boltzmann machine: parameters, interactions, sequence logos."""
 
     @check_keywords
+    @of_categories
     def plot(
         self,
         axes: Any = None,
@@ -142,6 +143,7 @@ class FiguresMixin(MachineResults):
         )
 
     @check_keywords
+    @of_categories
     def plot_network(
         self,
         groups: Sequence[Any] | None = None,
@@ -190,6 +192,7 @@ class FiguresMixin(MachineResults):
         )
 
     @check_keywords
+    @of_categories
     def plot_logo(
         self,
         kind: Literal["information", "fields"] = "information",
@@ -238,6 +241,7 @@ class FiguresMixin(MachineResults):
         return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
     @check_keywords
+    @of_categories
     def plot_terms(
         self,
         term: Sequence[Any] | None = None,

@@ -22,6 +22,7 @@ from bbl.crossval import Scores
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.attribution import zero_sum_factors
+from bbl.model.location_gradient import NumberScoreGradient
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
 from bbl.report.explore.score_model import ScoreModel
@@ -117,7 +118,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         has_given_shares = self.priors is not None
         is_sample = self._kept is not None and not self._kept.is_complete
         covariance = score_covariance(
-            self._inference._sample if is_sample else self._testable_rows(),
+            self._inference._sample if is_sample else self._checked_rows(),
             estimate,
             self.engine,
             has_given_shares,
@@ -126,7 +127,14 @@ class BBLResults(FittedMachine, ClassifierResults):
         )
         if is_sample:
             covariance = replace(covariance, note=self._inference._errors_note)
-        gradient = ScoreGradient(parameters.layout, parameters.theta, estimate.cumulative)
+        gradient: ScoreGradient | NumberScoreGradient
+        if estimate.location is None:
+            gradient = ScoreGradient(parameters.layout, parameters.theta, estimate.cumulative)
+        else:
+            layout = self._categorical.estimate.parameters.layout
+            gradient = NumberScoreGradient(
+                ScoreGradient(layout, parameters.theta), estimate.location
+            )
         if estimate.calibration is None:
             return DeltaMethod(covariance, gradient)
         covariance = replace(covariance, note=covariance.note + CALIBRATED)
@@ -466,8 +474,13 @@ class BBLResults(FittedMachine, ClassifierResults):
             )
         # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural
         # zeros come last
+        location = estimate.location
+        # numbers, predictors with one level, have no tables
+        is_number = np.zeros(layout.m, dtype=bool) if location is None else location.model.is_number
         terms, constant = zero_sum_factors(
-            layout.factors(self.estimate.parameters.theta)[: len(layout.scopes)]
+            (scope, table)
+            for scope, table in layout.factors(estimate.parameters.theta)[: len(layout.scopes)]
+            if not is_number[list(scope)].any()
         )
         if estimate.cumulative and self.priors is not None:
             raise OptionError(
@@ -483,14 +496,28 @@ class BBLResults(FittedMachine, ClassifierResults):
             }
             # temperature times the constant, plus the offsets
             constant = estimate.calibration(constant)
-        titles = [":".join(names[i] for i in scope) for scope in terms]
+        shown = list(terms)
+        of_rows = None
+        if location is not None:
+            components = location.model.components  # of correlated numbers
+            shown += [tuple(int(i) for i in component) for component in components]
+            temperature = 1.0 if estimate.calibration is None else estimate.calibration.temperature
+
+            def of_rows(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+                """Return the log densities (n, K, components) of the numbers, times the
+                temperature.
+                """
+                return temperature * location.component_densities(codes, missing)
+
+        titles = [":".join(names[i] for i in scope) for scope in shown]
         return Attribution(
             titles,
             terms,
-            list(terms),
+            shown,
             constant,
             averaged=estimate.predictive is not None,
             cumulative=estimate.cumulative,
+            of_rows=of_rows,
         )
 
     def _score_model(self) -> ScoreModel:
@@ -578,7 +605,13 @@ class BBLResults(FittedMachine, ClassifierResults):
             layout = self.engine.layout_of(self.design, None if terms.complete else terms.terms)
         level = None if relevance is None else relevance.level
         data = FitData(train, layout, K, self.labels)
-        spec = FitSpec(self.engine, self.estimate.log_z_kind, relevance=level, rng=rng)
+        spec = FitSpec(
+            self.engine,
+            self.estimate.log_z_kind,
+            relevance=level,
+            rng=rng,
+            location=self._location_model,
+        )
         is_warm = warm and relevance is None
         coefficients = self.estimate.coefficients if is_warm else None
         (refit,) = estimate_path(data, spec, coefficients=coefficients)

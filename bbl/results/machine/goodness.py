@@ -25,7 +25,7 @@ from bbl.model.listing import state_codes
 from bbl.report.machine.plot_mosaic import check_mosaic, draw_mosaic
 from bbl.report.machine.tables import category_frame
 from bbl.report.text import distinct_names
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 from bbl.stats.goodness import (
     STATISTICS,
     adjusted_residuals,
@@ -64,6 +64,7 @@ class GoodnessMixin(MachineResults):
     """Goodness of fit of Boltzmann machines: observed and expected cell counts."""
 
     @check_keywords
+    @of_categories
     def goodness_of_fit(
         self, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
     ) -> pd.DataFrame:
@@ -156,6 +157,7 @@ class GoodnessMixin(MachineResults):
         return frame.assign(test=test)
 
     @check_keywords
+    @of_categories
     def cells(self) -> pd.DataFrame:
         """Return all cells with their observed and fitted counts and residuals, for
         ``method="ml"``.
@@ -220,6 +222,7 @@ class GoodnessMixin(MachineResults):
         return frame
 
     @check_keywords
+    @of_categories
     def plot_mosaic(self, ax: Axes | None = None) -> Axes:
         """Draw a mosaic of the observed counts, shaded by the Pearson residuals of the fit, for
         ``method="ml"``.

@@ -9,7 +9,7 @@ from bbl.checks import check_keywords
 from bbl.model.ranking import interaction_strength
 from bbl.report.graph_text import quoted, require_networkx
 from bbl.report.text import label_text
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 
 __all__ = ["GraphMixin"]
 
@@ -18,6 +18,7 @@ class GraphMixin(MachineResults):
     """The graph of interacting predictors, for other programs."""
 
     @check_keywords
+    @of_categories
     def to_networkx(self) -> Any:
         """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with one edge
         per group.
@@ -64,6 +65,7 @@ class GraphMixin(MachineResults):
         return graph
 
     @check_keywords
+    @of_categories
     def to_dot(self) -> str:
         """Return the interacting pairs of predictors in the DOT language of Graphviz, with one edge
         per group.

@@ -8,8 +8,8 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Self, cast
+from functools import cached_property, wraps
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -24,8 +24,8 @@ from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy
+from bbl.model.location import LocationModel, nominal_rows
 from bbl.model.logz import APPROXIMATE
-from bbl.model.marginal import MarginalEnergy
 from bbl.report.machine.inference_table import labelled, slope_section
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
@@ -46,13 +46,26 @@ from bbl.rows.sample import Rows, Sample, concatenate
 from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["MachineResults"]
+__all__ = ["MachineResults", "of_categories"]
 
 ROWS_PER_BLOCK = 65536  # rows for which energies are computed together
 # per group; summaries of larger models have no tests, which require the covariances
 MAX_TESTED_PARAMETERS = 2000
 # rows of each group that standard errors of data read in batches use by default
 AUTO_ROWS = 50_000
+
+
+Result = TypeVar("Result")
+
+
+def of_categories(method: Callable[..., Result]) -> Callable[..., Result]:
+    """Make a method apply to the fit without its numeric predictors, which are averaged over."""
+
+    @wraps(method)
+    def on_part(self: MachineResults, *args: Any, **keywords: Any) -> Result:
+        return method(self._categorical, *args, **keywords)
+
+    return on_part
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,6 +209,7 @@ class MachineResults(ModelResults):
             models_predictors=not engine.joint,
         )
 
+    @of_categories
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``,
         ``.to_frame()``.
@@ -233,6 +247,7 @@ class MachineResults(ModelResults):
         return self.coef().to_frame()
 
     @property
+    @of_categories
     def terms(self) -> pd.DataFrame:
         """The parameters of each group with their terms: one row per parameter, not per term.
 
@@ -259,6 +274,7 @@ class MachineResults(ModelResults):
         )
 
     @property
+    @of_categories
     def order_counts(self) -> pd.DataFrame:
         """Number of terms of each order in each group."""
         return order_counts(self.labels, self.estimate.parameters.layout, self._has_parameter)
@@ -274,11 +290,11 @@ class MachineResults(ModelResults):
         )
 
     @cached_property
-    def _energy(self) -> MarginalEnergy:
+    def _energy(self) -> Callable:
         """Function from codes and missing cells, both (n, m), to energies (n, K) at the estimates
         (means of draws).
         """
-        return MarginalEnergy(self.estimate.parameters.layout, self.estimate.parameters.theta)
+        return replace(self.estimate, predictive=None).energy()
 
     @cached_property
     def _averaged(self) -> Callable:
@@ -432,6 +448,7 @@ class MachineResults(ModelResults):
     def _inference_from(self, rows: str | int) -> Inference:
         """Return the inference from all rows or a random sample; see `inference`."""
         self._check_testable()
+        part = self._categorical
         kept = self._kept
         if kept is None:
             sample = self._testable_rows()
@@ -453,11 +470,11 @@ class MachineResults(ModelResults):
         if kept is not None:
             if rows != "all":
                 size = AUTO_ROWS if isinstance(rows, str) else rows
-                kept = kept.thinned(size, self.design.n_levels)
+                kept = kept.thinned(size, part.design.n_levels)
             sample = kept.sample
         return Inference(
-            self.labels,
-            self.estimate,
+            part.labels,
+            part.estimate,
             self.engine,
             sample,
             self.survey,
@@ -472,9 +489,50 @@ class MachineResults(ModelResults):
     @cached_property
     def _contrasts(self) -> DifferenceInference:
         """Inference of methods that fit all groups jointly, with a penalty."""
-        return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
+        part = self._categorical
+        return DifferenceInference(part.labels, part.estimate, self.engine, part._checked_rows())
+
+    @cached_property
+    def _categorical(self) -> Self:
+        """This fit without its numeric predictors, which are averaged over; the fit itself if it
+        has none.
+        """
+        location = self.estimate.location
+        if location is None:
+            return self
+        chosen = np.flatnonzero(~location.model.is_number)
+
+        def select(rows: Sample | None) -> Sample | None:
+            """Return rows with the codes of the chosen predictors."""
+            if rows is None:
+                return None
+            levels = nominal_rows(rows, location.model.is_number, location.model.n_levels)
+            missing = None if levels.missing is None else levels.missing[:, chosen]
+            codes = np.ascontiguousarray(levels.codes[:, chosen])
+            return replace(levels, codes=codes, missing=missing)
+
+        stored = self._stored
+        if stored is not None:
+            stored = replace(stored, counts=[stored.counts[i] for i in chosen], sections=None)
+        return replace(
+            self,
+            design=self.design.only(chosen),
+            training=select(self.training),
+            estimate=self.estimate.only(chosen),
+            _stored=stored,
+        )
+
+    @property
+    def _location_model(self) -> LocationModel | None:
+        """The model of the numeric predictors, for refits; None if there are none."""
+        location = self.estimate.location
+        return None if location is None else location.model
 
     def _testable_rows(self) -> Sample:
+        """Return the training rows without numeric predictors; see `_checked_rows`."""
+        return self._categorical._checked_rows()
+
+    def _checked_rows(self) -> Sample:
         """Return the training rows; raises a DataError if a group has none, or if weights are
         neither counts nor survey weights.
 

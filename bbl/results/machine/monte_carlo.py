@@ -18,7 +18,7 @@ from bbl.model.higher import split
 from bbl.parallel import progress_bar
 from bbl.report.machine.tables import category_frame
 from bbl.results.machine.draws import SampleResults
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["ChainOptions", "ChainsMixin", "sample_chains"]
@@ -157,6 +157,7 @@ class ChainsMixin(MachineResults):
     """Gibbs chains of a fitted Boltzmann machine."""
 
     @check_keywords
+    @of_categories
     def mcSample(
         self,
         nsteps: int = 1000,

@@ -23,7 +23,7 @@ from bbl.checks import check_keywords, near_match, share
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.report.text import label_text
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["OddsRatiosMixin"]
@@ -100,6 +100,7 @@ class OddsRatiosMixin(MachineResults):
     """Odds ratios of a fitted Boltzmann machine."""
 
     @check_keywords
+    @of_categories
     def odds_ratios(
         self,
         pairs: Sequence[tuple[Hashable, Hashable]] | None = None,

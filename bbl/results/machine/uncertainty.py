@@ -18,7 +18,7 @@ from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.estimate_tables import permutation_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import PVALUES, Inference
-from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.machine import MachineResults, of_categories
 from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["UncertaintyMixin"]
@@ -78,7 +78,7 @@ class UncertaintyMixin(MachineResults):
             choice("rows", rows, ROWS)
         else:
             rows = integer("rows", rows, 100)
-        if not self.estimate.parameters.layout.m:
+        if not self.estimate.parameters.layout.D:
             raise OptionError("The model has no predictors, so it has no coefficients to test.")
         if self.engine.joint and not self.engine.has_tests:  # with a penalty
             return self._contrasts  # a DifferenceInference
@@ -119,6 +119,7 @@ class UncertaintyMixin(MachineResults):
         return self.inference().conf_int(alpha, of)
 
     @check_keywords
+    @of_categories
     def bootstrap(
         self,
         nboot: int = 200,
@@ -193,6 +194,7 @@ class UncertaintyMixin(MachineResults):
         return frame
 
     @check_keywords
+    @of_categories
     def interactions(
         self,
         of: Compared = "group",

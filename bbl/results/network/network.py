@@ -129,6 +129,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     _refusals = lacking(  # capabilities that networks lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
+        "numeric",
         "tuning",
         "coef",
         pairs=STRUCTURE_LEARNT,

@@ -1,0 +1,695 @@
+"""The location model of numeric predictors: Gaussian, with means that depend on the levels of other
+predictors (Olkin & Tate 1961).
+
+In group y, the numbers u given the levels x of the other predictors have the density ``N(u;
+mu_y(x), S_y)``, where ``mu_y(x) = C_y' z(x)`` and ``z(x)`` is 1 followed by indicators of levels.
+"""
+# Dimensions: K groups, n rows, m predictors, q of them numbers; p columns of z: a constant, and the
+# non-reference levels of the predictors on which some mean depends (the *partners*). Codes are
+# (n, m) floats, in which numbers are measured from their centre.
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bbl.errors import DataError
+from bbl.memory import check_memory
+from bbl.rows.sample import Rows, Sample, code_dtype
+
+__all__ = [
+    "Location",
+    "LocationModel",
+    "NormalScores",
+    "NumberNames",
+    "EnergyWithNumbers",
+    "nominal_codes",
+    "nominal_rows",
+]
+
+# Maps integer codes (n, m) and unknown cells (n, m) or None to energies (n, K).
+Energies = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
+LOG_2PI = float(np.log(2.0 * np.pi))
+BLOCK = 4096  # rows whose moments are summed at a time
+# A covariance is singular if a variance given the other numbers is below this share of the number's
+# own variance: a copied number leaves rounding errors of about 1e-16.
+SINGULAR = 1e-10
+STATIONARY = 1e-13  # relative change at which the iterations for C and S stop
+MAX_ROUNDS = 1000
+MAX_STATES = 2**16  # of unknown partners in a row
+MAX_CELLS = 2**22  # states times rows that are scored at a time
+
+
+def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
+    """Return codes (n, m) as integers, which are 0 for numbers: engines and energies see a number
+    as a predictor with one level.
+    """
+    if codes.dtype.kind != "f":
+        return codes
+    return np.where(is_number, 0.0, codes).astype(code_dtype(n_levels))
+
+
+def nominal_rows(rows: Sample, is_number: np.ndarray, n_levels: np.ndarray) -> Sample:
+    """Return rows with `nominal_codes`, in which no number is missing."""
+    missing = None if rows.missing is None else rows.missing & ~is_number
+    if missing is not None and not missing.any():
+        missing = None
+    return replace(rows, codes=nominal_codes(rows.codes, is_number, n_levels), missing=missing)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalScores:
+    """The map of each number to the normal score of its mid-rank among the training rows.
+
+    New values are interpolated linearly; values outside the range get the score of the nearest end.
+
+    Attributes
+    ----------
+    values, scores : tuple of q ndarrays
+        The distinct training values of each number, increasing, and their scores.
+    """
+
+    values: tuple[np.ndarray, ...]
+    scores: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of_values(cls, numbers: np.ndarray, weights: np.ndarray) -> NormalScores:
+        """Return the map of numbers (n, q) with weights (n,)."""
+        from scipy.special import ndtri
+
+        values = []
+        scores = []
+        for column in numbers.T:
+            distinct, position = np.unique(column, return_inverse=True)
+            counts = np.bincount(position.ravel(), weights)
+            values.append(distinct)
+            scores.append(ndtri((np.cumsum(counts) - counts / 2.0) / counts.sum()))
+        return cls(tuple(values), tuple(scores))
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the scores (n, q) of numbers (n, q); nan stays nan."""
+        return np.column_stack(
+            [
+                np.interp(column, values, scores)
+                for column, values, scores in zip(numbers.T, self.values, self.scores, strict=True)
+            ]
+        )
+
+    def inverse(self, scores: np.ndarray) -> np.ndarray:
+        """Return the numbers (n, q) with the given `scores` (n, q), interpolated linearly."""
+        return np.column_stack(
+            [
+                np.interp(column, own_scores, values)
+                for column, values, own_scores in zip(
+                    scores.T, self.values, self.scores, strict=True
+                )
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LocationModel:
+    """Which means and covariances are estimated, and how.
+
+    Attributes
+    ----------
+    n_levels : ndarray of int, shape (m,)
+        Number of levels of each predictor; 1 for numbers.
+    numbers : ndarray of int, shape (q,)
+        Positions of the numbers among the predictors.
+    partners : ndarray of bool, shape (q, m)
+        Whether the mean of a number depends on the level of a predictor.
+    correlated : ndarray of bool, shape (q, q)
+        Whether two numbers are correlated given the others; true on the diagonal.
+    covariance : {"group", "shared"}
+        Whether each group has its own covariance.
+    divisor : {"moment", "ml"}
+        Whether residual sums are divided by the degrees of freedom, as in MASS, or by the number of
+        rows.
+    prior_count : float
+        Pseudocount that shrinks effects of levels towards zero, and covariances towards the
+        diagonal of the pooled covariance.
+    shrink : float
+        Weight of the diagonal of the pooled covariance in each covariance, 0 to 1.
+    transform : {"none", "normal"}
+        Whether numbers are replaced by normal scores.
+    """
+
+    n_levels: np.ndarray
+    numbers: np.ndarray
+    partners: np.ndarray
+    correlated: np.ndarray
+    covariance: str = "group"
+    divisor: str = "moment"
+    prior_count: float = 0.0
+    shrink: float = 0.0
+    transform: str = "none"
+
+    @property
+    def q(self) -> int:
+        """Number of numbers."""
+        return len(self.numbers)
+
+    @cached_property
+    def is_number(self) -> np.ndarray:
+        """Which predictors are numbers, shape (m,)."""
+        is_number = np.zeros(len(self.n_levels), dtype=bool)
+        is_number[self.numbers] = True
+        return is_number
+
+    @cached_property
+    def components(self) -> list[np.ndarray]:
+        """Positions of the numbers in each set of numbers that are correlated with each other,
+        directly or through others.
+        """
+        from scipy.sparse.csgraph import connected_components
+
+        n_components, component = connected_components(self.correlated, directed=False)
+        return [self.numbers[component == k] for k in range(n_components)]
+
+    @cached_property
+    def used(self) -> np.ndarray:
+        """Positions of the partners of any number, increasing."""
+        return np.flatnonzero(self.partners.any(axis=0))
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """First column in z of each used partner, then p; shape (used + 1,)."""
+        return np.concatenate([[1], 1 + np.cumsum(self.n_levels[self.used] - 1)]).astype(np.intp)
+
+    @property
+    def p(self) -> int:
+        """Number of columns of z."""
+        return int(self.start[-1])
+
+    @cached_property
+    def owner(self) -> np.ndarray:
+        """The partner of each column of z, shape (p,); -1 for the constant."""
+        return np.concatenate([[-1], np.repeat(self.used, np.diff(self.start))]).astype(np.intp)
+
+    @cached_property
+    def has_column(self) -> np.ndarray:
+        """Whether the mean of each number uses each column of z, shape (q, p)."""
+        return np.column_stack(
+            [np.ones(self.q, dtype=bool), self.partners[:, self.owner[1:]]]
+        ).astype(bool)
+
+    def indicators(self, codes: np.ndarray) -> np.ndarray:
+        """Return z (n, p) of rows with `codes` (n, m)."""
+        z = np.zeros((len(codes), self.p))
+        z[:, 0] = 1.0
+        rows = np.arange(len(codes))
+        for start, i in zip(self.start, self.used, strict=False):
+            levels = codes[:, i].astype(np.intp)
+            is_indicated = levels > 0
+            z[rows[is_indicated], start - 1 + levels[is_indicated]] = 1.0
+        return z
+
+    def moments(self, rows: Rows, K: int, scores: NormalScores | None = None) -> np.ndarray:
+        """Return the second moments ``T = sum w t t'`` of ``t = (z, u)`` in each group, (K, p + q,
+        p + q).
+
+        They add up over blocks of rows, folds and weights.
+        """
+        check_memory(
+            8.0 * K * (self.p + self.q) ** 2,
+            f"The moments of {self.q} numbers and {self.p - 1} levels in {K} groups",
+            "Let fewer means depend on levels: leave out interactions with numbers.",
+        )
+        T = np.zeros((K, self.p + self.q, self.p + self.q))
+        for block in rows.blocks(BLOCK):
+            numbers = block.codes[:, self.numbers]
+            t = np.column_stack(
+                [self.indicators(block.codes), numbers if scores is None else scores(numbers)]
+            )
+            y = block.response
+            for g in np.unique(y[y >= 0]) if K > 1 else range(1):
+                in_group = t if K == 1 else t[y == g]
+                weights = block.weights if K == 1 else block.weights[y == g]
+                T[g] += in_group.T @ (in_group * weights[:, None])
+        return T
+
+    def fit(self, rows: Sample, K: int, names: NumberNames | None = None) -> Location:
+        """Return the location model of K groups, estimated from rows in memory.
+
+        Raises
+        ------
+        DataError
+            If a covariance is singular.
+        """
+        scores = None
+        if self.transform == "normal":
+            scores = NormalScores.of_values(rows.codes[:, self.numbers], rows.weights)
+        return self.from_moments(self.moments(rows, K, scores), scores, names)
+
+    def from_moments(
+        self, T: np.ndarray, scores: NormalScores | None = None, names: NumberNames | None = None
+    ) -> Location:
+        """Return the location model estimated from the second moments T (K, p + q, p + q)."""
+        K = len(T)
+        n = T[:, 0, 0].copy()
+        C = np.zeros((K, self.p, self.q))
+        ranks = np.zeros((K, self.q), dtype=np.intp)
+        for g in np.flatnonzero(n > 0.0):
+            for j in range(self.q):
+                columns = np.flatnonzero(self.has_column[j])
+                C[g, columns, j], ranks[g, j] = self._regress(T[g], j, columns)
+        residuals = _residuals(T, C)
+        if self.is_seemingly_unrelated:
+            C, residuals = self._generalised(T, C, residuals, n)
+        S = self._covariances(residuals, n, ranks)
+        _refuse_singular(S, residuals, n, self, names)
+        selected = np.array([select_covariance(covariance, self.correlated) for covariance in S])
+        return Location(self, C, selected, n, ranks, T, scores)
+
+    def _regress(self, T: np.ndarray, j: int, columns: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return the coefficients of number j for some `columns` of z, and the rank of the design.
+
+        `T` (p + q, p + q) are a group's moments. Levels that do not occur in the group get the mean
+        of the group, without a prior count.
+        """
+        from scipy import linalg
+
+        n = T[0, 0]
+        counts = T[columns, columns]  # of the levels, as z are indicators
+        cross = T[columns, self.p + j]
+        if self.prior_count:
+            A = T[np.ix_(columns, columns)] + self.penalty[np.ix_(columns, columns)]
+            return linalg.solve(A, cross, assume_a="pos"), len(columns)
+        # `first`: for each partner, the first level that occurs, the reference of the regression
+        coefficients = np.zeros(len(columns))
+        is_kept = counts > 0.0
+        shares_by_partner = {}
+        for i in np.unique(self.owner[columns[1:]]):
+            own = np.flatnonzero(self.owner[columns] == i)
+            shares = np.concatenate([[n - counts[own].sum()], counts[own]]) / n
+            # rounding errors of real-valued weights are not rows
+            shares[shares < 1e-9] = 0.0
+            shares_by_partner[i] = (own, shares)
+            if shares[0] == 0.0:
+                is_kept[own[np.flatnonzero(shares[1:])[:1]]] = False
+        kept = np.flatnonzero(is_kept)
+        A = T[np.ix_(columns[kept], columns[kept])]
+        scale = np.sqrt(A.diagonal())
+        solution, _, rank, _ = linalg.lstsq(
+            A / scale[:, None] / scale, cross[kept] / scale, cond=1e-11
+        )
+        coefficients[kept] = solution / scale
+        for own, shares in shares_by_partner.values():
+            effects = np.concatenate([[0.0], coefficients[own]])
+            occurs = shares > 0.0
+            if not occurs.all():
+                # levels without rows have the group's mean: the average effect of the others
+                effects[~occurs] = shares @ effects
+                coefficients[0] += effects[0]
+                coefficients[own] = effects[1:] - effects[0]
+        return coefficients, int(rank)
+
+    @cached_property
+    def penalty(self) -> np.ndarray:
+        """The penalty (p, p) on effects of levels: `prior_count` times the sum of the squares of
+        zero-sum effects.
+        """
+        penalty = np.zeros((self.p, self.p))
+        for start, stop in itertools.pairwise(self.start):
+            L = stop - start + 1
+            penalty[start:stop, start:stop] = np.eye(L - 1) - 1.0 / L
+        return self.prior_count * penalty
+
+    @property
+    def is_seemingly_unrelated(self) -> bool:
+        """Whether numbers with different partners are correlated, so that regressions one by one do
+        not maximise the likelihood.
+        """
+        differ = (self.has_column[:, None] != self.has_column[None]).any(axis=2)
+        return bool((differ & self.correlated).any())
+
+    def _generalised(
+        self, T: np.ndarray, C: np.ndarray, residuals: np.ndarray, n: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return C (K, p, q) and the residual sums (K, q, q) of the maximum of the likelihood, by
+        generalised least squares with the covariance until both are stationary.
+        """
+        C = C.copy()
+        used = np.flatnonzero(n > 0.0)
+        scale = np.sqrt(
+            np.maximum(T[used, self.p :, self.p :].diagonal(0, 1, 2).max(axis=0), 1e-300)
+        )
+        for _ in range(MAX_ROUNDS):
+            S = self._covariances(residuals, n, np.zeros((len(T), self.q)), divisor="ml")
+            before = C.copy()
+            for g in used:
+                covariance = select_covariance(S[g], self.correlated)
+                C[g] = self._generalised_step(T[g], np.linalg.pinv(covariance, hermitian=True))
+            residuals = _residuals(T, C)
+            if (np.abs(C - before) <= STATIONARY * np.maximum(np.abs(C).max(), scale.max())).all():
+                break
+        return C, residuals
+
+    def _generalised_step(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        """Return C (p, q) of a group by generalised least squares with a `precision` (q, q)."""
+        columns = [np.flatnonzero(has) for has in self.has_column]
+        cuts = np.cumsum([0, *map(len, columns)])
+        b = np.zeros(cuts[-1])
+        for i, j in itertools.product(range(self.q), repeat=2):
+            b[cuts[i] : cuts[i + 1]] += precision[i, j] * T[columns[i], self.p + j]
+        A = self.information(T, precision)
+        solution = np.linalg.lstsq(A, b, rcond=1e-12)[0]
+        C = np.zeros((self.p, self.q))
+        for j in range(self.q):
+            C[columns[j], j] = solution[cuts[j] : cuts[j + 1]]
+        return C
+
+    def information(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        """Return the information of all coefficients of a group, number by number, given its
+        moments and the `precision` (q, q) of the numbers.
+        """
+        columns = [np.flatnonzero(has) for has in self.has_column]
+        rows = []
+        for i in range(self.q):
+            row = [precision[i, j] * T[np.ix_(columns[i], columns[j])] for j in range(self.q)]
+            row[i] = row[i] + precision[i, i] * self.penalty[np.ix_(columns[i], columns[i])]
+            rows.append(row)
+        return np.block(rows)
+
+    def _covariances(
+        self, residuals: np.ndarray, n: np.ndarray, ranks: np.ndarray, divisor: str | None = None
+    ) -> np.ndarray:
+        """Return the covariances (K, q, q) of residual sums (K, q, q), before zeros of their
+        inverses are imposed.
+        """
+        is_moment = (divisor or self.divisor) == "moment"
+        # (K, q): numbers of different ranks have different degrees of freedom
+        df = np.maximum(n[:, None] - ranks * is_moment, 0.0)
+        pooled_df = np.maximum(df.sum(axis=0), 1e-300)
+        pooled = residuals.sum(axis=0) / np.sqrt(pooled_df[:, None] * pooled_df)
+        if self.covariance == "shared":
+            S = np.broadcast_to(pooled, residuals.shape).copy()
+        else:
+            group_df = np.sqrt(df[:, :, None] * df[:, None, :])
+            S = np.divide(residuals, group_df, out=np.zeros_like(residuals), where=group_df > 0.0)
+            S[n == 0.0] = pooled  # a group without rows
+            if self.prior_count:
+                c = self.prior_count
+                S = (S * group_df + c * np.diag(pooled.diagonal())) / (group_df + c)
+        if self.shrink:
+            S = (1.0 - self.shrink) * S + self.shrink * np.diag(pooled.diagonal())
+        return (S + S.transpose(0, 2, 1)) / 2.0  # without rounding errors
+
+
+def _residuals(T: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """Return the sums of squares and products (K, q, q) of the residuals ``u - C'z``."""
+    q = C.shape[2]
+    D = np.concatenate([-C, np.broadcast_to(np.eye(q), (len(C), q, q))], axis=1)
+    return D.transpose(0, 2, 1) @ T @ D
+
+
+def select_covariance(S: np.ndarray, correlated: np.ndarray) -> np.ndarray:
+    """Return the maximum likelihood covariance whose inverse is zero where not `correlated`.
+
+    Dempster's (1972) covariance selection by the algorithm 17.1 of Hastie, Tibshirani & Friedman
+    (2009), from the covariance `S` (q, q).
+    """
+    q = len(S)
+    if correlated.all() or q == 1:
+        return S
+    others = ~np.eye(q, dtype=bool)
+    if not (correlated & others).any():
+        return np.diag(S.diagonal())
+    W = np.diag(S.diagonal())
+    for _ in range(MAX_ROUNDS):
+        before = W.copy()
+        for j in range(q):
+            neighbours = correlated[j] & others[j]
+            beta = np.zeros(q)
+            if neighbours.any():
+                beta[neighbours] = np.linalg.solve(
+                    W[np.ix_(neighbours, neighbours)], S[neighbours, j]
+                )
+            W[others[j], j] = W[j, others[j]] = (W @ beta)[others[j]]
+        if np.abs(W - before).max() <= 1e-15 * np.abs(S).max():
+            break
+    return W
+
+
+@dataclass(frozen=True)
+class NumberNames:
+    """Names for errors: of the numbers (q,) and of the groups (K,)."""
+
+    numbers: Sequence[object]
+    groups: Sequence[object]
+
+
+def _refuse_singular(
+    S: np.ndarray,
+    residuals: np.ndarray,
+    n: np.ndarray,
+    model: LocationModel,
+    names: NumberNames | None,
+) -> None:
+    """Raise a DataError that names a number and a group if a covariance (K, q, q) is singular."""
+    names = names or NumberNames(tuple(range(model.q)), tuple(range(len(S))))
+    # of all groups, to which rounding errors are compared
+    pooled = residuals.sum(axis=0) / max(float(n.sum()), 1.0)
+    is_shared = model.covariance == "shared"
+    for g in range(1 if is_shared else len(S)):
+        j = _singular_number(S[g], pooled.diagonal(), model.correlated)
+        if j is None or (n[g] == 0.0 and not is_shared):
+            continue
+        where = "all groups together" if is_shared else f"group {names.groups[g]!r}"
+        reason = (
+            f"is constant in {where}, given the predictors it depends on"
+            if not S[g][j, j] > SINGULAR * pooled[j, j]
+            else f"is a linear function of the other numbers in {where}"
+        )
+        can_share = _singular_number(pooled, pooled.diagonal(), model.correlated) is None
+        shared = "covariance='shared', " if can_share and not is_shared else ""
+        n_rows = float(n.sum() if is_shared else n[g])
+        raise DataError(
+            f"column {names.numbers[j]!r} {reason} ({n_rows:,g} rows), so its covariance is "
+            "singular.",
+            column=names.numbers[j],
+            hint=(f"Use {shared}shrink=0.1, or leave {names.numbers[j]!r} out of the formula."),
+        )
+
+
+def _singular_number(S: np.ndarray, size: np.ndarray, correlated: np.ndarray) -> int | None:
+    """Return the last number that is constant, or a linear function of the others, under the
+    covariance S (q, q); None if S is regular. `size` (q,) are variances to compare with.
+    """
+    variance = S.diagonal()
+    is_constant = ~(variance > SINGULAR * size)
+    if is_constant.any():
+        return int(np.flatnonzero(is_constant)[-1])
+    if not (correlated & ~np.eye(len(S), dtype=bool)).any():
+        return None
+    scale = np.sqrt(variance)
+    values, vectors = np.linalg.eigh(S / scale[:, None] / scale)
+    if values[0] > SINGULAR:
+        return None
+    weight = np.abs(vectors[:, 0])
+    return int(np.flatnonzero(weight > 0.9 * weight.max())[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Location:
+    """A fitted location model.
+
+    Attributes
+    ----------
+    model : LocationModel
+    C : ndarray, shape (K, p, q)
+        Coefficients of the means; 0 where a mean does not depend on a level.
+    S : ndarray, shape (K, q, q)
+        Covariances.
+    n : ndarray, shape (K,)
+        Total weight of each group's rows.
+    ranks : ndarray of int, shape (K, q)
+        Number of estimable coefficients of each mean.
+    T : ndarray, shape (K, p + q, p + q)
+        Second moments of the training rows, see `LocationModel.moments`.
+    scores : NormalScores or None
+        Transformation of the numbers, if any.
+    """
+
+    model: LocationModel
+    C: np.ndarray
+    S: np.ndarray
+    n: np.ndarray
+    ranks: np.ndarray
+    T: np.ndarray
+    scores: NormalScores | None = None
+
+    @cached_property
+    def precision(self) -> np.ndarray:
+        """Inverses (K, q, q) of the covariances; zero where numbers are not correlated."""
+        return np.array(
+            [
+                np.where(self.model.correlated, np.linalg.inv(covariance), 0.0)
+                for covariance in self.S
+            ]
+        )
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of estimable parameters: coefficients of the means and covariances."""
+        q = self.model.q
+        n_covariances = q + int((self.model.correlated.sum() - q) // 2)
+        n_groups = 1 if self.model.covariance == "shared" else int((self.n > 0.0).sum())
+        return int(self.ranks[self.n > 0.0].sum()) + n_groups * n_covariances
+
+    def numbers(self, codes: np.ndarray) -> np.ndarray:
+        """Return the numbers (n, q) of rows as the model uses them: transformed, if it does so."""
+        numbers = codes[:, self.model.numbers]
+        return numbers if self.scores is None else self.scores(numbers)
+
+    @property
+    def residual_sums(self) -> np.ndarray:
+        """Sums of squares and products (K, q, q) of the residuals of the training rows."""
+        return _residuals(self.T, self.C)
+
+    def residuals(self, codes: np.ndarray, g: int) -> np.ndarray:
+        """Return the deviations (n, q) of the numbers from their means in group g."""
+        return self.numbers(codes) - self.model.indicators(codes) @ self.C[g]
+
+    def log_density(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln N(u; mu_y(x), S_y)`` of rows in each group, shape (n, K).
+
+        Parameters
+        ----------
+        codes : ndarray, shape (n, m)
+        missing : ndarray of bool, shape (n, m), optional
+            Missing numbers are averaged over. Other predictors must be known, unless no known
+            number depends on them.
+        """
+        from scipy.linalg import solve_triangular
+
+        numbers = self.numbers(codes)
+        z = self.model.indicators(codes)
+        out = np.zeros((len(codes), len(self.C)))
+        if missing is None or not missing[:, self.model.numbers].any():
+            patterns = np.ones((1, self.model.q), dtype=bool)
+            pattern_of_row = np.zeros(len(codes), dtype=np.intp)
+        else:
+            patterns, pattern_of_row = np.unique(
+                ~missing[:, self.model.numbers], axis=0, return_inverse=True
+            )
+            pattern_of_row = pattern_of_row.ravel()
+        for k, is_known in enumerate(patterns):
+            known = np.flatnonzero(is_known)
+            if not len(known):
+                continue
+            # a slice avoids copies of complete rows
+            rows = slice(None) if len(patterns) == 1 else np.flatnonzero(pattern_of_row == k)
+            for g in range(len(self.C)):
+                factor = np.linalg.cholesky(self.S[g][np.ix_(known, known)])
+                residuals = numbers[rows][:, known] - z[rows] @ self.C[g][:, known]
+                standardised = solve_triangular(factor, residuals.T, lower=True)
+                out[rows, g] = (
+                    -0.5 * (standardised**2).sum(axis=0)
+                    - np.log(factor.diagonal()).sum()
+                    - 0.5 * len(known) * LOG_2PI
+                )
+        return out
+
+    def component_densities(
+        self, codes: np.ndarray, missing: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the log density (n, K, components) of each component of correlated numbers; 0 in
+        rows where a predictor on which a known number of the component depends is missing.
+        """
+        hidden = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+        out = np.empty((len(codes), len(self.C), len(self.model.components)))
+        for k, component in enumerate(self.model.components):
+            others = np.setdiff1d(self.model.numbers, component)
+            own_hidden = hidden.copy()
+            own_hidden[:, others] = True
+            out[:, :, k] = self.log_density(codes, own_hidden)
+            out[self.is_needed(own_hidden).any(axis=1), :, k] = 0.0
+        return out
+
+    def draw(self, codes: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return numbers (n, q) drawn given the levels in `codes` (n, m) and groups `y` (n,)."""
+        z = self.model.indicators(codes)
+        out = np.empty((len(codes), self.model.q))
+        noise = rng.standard_normal(out.shape)
+        for g in range(len(self.C)):
+            rows = y == g
+            factor = np.linalg.cholesky(self.S[g])
+            out[rows] = z[rows] @ self.C[g] + noise[rows] @ factor.T
+        return out if self.scores is None else self.scores.inverse(out)
+
+    def is_needed(self, missing: np.ndarray) -> np.ndarray:
+        """Return the missing cells (n, m) of predictors on which a known number depends."""
+        known_numbers = ~missing[:, self.model.numbers]
+        return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
+
+    def add_to(self, energy: Energies) -> EnergyWithNumbers:
+        """Return a function like `energy` that adds the log density of the numbers."""
+        return EnergyWithNumbers(self, energy)
+
+
+@dataclass(frozen=True, eq=False)
+class EnergyWithNumbers:
+    """Energies of rows with numbers: energies of the levels plus the log density of the numbers.
+
+    Unknown predictors on which the mean of a known number depends are marginalised by a sum over
+    their levels; the others, as by `energy`.
+
+    Attributes
+    ----------
+    location : Location
+    energy : callable
+        Maps integer codes (n, m) and unknown cells (n, m) or None to energies (n, K).
+    """
+
+    location: Location
+    energy: Energies
+
+    def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+        """Return the energies (n, K) of `codes` (n, m), marginalised where `unknown` (n, m)."""
+        if unknown is None or not unknown.any():
+            return self._sum(codes, None)
+        needed = self.location.is_needed(unknown)
+        out = np.empty((len(codes), len(self.location.C)))
+        patterns, pattern_of_row = np.unique(needed, axis=0, return_inverse=True)
+        for k, pattern in enumerate(patterns):
+            rows = np.flatnonzero(pattern_of_row.ravel() == k)
+            predictors = np.flatnonzero(pattern)
+            if not len(predictors):
+                out[rows] = self._sum(codes[rows], unknown[rows])
+                continue
+            L = self.location.model.n_levels[predictors].astype(np.intp)
+            n_states = float(np.prod(L.astype(float)))
+            if n_states > MAX_STATES:
+                raise DataError(
+                    f"{len(predictors)} missing predictors, on which means of numbers depend, have "
+                    f"{n_states:.0e} combinations of levels; the limit is {MAX_STATES:,}.",
+                    argument="newdata",
+                    hint="Predict rows with fewer missing values.",
+                )
+            states = np.column_stack(np.unravel_index(np.arange(int(n_states)), L))
+            size = max(1, MAX_CELLS // (len(states) * codes.shape[1]))
+            for first in range(0, len(rows), size):
+                chunk = rows[first : first + size]
+                expanded = np.repeat(codes[chunk], len(states), axis=0)
+                expanded[:, predictors] = np.tile(states, (len(chunk), 1))
+                still_unknown = np.repeat(unknown[chunk] & ~pattern, len(states), axis=0)
+                energies = self._sum(expanded, still_unknown)
+                out[chunk] = np.logaddexp.reduce(
+                    energies.reshape(len(chunk), len(states), -1), axis=1
+                )
+        return out
+
+    def _sum(self, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
+        """Return the energies (n, K) of rows in which all needed partners are known."""
+        model = self.location.model
+        levels = nominal_codes(codes, model.is_number, model.n_levels)
+        unknown_levels = None if unknown is None else unknown & ~model.is_number
+        if unknown_levels is not None and not unknown_levels.any():
+            unknown_levels = None
+        return self.energy(levels, unknown_levels) + self.location.log_density(codes, unknown)

@@ -1,0 +1,140 @@
+"""Hints about numeric predictors."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bbl
+from advice.common import DATA, case, fit, patched
+
+RNG = np.random.default_rng(7)
+ROWS = DATA.assign(x=RNG.normal(size=60), z=RNG.normal(size=60))
+COPY = ROWS.assign(z=2.0 * ROWS["x"])
+FLAT = ROWS.assign(x=np.where(ROWS["y"] == "s", 1.0, ROWS["x"]))
+GAPS = ROWS.assign(a=ROWS["a"].astype("Int64").mask(np.arange(60) % 7 == 0))
+FEW = ROWS.assign(x=np.arange(60) % 3)
+NEW = pd.DataFrame({"a": [pd.NA], "b": [0], "c": [1], "x": [0.5], "z": [0.0]})
+FORMULA = "y ~ a + b + x + a:x"
+
+
+def numeric(formula: str = FORMULA, data: Any = ROWS, **options: Any) -> Any:
+    return fit(formula, data, **{"numeric": "x"} | options)
+
+
+def quiet_few(**options: Any) -> Any:
+    """Fit a number with three values."""
+    return fit("y ~ a + x", FEW, **options)
+
+
+def effects(newdata: Any, **options: Any) -> Any:
+    """Return effects in a new row."""
+    return numeric(missing="marginal").avg_comparisons("b", newdata=newdata, **options)
+
+
+TABLE = {
+    "numbers in a posterior": case(
+        "Choose method='pseudo', or cut the numbers with bbl.bin",
+        lambda: numeric(method="pvi", n_iter=20),
+        lambda: numeric(method="pseudo"),
+        lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="pvi", n_iter=20),
+    ),
+    "a covariance of no numbers": case(
+        "Name them, for example numeric='age', or leave it out",
+        lambda: fit("y ~ a", covariance="shared"),
+        lambda: numeric(covariance="shared"),
+        lambda: fit("y ~ a"),
+    ),
+    "numbers and a choice of predictors": case(
+        "Leave out one of them, or cut the numbers with bbl.bin",
+        lambda: numeric(relevance=0.05),
+        lambda: numeric(),
+        lambda: fit("y ~ a + b", relevance=0.05),
+        lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3), relevance=0.05),
+    ),
+    "a number in a term of three": case(
+        "Remove the term, or make one column of the combinations",
+        lambda: numeric("y ~ a*b*x", method="ml"),
+        lambda: numeric("y ~ a*b + x", method="ml"),
+        lambda: numeric("y ~ ab*x", ROWS.assign(ab=ROWS["a"] * 2 + ROWS["b"]), method="ml"),
+    ),
+    "a mean that depends on a missing value": case(
+        r"Drop these rows \(missing='drop'\), make missing values a level",
+        lambda: numeric(data=GAPS, missing="marginal"),
+        lambda: numeric(data=GAPS, missing="drop"),
+        lambda: numeric(data=GAPS, missing="level"),
+        lambda: numeric("y ~ a + b + x", GAPS, missing="marginal"),
+    ),
+    "a number with few values": case(
+        "Remove 'x' from numeric to give each value a parameter",
+        lambda: quiet_few(numeric="x"),
+        lambda: quiet_few(),
+    ),
+    "a constant number": case(
+        "Leave 'x' out of the formula",
+        lambda: numeric(data=ROWS.assign(x=1.0)),
+        lambda: fit("y ~ a + b"),
+    ),
+    "a number that is constant in a group": case(
+        "Use covariance='shared', shrink=0.1, or leave 'x' out",
+        lambda: numeric(data=FLAT),
+        lambda: numeric(data=FLAT, covariance="shared"),
+        lambda: numeric(data=FLAT, shrink=0.1),
+        lambda: fit("y ~ a + b"),
+    ),
+    "a copied number": case(
+        "Use shrink=0.1, or leave 'z' out of the formula",
+        lambda: numeric("y ~ x*z", COPY, numeric=["x", "z"]),
+        lambda: numeric("y ~ x", COPY),
+        lambda: numeric("y ~ x*z", COPY, numeric=["x", "z"], shrink=0.1),
+    ),
+    "too many missing levels": case(
+        "Predict rows with fewer missing values",
+        patched(
+            "bbl.model.location.MAX_STATES", 1, lambda: numeric(missing="marginal").predict(NEW)
+        ),
+        lambda: numeric(missing="marginal").predict(NEW.assign(a=1)),
+    ),
+    "errors of a row whose mean is unknown": case(
+        "Use se='bootstrap' or se=False, or complete rows",
+        lambda: effects(NEW),
+        lambda: effects(NEW, se="bootstrap", nboot=3),
+        lambda: effects(NEW, se=False),
+        lambda: effects(NEW.assign(a=1)),
+    ),
+    "predictions at no values": case(
+        r"Pass values, for example variables=.*avg_comparisons\('x'\)",
+        lambda: numeric().avg_predictions(variables="x"),
+        lambda: numeric().avg_predictions(variables={"x": [0.0, 1.0]}),
+        lambda: numeric().avg_comparisons("x"),
+    ),
+    "averages by a number": case(
+        "Name predictors with levels, or a column of intervals",
+        lambda: numeric().avg_predictions(by="x"),
+        lambda: numeric().avg_predictions(by="a"),
+        lambda: numeric().avg_predictions(
+            by="half", newdata=ROWS.assign(half=np.where(ROWS["x"] > 0, "high", "low"))
+        ),
+    ),
+    "slopes of levels": case(
+        r"Compare levels with avg_comparisons\(\), or fit with numeric=",
+        lambda: numeric().avg_slopes("a"),
+        lambda: numeric().avg_comparisons("a"),
+        lambda: numeric().avg_slopes("x"),
+    ),
+    "a step without numbers": case(
+        "Leave step out",
+        lambda: fit("y ~ a").avg_comparisons(step=1),
+        lambda: fit("y ~ a").avg_comparisons(),
+    ),
+    "a step of levels": case(
+        "Name numbers: 'x'",
+        lambda: numeric().avg_comparisons(step={"a": 1}),
+        lambda: numeric().avg_comparisons(step={"x": 1}),
+    ),
+    "means without numbers": case(
+        "Name them in the fit, for example numeric='age'",
+        lambda: fit("y ~ a").means(),
+        lambda: numeric().means(),
+    ),
+}

@@ -1,0 +1,412 @@
+"""Numeric predictors: the location model, and what is computed from it."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference_numbers as oracle
+from numpy.testing import assert_allclose
+
+import bbl
+from bbl.errors import BBLTypeError, DataError, OptionError
+
+L = [2, 3]
+PARTNERS = np.array([[True, True], [True, True]])
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(5)
+    n = 240
+    y = rng.integers(0, 2, n)
+    a = (rng.random(n) < 0.3 + 0.4 * y).astype(int)
+    b = rng.integers(0, 3, n)
+    u = rng.normal(size=n) + y + 0.8 * a - 0.5 * (b == 2)
+    v = 0.6 * u + rng.normal(size=n) + 100.0
+    return pd.DataFrame({"y": np.array(["n", "s"])[y], "a": a, "b": b, "u": u, "v": v})
+
+
+def location(fit):
+    return fit.estimate.location
+
+
+def numeric(formula, data, **options):
+    return bbl.bbl(formula, data, **{"numeric": ["u", "v"], "lambda_": 0.0} | options)
+
+
+def columns(data):
+    codes = data[["a", "b"]].to_numpy()
+    return codes, data[["u", "v"]].to_numpy(), (data["y"] == "s").to_numpy().astype(int)
+
+
+@pytest.mark.parametrize("covariance", ["group", "shared"])
+@pytest.mark.parametrize("divisor", ["moment", "ml"])
+def test_means_and_covariances_are_least_squares(table, covariance, divisor):
+    fit = numeric("y ~ (a + b + u + v)^2", table, covariance=covariance, divisor=divisor)
+    means, S = oracle.location(
+        *columns(table), L, PARTNERS, np.ones((2, 2), bool), covariance == "shared",
+        divisor == "moment",
+    )  # fmt: skip
+    for g, group in enumerate(fit.labels.groups):
+        for j, name in enumerate("uv"):
+            assert_allclose(fit.means().loc[name, group], means[g][j], rtol=1e-9)
+        assert_allclose(fit.covariances(group), S[g], rtol=1e-9)
+
+
+def test_probabilities_follow_bayes_rule(table):
+    fit = numeric("y ~ (a + b + u + v)^2", table, method="ml")
+    codes, u, y = columns(table)
+    means, S = oracle.location(codes, u, y, L, PARTNERS, np.ones((2, 2), bool))
+    n = np.array(
+        [np.bincount(3 * c[:, 0] + c[:, 1], minlength=6) for c in (codes[y == 0], codes[y == 1])]
+    )
+    log_p = [
+        {(a, b): np.log(n[g, 3 * a + b] / n[g].sum()) for a in range(2) for b in range(3)}
+        for g in range(2)
+    ]
+    shares = np.log(n.sum(axis=1) / n.sum())
+    scores = [
+        [
+            shares[g] + oracle.log_joint(x, numbers, log_p[g], means[g], S[g], L, PARTNERS)
+            for g in range(2)
+        ]
+        for x, numbers in zip(codes[:20], u[:20], strict=True)
+    ]
+    p = np.exp(np.array(scores) - np.logaddexp.reduce(scores, axis=1)[:, None])
+    assert_allclose(fit.predict(table.head(20), type="prob")[["n", "s"]], p, atol=1e-9)
+    rows = np.arange(len(y))
+    total = sum(
+        shares[y[k]] * 0
+        + oracle.log_joint(codes[k], u[k], log_p[y[k]], means[y[k]], S[y[k]], L, PARTNERS)
+        for k in rows
+    )
+    assert_allclose(float(fit.logLik()), total, rtol=1e-9)
+
+
+def test_missing_levels_and_numbers_are_averaged_over(table):
+    gaps = table.astype({"a": "Int64", "b": "Int64"})
+    fit = numeric("y ~ (a + b + u + v)^2", gaps, method="ml", missing="marginal")
+    codes, u, y = columns(table)
+    means, S = oracle.location(codes, u, y, L, PARTNERS, np.ones((2, 2), bool))
+    n = np.array(
+        [np.bincount(3 * c[:, 0] + c[:, 1], minlength=6) for c in (codes[y == 0], codes[y == 1])]
+    )
+    log_p = [
+        {(a, b): np.log(n[g, 3 * a + b] / n[g].sum()) for a in range(2) for b in range(3)}
+        for g in range(2)
+    ]
+    shares = np.log(n.sum(axis=1) / n.sum())
+    new = gaps.head(8).copy()
+    x, numbers = codes[:8].copy(), u[:8].copy()
+    new.loc[[0, 3, 7], "a"], x[[0, 3, 7], 0] = pd.NA, -1
+    new.loc[[1, 3], "b"], x[[1, 3], 1] = pd.NA, -1
+    new.loc[[2, 3, 4], "u"], numbers[[2, 3, 4], 0] = np.nan, np.nan
+    new.loc[[4, 7], "v"], numbers[[4, 7], 1] = np.nan, np.nan
+    scores = [
+        [
+            shares[g] + oracle.log_joint(x[k], numbers[k], log_p[g], means[g], S[g], L, PARTNERS)
+            for g in range(2)
+        ]
+        for k in range(8)
+    ]
+    p = np.exp(np.array(scores) - np.logaddexp.reduce(scores, axis=1)[:, None])
+    assert_allclose(fit.predict(new, type="prob")[["n", "s"]], p, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"covariance": "shared"}, {"transform": "normal"}])
+def test_a_weight_is_a_repeated_row(table, options):
+    counts = np.arange(len(table)) % 3
+    repeated = table.loc[table.index.repeat(counts)]
+    one = numeric("y ~ (a + b + u + v)^2", table.assign(w=counts), weights="w", **options)
+    other = numeric("y ~ (a + b + u + v)^2", repeated, **options)
+    assert_allclose(one.means(), other.means(), rtol=1e-9)
+    assert_allclose(one.covariances(), other.covariances(), rtol=1e-9)
+    effects = [
+        fit.avg_comparisons(["a", "u"], newdata=table.drop(columns="w", errors="ignore"))
+        for fit in (one, other)
+    ]
+    assert_allclose(effects[0].frame["std_error"], effects[1].frame["std_error"], rtol=1e-7)
+
+
+def test_the_order_of_rows_and_their_number_of_threads_do_not_matter(table):
+    mixed = table.sample(frac=1.0, random_state=3)
+    one = numeric("y ~ (a + b + u + v)^2", table)
+    for other in (
+        numeric("y ~ (a + b + u + v)^2", mixed),
+        numeric("y ~ (a + b + u + v)^2", table, n_jobs=2),
+    ):
+        assert_allclose(one.predict(table)[["n", "s"]], other.predict(table)[["n", "s"]], rtol=1e-9)
+
+
+def test_the_scale_of_real_weights_does_not_matter(table):
+    w = np.random.default_rng(1).random(len(table)) + 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = [numeric("y ~ a + b + a:u + u + v", table, weights=w * s) for s in (1e-5, 1.0, 1e5)]
+    for fit in fits[1:]:
+        assert_allclose(fit.means(), fits[0].means(), rtol=1e-9)
+        assert_allclose(fit.covariances(), fits[0].covariances(), rtol=1e-9)
+
+
+def test_numbers_that_are_left_out_of_the_interactions_are_independent(table):
+    fit = numeric("y ~ a + b + u + v", table, divisor="ml")
+    assert fit.means().index.tolist() == [("u", "mean"), ("v", "mean")]
+    own = table[table["y"] == "s"]
+    assert_allclose(fit.covariances("s"), np.diag(own[["u", "v"]].var(ddof=0)), rtol=1e-9)
+
+
+def test_partial_correlations_that_are_left_out_are_zero():
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(rng.normal(size=(200, 3)) @ rng.normal(size=(3, 3)), columns=list("uvw"))
+    data["y"] = rng.integers(0, 2, 200)
+    fit = bbl.bbl("y ~ u*v + v*w", data, numeric=["u", "v", "w"])
+    for g in range(2):
+        S = fit.covariances(g).to_numpy()
+        assert abs(np.linalg.inv(S)[0, 2]) < 1e-12 * np.abs(np.linalg.inv(S)).max()
+        rows = data.loc[data["y"] == g, ["u", "v", "w"]]
+        raw = np.cov(rows, rowvar=False)
+        kept = ~np.isin(np.arange(9).reshape(3, 3), [2, 6])
+        assert_allclose(S[kept], raw[kept], rtol=1e-12)
+
+
+def test_different_partners_of_correlated_numbers_maximise_the_likelihood(table):
+    fit = numeric("y ~ a + b + u*v + a:u + b:v", table, divisor="ml")
+    model = location(fit).model
+
+    def profile(C, rows):
+        """Return the log-likelihood of rows of one group, maximised over the covariance."""
+        r = rows[:, model.numbers] - model.indicators(rows) @ C
+        return -0.5 * len(rows) * np.linalg.slogdet(r.T @ r / len(rows))[1]
+
+    for g, C in enumerate(location(fit).C):
+        rows = fit.training.codes[fit.training.y == g]
+        for j, column in np.argwhere(model.has_column):
+            step = np.zeros_like(C)
+            step[column, j] = 1e-4
+            slope = (profile(C + step, rows) - profile(C - step, rows)) / 2e-4
+            assert abs(slope) < 1e-4
+
+
+def test_a_level_without_rows_in_a_group_has_the_mean_of_the_group(table):
+    data = table[(table["y"] == "s") | (table["b"] != 0)]
+    fit = bbl.bbl("y ~ b + u + b:u", data, numeric="u", lambdah=0.01)
+    own = data[data["y"] == "n"]
+    means = fit.means()["n"].loc["u"]
+    assert_allclose(means["(reference levels)"], own["u"].mean(), rtol=1e-9)
+    assert_allclose(means.iloc[:1].sum() + means["b: 1"], own.loc[own["b"] == 1, "u"].mean())
+    effects = fit.avg_comparisons("b", newdata=data.head(5))
+    assert (
+        "not estimable" in set(effects.frame["note"]).pop()
+        or effects.frame["std_error"].isna().any()
+    )
+
+
+def test_a_prior_count_shrinks_effects_and_covariances(table):
+    fits = [
+        bbl.bbl("y ~ a + u + v + a:u + u:v", table, numeric=["u", "v"], prior_count=c)
+        for c in (0.0, 10.0, 1e9)
+    ]
+    effects = [abs(fit.means().loc[("u", "a: 1")]).max() for fit in fits]
+    assert effects[0] > effects[1] > effects[2] and effects[2] < 1e-6
+    assert abs(fits[2].covariances("s").loc["u", "v"]) < 1e-6
+
+
+def test_shrinking_moves_covariances_to_the_pooled_diagonal(table):
+    none, half, full = (
+        numeric("y ~ u*v", table, shrink=s).covariances("s").to_numpy() for s in (0.0, 0.5, 1.0)
+    )
+    assert_allclose(half, (none + full) / 2)
+    assert full[0, 1] == 0.0
+
+
+def test_normal_scores_make_predictions_invariant_to_monotone_changes(table):
+    changed = table.assign(u=np.exp(table["u"]), v=table["v"] ** 3)
+    one, other = (
+        numeric("y ~ a + b + u*v + a:u", data, transform="normal") for data in (table, changed)
+    )
+    assert_allclose(one.predict(table)[["n", "s"]], other.predict(changed)[["n", "s"]], rtol=1e-9)
+
+
+def test_saved_models_predict_the_same_bits(table, tmp_path):
+    for options in ({}, {"transform": "normal"}, {"covariance": "shared"}):
+        fit = numeric("y ~ (a + b + u + v)^2", table, **options)
+        fit.save(tmp_path / "fit.bbl", store_data=True)
+        loaded = bbl.load(tmp_path / "fit.bbl")
+        pd.testing.assert_frame_equal(loaded.predict(table), fit.predict(table), check_exact=True)
+        pd.testing.assert_frame_equal(loaded.model_frame, fit.model_frame)
+        assert repr(loaded) == repr(fit)
+        effects = [one.avg_comparisons("u").frame for one in (loaded, fit)]
+        pd.testing.assert_frame_equal(*effects)
+
+
+def test_draws_have_the_moments_of_the_model(table):
+    fit = numeric("y ~ (a + b + u + v)^2", table)
+    drawn = fit.sample(40_000, seed=1)
+    again = numeric("y ~ (a + b + u + v)^2", drawn)
+    assert_allclose(again.means(), fit.means(), atol=0.12)
+    assert_allclose(again.covariances(), fit.covariances(), atol=0.1)
+
+
+def test_contributions_add_up_to_the_log_odds(table):
+    for formula in ("y ~ (a + b + u + v)^2", "y ~ a + b + u + v + a:u"):
+        explained = numeric(formula, table).explain(table.head(5)).frame
+        assert_allclose(explained.iloc[:, 2:-1].sum(axis=1), explained["log_odds"], rtol=1e-9)
+
+
+def test_importance_and_cross_validation_refit_numbers(table):
+    importance = numeric("y ~ (a + b + u + v)^2", table).importance().frame
+    assert set(importance.index) == {"a", "b", "u", "v"}
+    assert importance.loc["u", "importance"] > 0.01
+    cv = bbl.crossVal(
+        "y ~ (a + b + u + v)^2", table, numeric=["u", "v"], lambda_=[0.01, 1.0], verbose=0
+    )
+    assert cv.cvframe["AUC"].min() > 0.7
+
+
+def test_all_numbers_and_columns_that_look_like_numbers(table):
+    fit = bbl.bbl(
+        "y ~ .", table.assign(k=np.arange(240) % 30, few=np.arange(240) % 3), numeric=True
+    )
+    assert [fit.labels.names[i] for i in fit.labels.measured] == ["u", "v", "k"]
+    alone = bbl.bbl("y ~ u", table, numeric=True)
+    assert alone.predict(table).shape == (240, 3)
+    assert "Means of u" in repr(alone)
+
+
+def test_density_of_rows_with_numbers(table):
+    fit = bbl.bbl("~ a + u + a:u", table, numeric="u", divisor="ml")
+    share = table["a"].mean()
+    row = table.iloc[0]
+    own = table[table["a"] == row["a"]]["u"]
+    residual = table["u"] - table.groupby("a")["u"].transform("mean")
+    expected = np.log(share if row["a"] else 1 - share) + oracle.log_normal(
+        np.array([row["u"]]), np.array([own.mean()]), np.array([[residual.var(ddof=0)]])
+    )
+    assert_allclose(fit.score_samples(table.head(1)), expected, rtol=1e-6)
+
+
+def test_steps_and_values_of_numbers(table):
+    fit = numeric("y ~ (a + b + u + v)^2", table)
+    sd = table["u"].std(ddof=0)
+    one = fit.avg_comparisons("u").frame["estimate"]
+    same = fit.avg_comparisons("u", step=sd).frame["estimate"]
+    assert_allclose(one, same)
+    moved = fit.predict(table.assign(u=table["u"] + sd), type="prob")[["n", "s"]].mean()
+    assert_allclose(one.iloc[-1], (moved - fit.predict(table, type="prob")[["n", "s"]].mean())["s"])
+    pair = fit.avg_comparisons({"u": (1.0, 0.0)}).frame
+    at = [fit.predict(table.assign(u=c), type="prob")["s"].mean() for c in (0.0, 1.0)]
+    assert_allclose(pair["estimate"].iloc[-1], at[1] - at[0])
+    assert pair["contrast"].iloc[0] == "1 - 0"
+    slopes = fit.avg_slopes("u").frame["estimate"].iloc[-1]
+    h = 1e-3
+    up, down = (fit.predict(table.assign(u=table["u"] + s), type="prob")["s"] for s in (h, -h))
+    assert_allclose(slopes, ((up - down) / (2 * h)).mean(), rtol=1e-5)
+
+
+def test_standard_errors_are_those_of_the_bootstrap(table):
+    fit = numeric("y ~ (a + b + u + v)^2", table, method="ml")
+    delta = fit.avg_comparisons(["a", "u", "v"]).frame["std_error"]
+    drawn = fit.avg_comparisons(["a", "u", "v"], se="bootstrap", nboot=200, verbose=0)
+    assert_allclose(delta, drawn.frame["std_error"], rtol=0.25)
+
+
+def test_invalid_numbers_are_refused(table):
+    with pytest.raises(DataError, match=r"infinite"):
+        numeric("y ~ a + u + v", table.assign(u=np.inf))
+    with pytest.raises(DataError, match=r"'u' has 1 missing value"):
+        numeric("y ~ a + u + v", table.assign(u=table["u"].where(table.index > 0)))
+    with pytest.raises(BBLTypeError, match="not a number"):
+        numeric("y ~ a + u + v", table.assign(u=table["u"].astype(str) + "x"))
+    with pytest.raises(OptionError, match="numeric contains 'z'"):
+        bbl.bbl("y ~ a", table, numeric="z")
+    with pytest.raises(OptionError, match="covariance='full' is unknown"):
+        numeric("y ~ a + u + v", table, covariance="full")
+    with pytest.raises(
+        DataError, match=r"'v' is a linear function of the other numbers in group 'n'"
+    ):
+        numeric("y ~ u*v", table.assign(u=table["v"] * 2 - 1, v=table["v"]))
+
+
+# R 4.2.2, MASS 7.3-58.2: predict(lda(y ~ ., iris))$posterior and qda, rows 109 and 121
+R_LDA = [[1.3233896287596031e-42, 0.00022353129126725794, 0.9997764687087326]]
+
+
+def test_discriminant_analysis_of_iris():
+    iris = pytest.importorskip("sklearn.datasets").load_iris(as_frame=True)
+    data = iris["data"].set_axis(["sl", "sw", "pl", "pw"], axis=1).assign(y=iris["target"])
+    lda = bbl.bbl("y ~ .^2", data, numeric=True, covariance="shared")
+    p = lda.predict(data.iloc[[108]], type="prob")[[0, 1, 2]].to_numpy()
+    assert_allclose(p, R_LDA, rtol=1e-8)
+    qda = bbl.bbl("y ~ .^2", data, numeric=True)
+    assert (qda.predict(type="class").to_numpy() == data["y"]).mean() == 0.98
+
+
+def reference(shared, name):
+    folder = shared / "reference" / "numbers"
+    return pd.read_csv(folder / f"{name}.csv"), json.loads((folder / "expected.json").read_text())[
+        name
+    ]
+
+
+@pytest.mark.parametrize("name", ["iris", "penguins", "titanic_age"])
+def test_mass_and_lm_agree(shared, name):
+    data, expected = reference(shared, name)
+    numbers = [c for c in data if data[c].dtype.kind == "f"]
+    nominal = [c for c in data if c not in [*numbers, "y"]]
+    rows = np.array(expected["rows (0-based)"], dtype=int)
+    K = data["y"].nunique()
+
+    def check(key, formula, **options):
+        fit = bbl.bbl(formula, data, numeric=numbers, lambda_=0, **options)
+        p = fit.predict(data.iloc[rows], type="prob").iloc[:, :K]
+        assert_allclose(p, np.reshape(expected[key], (-1, K)), atol=1e-10)
+        return fit
+
+    joined = " + ".join(numbers)
+    pairs = f"y ~ ({joined})^2"
+    check("lda moment posterior (rows x groups)", pairs, covariance="shared")
+    check("lda mle posterior", pairs, covariance="shared", divisor="ml")
+    check("qda moment posterior", pairs)
+    check("qda mle posterior", pairs, divisor="ml")
+    check("gaussian naive bayes mle posterior", f"y ~ {joined}", divisor="ml")
+    full = pairs + "".join(f" + {a}" for a in nominal)
+    full += "".join(f" + {a}:{u}" for a in nominal for u in numbers)
+    check("location posterior, naive x, shared moment covariance", full, covariance="shared")
+    fit = check("location posterior, naive x, group moment covariance", full)
+    for group in fit.labels.groups:
+        C = np.reshape(
+            expected[f"means coefficients (coefficient x number) of {group}"], (-1, len(numbers))
+        )
+        ours = fit.means()[group].to_numpy().reshape(len(numbers), -1).T
+        assert_allclose(ours, C, rtol=1e-9, atol=1e-9)
+        S = np.ravel(expected[f"covariance moment of {group}"])
+        assert_allclose(fit.covariances(group).to_numpy().ravel(), S, rtol=1e-9)
+    group, together, ratio, df = expected[
+        "logLik of numbers given x and y, ml: group, shared, 2 x difference, df"
+    ]
+    alone = bbl.bbl(f"y ~ {' + '.join(nominal) or 1}", data)
+    fits = [
+        bbl.bbl(full, data, numeric=numbers, lambda_=0, divisor="ml", covariance=c)
+        for c in ("group", "shared")
+    ]
+    for fit, value in zip(fits, (group, together), strict=True):
+        assert_allclose(float(fit.logLik()) - float(alone.logLik()), value, rtol=1e-9)
+    assert fits[0].n_parameters - fits[1].n_parameters == df
+    assert_allclose(2 * (float(fits[0].logLik()) - float(fits[1].logLik())), ratio, rtol=1e-7)
+
+
+def test_effects_and_sandwich_errors_agree(shared):
+    data, _ = reference(shared, "titanic_age")
+    expected = json.loads((shared / "reference" / "numbers" / "titanic_effects.json").read_text())
+    for options in ({"lambda_": 0}, {"method": "ml"}):
+        fit = bbl.bbl("y ~ (sex + passengerClass + age)^2", data, numeric="age", **options)
+        frame = pd.concat(
+            [
+                fit.avg_comparisons(["sex", "age"], step={"age": 10}).frame,
+                fit.avg_slopes("age").frame,
+            ]
+        )
+        assert_allclose(frame["estimate"], np.ravel(expected["estimate"]), atol=1e-6)
+        assert_allclose(frame["std_error"], np.ravel(expected["se_sandwich"]), rtol=1e-4)

@@ -28,6 +28,7 @@ from bbl.design.streams.adapters import lazy_source
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
 from bbl.memory import check_memory
+from bbl.model.location_gradient import NumberScoreGradient
 from bbl.model.score_gradient import ScoreGradient
 from bbl.results.batches import Block, find_weights_column, new_blocks
 from bbl.results.classifier_base import ClassifierBase
@@ -760,7 +761,10 @@ def estimate_streamed(
 
 
 def _scenario_sums(
-    contrasts: Contrasts, rows: EffectRows, scores: Scores, gradient: ScoreGradient | None
+    contrasts: Contrasts,
+    rows: EffectRows,
+    scores: Scores,
+    gradient: ScoreGradient | NumberScoreGradient | None,
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the weighted sums (S, U, K) of probabilities in each scenario and unit, and for each
     scenario their derivatives (U, K, K, 1 + size); no derivatives without a `gradient`.

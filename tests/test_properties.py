@@ -48,7 +48,7 @@ def examples(n):
     """The number of examples by their cost; a counterexample of the nightly run is printed with its
     seed.
     """
-    count = 20_000 if NIGHTLY else n if EFFORT == "full" else max(n // 20, 20)
+    count = 20_000 if NIGHTLY else n if EFFORT == "full" else max(n // 20, 10)
     return settings(
         max_examples=count,
         deadline=None,

@@ -183,7 +183,7 @@ def test_mcsample_is_the_function(rows):
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "pvi"])
 def test_an_estimate_of_codes_has_coefficients_and_a_summary(method):
     codes = np.random.default_rng(0).integers(0, [2, 3, 2], (200, 3))
-    options = {"n_iter": 3000, "chains": 100} if method == "pvi" else {}
+    options = {"n_iter": 1000, "chains": 64} if method == "pvi" else {}
     par = bbl.mlestimate(codes, method=method, **options, verbose=0)
     coef = par.coef()
     for i in range(3):

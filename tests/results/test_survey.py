@@ -506,10 +506,11 @@ def test_messages_count_rows_and_not_weights():
     ],
 )
 def test_the_scale_of_sampling_weights_does_not_matter(method, options):
-    for kind in ({}, {"type": "JKn"}):
+    few = DATA[DATA["psu"] % 3 == 0]  # each cluster is a refit of the jackknife
+    for kind, data in (({}, DATA), ({"type": "JKn"}, few)):
         design = bbl.survey("w", strata="stratum", cluster="psu", **kind)
         plain, *others = (
-            fit(method, design, "y ~ a * b", DATA.assign(w=DATA["w"] * factor), **options)
+            fit(method, design, "y ~ a * b", data.assign(w=data["w"] * factor), **options)
             for factor in (1.0, 1e-6, 0.37, 1e6)
         )
         for scaled in others:

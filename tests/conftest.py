@@ -87,6 +87,16 @@ def short_annealing(monkeypatch):
     monkeypatch.setattr(estimate, "annealed_log_z", short)
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are made but not rendered, half of the time of a report: enough where its text is
+    read.
+    """
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
+
+
 @pytest.fixture(scope="module")
 def client():
     """Two Dask workers, each a process of one thread; beside other tests they would take time even

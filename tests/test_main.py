@@ -570,7 +570,7 @@ def test_a_report_is_written(titanic, tmp_path, run):
     assert status == 1 and "--report" in err
 
 
-def test_new_data_of_a_report_may_be_standard_input(titanic, tmp_path, run, monkeypatch):
+def test_new_data_of_a_report_may_be_standard_input(titanic, tmp_path, run, monkeypatch, undrawn):
     page = tmp_path / "fit.html"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(titanic.read_bytes())))
     status, out, _ = run(FORMULA, titanic, "--weights", "Freq", "--newdata", "-", "--report", page)
@@ -783,7 +783,7 @@ def test_a_saved_model_is_explored_on_a_page(survey, run, tmp_path, monkeypatch)
 
 
 @pytest.mark.filterwarnings("default")
-def test_the_report_is_evaluated_on_new_data_that_have_the_response(survey, run, tmp_path):
+def test_the_report_is_evaluated_on_new_data_that_have_the_response(survey, run, tmp_path, undrawn):
     page = tmp_path / "page.html"
     options = [
         *MOVING[1:],

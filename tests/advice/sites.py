@@ -99,14 +99,19 @@ def add_callers(found: set[Site]) -> None:
     """Add to `found` the sites that are being called."""
     frame = sys._getframe(2)
     while frame is not None:
-        file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(ROOT):
-            found.update(
-                site
-                for site in sites(file.relative_to(ROOT).as_posix())
-                if site.first <= frame.f_lineno <= site.last
-            )
+        found.update(
+            site
+            for site in sites_of(frame.f_code.co_filename)
+            if site.first <= frame.f_lineno <= site.last
+        )
         frame = frame.f_back
+
+
+@functools.cache
+def sites_of(filename: str) -> tuple[Site, ...]:
+    """Return the sites of the file of a frame: none outside `bbl`."""
+    file = Path(filename)
+    return sites(file.relative_to(ROOT).as_posix()) if file.is_relative_to(ROOT) else ()
 
 
 def provoke(advice: Advice) -> tuple[list[BaseException], set[Site]]:

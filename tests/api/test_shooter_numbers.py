@@ -141,7 +141,7 @@ def test_unknown_numbers_are_replaced_by_their_mean(table):
     assert fit.importance(table).frame.loc["a", "importance"] > 0
 
 
-def test_printed_fit_and_report_name_numbers(table, tmp_path):
+def test_printed_fit_and_report_name_numbers(table, tmp_path, undrawn):
     fit = bbl.shooter("y ~ a + g", table, order=2, lambda_=2, numeric=["a"], verbose=0)
     assert "a = number" in repr(fit) and "g = u v" in repr(fit)
     assert "per unit" in str(fit.summary())

@@ -220,7 +220,7 @@ def test_goodness_of_fit_and_step_are_refused(table):
         bbl.step(fit)
 
 
-def test_interactions_and_report_say_why_there_are_no_tests(table, tmp_path):
+def test_interactions_and_report_say_why_there_are_no_tests(table, tmp_path, undrawn):
     fit = fitted(table, "pseudo")
     strongest = fit.interactions().iloc[0]
     assert (strongest["predictor"], strongest["predictor2"]) == ("a", "b")
@@ -263,7 +263,7 @@ def test_what_does_not_go_with_it_is_refused(table, arguments, text):
 @pytest.mark.thinned(4)
 def test_an_average_of_noise_predicts_the_shares_and_uses_nothing(tmp_path, seed):
     rng = np.random.default_rng(seed)
-    noise = pd.DataFrame(rng.integers(0, 3, (300, 12)).astype(str)).add_prefix("x")
+    noise = pd.DataFrame(rng.integers(0, 3, (300, 8)).astype(str)).add_prefix("x")
     noise["y"] = np.where(rng.random(300) < 0.3, "yes", "no")
     fit = bbl.bbl("y ~ .^2", noise, method="auto", verbose=0)
     assert fit.relevant().empty and "The class proportions" in str(fit)

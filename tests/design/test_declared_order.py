@@ -142,9 +142,13 @@ SOURCES = {
 }
 
 
+@pytest.fixture(scope="module")
+def memory(table):
+    return bbl.bbl("status ~ .", table, method="naive")
+
+
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, tmp_path):
-    memory = bbl.bbl("status ~ .", table, method="naive")
+def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, memory, tmp_path):
     fit = bbl.bbl("status ~ .", SOURCES[kind](table, tmp_path), method="naive")
     assert memory.labels.groups == ("sick", "healthy")
     assert memory.labels.levels == (("low", "mid", "high"), tuple(TOWNS))

@@ -12,8 +12,10 @@ from benchmarks.accuracy.methods import AUTO, BBL, BETTER, MEAN, RECIPE
 from benchmarks.accuracy.summary import (
     FIELD,
     FIELD_SETS,
+    METHOD,
     OPTIONAL,
     SKLEARN,
+    as_stored,
     auto_against,
     pairs,
     select,
@@ -38,15 +40,19 @@ def _by_data(frame: pd.DataFrame, metric: str, columns: dict[str, tuple]) -> lis
     """
     scale, digits = METRICS[metric]
 
-    def cell(found: pd.DataFrame) -> str:
-        if not len(found):
+    found = frame.groupby(["data", *METHOD], sort=False).first()
+    means = (found[metric] * scale).to_dict()
+    errors = (found[f"{metric}_se"] * scale).to_dict()
+
+    def cell(key: tuple[str, ...]) -> str:
+        if key not in means:
             return ""
-        mean, error = found[[metric, f"{metric}_se"]].iloc[0] * scale
+        mean, error = means[key], errors[key]
         return f"{mean:.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
 
     rows = [
-        [str(data), *(cell(select(part, *how)) for how in columns.values())]
-        for data, part in frame.groupby("data", sort=False)
+        [str(data), *(cell((data, *as_stored(*how))) for how in columns.values())]
+        for data in frame["data"].unique()
     ]
     return table(["", *columns], rows)
 

@@ -52,14 +52,15 @@ def pooled_error(part: pd.DataFrame, sizes: np.ndarray) -> float:
     return float(np.mean(errors))
 
 
-def select(
-    frame: pd.DataFrame, method: str, log_z: str = "auto", calibrate: str = "none"
-) -> pd.DataFrame:
-    """Return the rows of a method; only those of bbl have a kind of ln Z and a calibration."""
-    kind, calibration = (log_z, calibrate) if method.startswith("bbl") else ("", "")
-    return frame[
-        (frame["method"] == method) & (frame["log_z"] == kind) & (frame["calibrate"] == calibration)
-    ]
+def as_stored(method: str, log_z: str = "auto", calibrate: str = "none") -> tuple[str, str, str]:
+    """Return the columns of a method; only those of bbl have a kind of ln Z and a calibration."""
+    return (method, log_z, calibrate) if method.startswith("bbl") else (method, "", "")
+
+
+def select(frame: pd.DataFrame, *how: str) -> pd.DataFrame:
+    """Return the rows of a method."""
+    same = [frame[name] == value for name, value in zip(METHOD, as_stored(*how), strict=True)]
+    return frame[np.logical_and.reduce(same)]
 
 
 def pairs() -> Iterator[tuple[str, tuple, tuple]]:
@@ -123,9 +124,11 @@ def differences(frame: pd.DataFrame, data: Data) -> pd.DataFrame:
         compared |= {
             auto_against(name): (FIELD[AUTO], how) for name, how in FIELD.items() if name != AUTO
         }
+    by_method = {how: part.set_index("fold") for how, part in frame.groupby(METHOD, sort=False)}
+    absent = frame[:0].set_index("fold")
     rows = []
     for text, both in compared.items():
-        one, other = (select(frame, *how).set_index("fold") for how in both)
+        one, other = (by_method.get(as_stored(*how), absent) for how in both)
         if not len(one) and not len(other):
             continue
         folds = one.index.intersection(other.index)

@@ -16,6 +16,7 @@ from scenarios.shrink import shrunk
 SCENARIOS, BATCHES = int(os.environ.get("BBL_SCENARIOS", "60")), 10
 
 
+@pytest.mark.scenarios
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_laws_hold_for_random_scenarios(batch):
     for seed in range(batch, SCENARIOS, BATCHES):

@@ -163,9 +163,12 @@ def test_without_scikit_learn_estimators_say_what_to_install_and_the_rest_works(
         "    package.BNClassifier\n"
         "except ImportError as error:\n"
         "    print(error)\n"
+        "import bbl.sklearn\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install boltzmann-bayes[sklearn]" in run.stdout
+    assert "ImportError" in run.stderr
+    assert "pip install boltzmann-bayes[sklearn]" in run.stderr
 
 
 def test_scikit_learn_is_imported_when_an_estimator_is_asked_for():

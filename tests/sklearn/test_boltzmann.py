@@ -3,8 +3,6 @@ around it.
 """
 
 import pickle
-import subprocess
-import sys
 from unittest import SkipTest
 
 import joblib
@@ -121,18 +119,6 @@ def test_all_checks_are_there():
     # 1.8 lacks the check
     assert names > ELSEWHERE or tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
     assert len(CHECKS) > 150
-
-
-def test_package_does_not_import_scikit_learn_and_says_where_it_is_needed():
-    code = (
-        "import sys, bbl\n"
-        "assert 'sklearn' not in sys.modules\n"
-        "sys.modules['sklearn'] = None\n"  # as if it were not installed
-        "import bbl.sklearn\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "ImportError" in done.stderr
-    assert "pip install boltzmann-bayes[sklearn]" in done.stderr
 
 
 class TestAgreement:

@@ -352,9 +352,16 @@ class ModelResults(DeprecatedNames, ABC):
         """Return all training rows, for results that do not depend on their order: those of
         `_rows`, or the rows that a fit of data read in batches keeps if they are complete.
         """
-        if self.training is None and self._kept is not None and self._kept.is_complete:
-            return self._kept.sample
-        return self._rows(takes_newdata=takes_newdata)
+        if self.training is not None or self._kept is None:
+            return self._rows(takes_newdata=takes_newdata)
+        if not self._kept.is_complete:
+            raise DataError(
+                "This result needs all training rows, but the data were read in batches, and this "
+                "model keeps only a random sample of the rows.",
+                hint=f"{'Pass newdata=, or f' if takes_newdata else 'F'}it a table, such as "
+                "bbl.sample_rows(data, 500_000).",
+            )
+        return self._kept.sample
 
     def _index(self) -> pd.Index:
         """Return the labels of the training rows, 0 to n - 1 by default."""

@@ -352,6 +352,12 @@ JUDGED = {
         lambda: SAMPLED.inference(),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).inference(rows="all"),
     ),
+    "results that need all rows in batches": case(
+        r"Pass newdata=, or fit a table, such as bbl\.sample_rows",
+        lambda: SAMPLED.evaluate(),
+        lambda: SAMPLED.evaluate(DATA),
+        lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).evaluate(),
+    ),
     "bootstrap of effects in batches": case(
         r"Leave se out, or pass newdata=bbl\.sample_rows",
         lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), se="bootstrap"),

@@ -2,6 +2,8 @@
 of the same rows in memory, and close to them where only a sample is kept.
 """
 
+import json
+
 import lazydata
 import numpy as np
 import pandas as pd
@@ -212,6 +214,85 @@ def test_a_source_that_has_changed_since_the_fit_is_named(wide, tmp_path):
             with pytest.raises(DataError, match=match):
                 call_()
         assert model.bse.notna().all()
+
+
+def test_the_numbers_of_the_reference_for_batches_of_any_size(shared, tmp_path):
+    folder = shared / "reference" / "streams"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is absent")
+    expected = json.loads((folder / "stream_a.json").read_text())
+    table = pd.read_csv(folder / "stream_a.csv", dtype=str)
+    for size in (1, 512, 3000):
+        # rows of a batch each, after a large batch; or batches of equal size
+        sizes = [2990, *[1] * 10] if size == 1 else [size] * (1 + 3000 // size)
+        ends = np.cumsum(sizes)
+        batches = [table[end - n : end] for n, end in zip(sizes, ends, strict=True)]
+
+        def source(batches=batches):
+            return (batch for batch in batches if len(batch))
+
+        fit = bbl.bbl("y ~ .^2", source, lambda_=0, lambdah=0, tolerance=1e-13)
+        found = fit.inference().table().groupby("group")
+        for group in "ab":
+            of_group = found.get_group(group)
+            key = f"pseudo lambda_=0, group {group}: "
+            np.testing.assert_allclose(
+                of_group["estimate"],
+                expected[f"{key}estimates in the order of inference().table()"],
+                atol=1e-8,
+            )
+            np.testing.assert_allclose(of_group["se"], expected[f"{key}se"], rtol=1e-8)
+        evaluation = fit.evaluate(source)
+        loss, accuracy, brier = expected["evaluate in sample, pseudo: log-loss, accuracy, Brier"]
+        scores = evaluation.scores["estimate"]
+        np.testing.assert_allclose(
+            scores[["log-loss", "accuracy", "Brier score", "AUC"]],
+            [loss, accuracy, brier, expected["auc"]],
+            rtol=1e-9,
+        )
+        effects = fit.avg_comparisons("v0", newdata=source).frame
+        np.testing.assert_allclose(
+            effects[["estimate", "std_error"]].to_numpy().ravel(),
+            expected["avg_comparisons v0 (pseudo): estimate, std_error of in-memory bbl"],
+            rtol=1e-7,
+        )
+    for formula in ("y ~ .", "y ~ .^2"):
+        fit = bbl.bbl(formula, source, method="conditional", ridge=0)
+        found = fit.inference().table()
+        found = found[found["group"] == "b"]
+        key = f"conditional ridge=0 {formula}: "
+        np.testing.assert_allclose(
+            found["estimate"], expected[f"{key}estimates of the groups after the first"], atol=1e-8
+        )
+        np.testing.assert_allclose(found["se"], expected[f"{key}se"], rtol=1e-8)
+        assert float(fit.logLik()) == pytest.approx(expected[f"{key}logLik"], rel=1e-10)
+
+
+def test_an_interrupted_pass_leaves_the_fit_as_it_was(wide):
+    interrupts = [False]
+
+    def source():
+        yield wide.head(20_000)
+        if interrupts[0]:
+            raise KeyboardInterrupt
+        yield wide.tail(10_000)
+
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        fit = bbl.bbl("y ~ . + x0 * x1", source)
+    before = fit.evaluate().accuracy
+    interrupts[0] = True
+    for call_ in (
+        fit.evaluate,
+        lambda: fit.avg_comparisons("x0"),
+        lambda: fit.inference(rows="all"),
+        lambda: bbl.sample_rows(source, 10),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            call_()
+    interrupts[0] = False
+    assert fit.evaluate().accuracy == before
+    assert fit.avg_comparisons("x0").frame["std_error"].notna().all()
 
 
 def test_a_reader_and_a_loaded_model_cannot_read_again(wide, tmp_path):

@@ -27,11 +27,12 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_nb",
-    "kernels",  # this and the next four: docs/_ext
+    "kernels",  # this and the next five: docs/_ext
     "members",
     "equations",
     "cards",
     "accessible",
+    "live_pages",
 ]
 exclude_patterns = ["_build", "_ext", "conf.py", "make_*.py", "**/.ipynb_checkpoints", "**/*.ipynb"]
 templates_path = ["_templates"]

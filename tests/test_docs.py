@@ -500,3 +500,12 @@ def test_comparison_with_log_linear_models_passed():
 
 def test_comparison_with_r_has_all_cases(shared):
     assert [row["problem"] for row in table("matches_r_cases.csv")] == rcases.names()
+
+
+def test_live_pages_of_the_gallery_are_written_and_linked(tmp_path):
+    pages = extension("live_pages")
+    pages.write_pages(tmp_path)
+    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    for name in pages.PAGES:
+        assert 'id="whatif-model"' in (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        assert f'href="live/{name}.html' in gallery

@@ -299,9 +299,9 @@ class ModelResults(DeprecatedNames, ABC):
 
     def _lead(self) -> str:
         """Return the sentence below the title of pages."""
+        m = len(self.labels.names)
         return (
-            f"{self._rows_text()}, {len(self.labels.names)} predictors, {self.n_parameters} "
-            "parameters."
+            f"{self._rows_text()}, {m} predictor{'s' * (m != 1)}, {self.n_parameters} parameters."
         )
 
     def _summary_notes(self) -> list[str]:

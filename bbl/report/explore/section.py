@@ -170,10 +170,12 @@ class WhatIf:
             f'aria-labelledby="whatif-prior{k}"></div>'
             for k, group in enumerate(self.groups)
         )
+        # open if they are not the proportions in the training rows
+        is_open = "" if np.array_equal(self.priors, self.shares) else " open"
         return (
-            "<details><summary>Class proportions (priors)</summary><p>The proportion of each class "
-            "in the population to predict. By Bayes' rule, probabilities follow; other proportions "
-            f"keep their ratios.</p>{rows}</details>"
+            f"<details{is_open}><summary>Class proportions (priors)</summary><p>The proportion of "
+            "each class in the population to predict. By Bayes' rule, probabilities follow; other "
+            f"proportions keep their ratios.</p>{rows}</details>"
         )
 
     def _costs(self) -> str:

@@ -337,10 +337,12 @@ def test_each_declared_refusal_is_one(tmp_path):
     model = fit("Survived ~ Class*Sex + Age", zeros=CREW_CHILDREN.assign(Survived="Yes"))
     gaps = {"Class": ["Crew"], "Sex": [None], "Age": ["Adult"], "Survived": ["Yes"]}
     TITANIC.to_parquet(tmp_path / "titanic.parquet")
+    ordered = TITANIC.assign(Class=pd.Categorical(TITANIC["Class"], ordered=True))
     calls = {
         "data read in batches": lambda: fit(data=str(tmp_path / "titanic.parquet")),
         "a choice of `log_z`": lambda: fit(log_z="pseudo"),
         "`mcSample`": lambda: bbl.mcSample(model, 10, verbose=0),
+        '`ordered="linear"`': lambda: fit(data=ordered, ordered="linear"),
         "`explain()`": lambda: model.explain(TITANIC.head(2)),
         '`reconstruct(method="gibbs")` and `"mf"`': lambda: model.reconstruct(gaps, method="gibbs"),
     }

@@ -73,12 +73,12 @@ SUPPLEMENT = 0.01
 # Largest models that are tuned, in parameters of all groups together. Pseudo-likelihood takes a
 # minute for all folds and settings at 500,000 (barley of `benchmarks.accuracy.wide`). Other members
 # take the same time for any number of pairs, but store the parameters of each setting: 40 MB.
-MAX_PAIR_PARAMETERS = 250_000
-MAX_STORED_PARAMETERS = 5_000_000
+MAX_PAIR_PARAMETERS = 250_000  # of members whose time depends on the number of pairs
+MAX_STORED_PARAMETERS = 5_000_000  # of other members
 # Fewer folds above this product of rows, non-reference levels and groups: each fold takes about 4 s
 # at 10 million (barley with 3,000 rows)
 MANY_CELLS = 5_000_000
-FEWER_FOLDS = 3
+FEWER_FOLDS = 3  # number of folds above `MANY_CELLS`
 CALIBRATION = "firm"  # calibration with several folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration with one held-out fold
 
@@ -184,6 +184,7 @@ SCALES = (0.5, 0.1, 2.0)
 CONDITIONAL = tuple(
     Conditional(scale=scale, early_stopping=True, ordered="cumulative") for scale in SCALES
 )
+# ridges of conditional likelihood, per row: 1e-8, 1e-7, ..., 0.1
 RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
 CANDIDATES = (
     Candidate((MeanField(),), MeanField.tuned.grid, most_parameters=MAX_PAIR_PARAMETERS),

@@ -104,13 +104,13 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
 MAX_LOOKUPS = 2e7  # with more parameter lookups, only a sample of the training rows is scored
 # maximum number of parameter lookups for a sample of training rows, unless it is very small
 MAX_LOOKUPS_OF_SAMPLE = 2e8
-MAX_SAMPLE_ROWS = 2000
-MIN_SAMPLE_ROWS = 100
+MAX_SAMPLE_ROWS = 2000  # rows of the sample
+MIN_SAMPLE_ROWS = 100  # rows of the sample, even if they need more lookups
 MAX_SUMMED_CELLS = 4096  # rows with more joint levels of missing predictors are not scored
 MAX_LEVELS = 8192  # non-reference levels; a larger coupling matrix would take over half a GiB
-# A warning requires a log-loss above naive Bayes by this many standard errors, and by this share.
-MIN_ERRORS = 3.0
-MIN_EXCESS = 0.05
+# A warning requires a log-loss above that of naive Bayes by both of these.
+MIN_ERRORS = 3.0  # standard errors of the difference
+MIN_EXCESS = 0.05  # proportion of the log-loss of naive Bayes
 MAX_FALSE_ALARMS = 0.01  # significance level of the test for ordered rows
 AUTO = ", or method='auto'"  # part of a hint
 TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to class proportions

@@ -32,7 +32,7 @@ __all__ = ["refine"]
 
 # The grid of settings of the conditional fit: its start, the prior scale of couplings, the ridge.
 STARTS: tuple[str | None, ...] = (None, "pseudo")
-SCALES = (0.1, 0.5, 8.0)
+SCALES = (0.1, 0.5, 8.0)  # relative to the prior scale of fields
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # to be divided by the number of observations
 FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search starts
 EPOCHS = 12  # minimum number of passes over the rows in the final fit

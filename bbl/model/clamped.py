@@ -38,7 +38,7 @@ SWEEPS = 200  # after the burn-in
 THIN = 5  # sweeps between draws
 DAMPING = 0.8  # weight of the new margins in a mean-field step
 MEAN_FIELD_TOLERANCE = 1e-10  # largest change of a margin at which mean field has converged
-MEAN_FIELD_ITERATIONS = 2000
+MEAN_FIELD_ITERATIONS = 2000  # maximum number of mean-field steps
 
 
 class Component(NamedTuple):

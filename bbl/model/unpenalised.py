@@ -28,7 +28,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 
-MAX_NEWTON_STEPS = 16
+MAX_NEWTON_STEPS = 16  # maximum number of Newton steps of a site
 LONGEST_STEP = 2.0  # largest change of a parameter in a Newton step; longer steps are shortened
 # rounds of iterative proportional fitting; expected counts are then accurate to one percent
 FITTING_ROUNDS = 30
@@ -43,13 +43,12 @@ CHORD_TOLERANCE = 1e-4
 STEP_TOLERANCE = 1e-6
 # a parameter that changes by more in the last Newton step has no finite optimum
 DIVERGING_STEP = 1e-3
-# gradient norm and number of Newton steps of sites with scores
-SCORED_TOLERANCE = 1e-10
-MAX_SCORED_STEPS = 50
+SCORED_TOLERANCE = 1e-10  # gradient norm at which a site with scores has converged
+MAX_SCORED_STEPS = 50  # maximum number of Newton steps of a site with scores
 CERTAIN_LOG_ODDS = 10.0  # log odds at which a level is treated as almost certain in a row
 # multiplies `CERTAIN_LOG_ODDS` to allow for the rounding of log odds in single precision
 SINGLE_PRECISION_SHARE = 0.999
-CHUNK_ROWS = 1024
+CHUNK_ROWS = 1024  # rows of a chunk
 SITES_PER_PASS = 16  # sites checked per pass over the rows
 # proportion of each chunk's rows, those with the largest curvature, used in the lower bound
 CURVATURE_ROWS = 0.15

@@ -13,7 +13,7 @@ __all__ = ["fit_cliques"]
 
 # maximum difference of fitted and observed shares; the error of the likelihood is its square
 TOLERANCE = 1e-9
-MAX_SWEEPS = 400
+MAX_SWEEPS = 400  # a sweep scales every clique once
 SWEEPS_AT_ONCE = 8  # number of sweeps before converged models are removed
 CELLS_AT_ONCE = 2**21  # maximum number of cells of models that are fitted together
 

@@ -16,7 +16,7 @@ from bbl.stats.metrics import TIE
 __all__ = ["RESPONSE", "climb"]
 
 MAX_PARENTS = 2  # class scores of the network are then fields and couplings of pairs
-RESPONSE = 0
+RESPONSE = 0  # number of the response among the nodes of the network
 
 
 class _Network:

@@ -26,7 +26,7 @@ RANDOM_ROUNDS = 7  # number of initial rounds with random cuts, which make table
 # after the random rounds, tables may only start in every eighth round, as looking for cuts is slow
 ENTRY_ROUNDS = 8
 PATIENCE = 5  # number of rounds without improvement of the held-out log-loss that ends a model
-MAX_ROUNDS = 1000
+MAX_ROUNDS = 1000  # number of rounds that ends a model in any case
 GAIN = 1e-6  # smallest decrease of the log-loss that counts as improvement
 MAX_CELLS = 4096  # maximum number of cells in the table of a pair; larger pairs are left out
 MAX_PAIR_PREDICTORS = 45  # pairs are compared among this many predictors with the largest fields

@@ -54,7 +54,7 @@ SINGLE_GROUPS = (
 )
 LOGITS = get_args(Logits)
 RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; beyond, decreases with their number
-RIDGE_ROWS = 5000
+RIDGE_ROWS = 5000  # weighted number of rows: the default ridge is 5 / n beyond
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
 # maximum number of distinct rows for a basis of the kernel; beyond, minibatches and L-BFGS
 ROWS = 5000

@@ -30,7 +30,7 @@ from bbl.rows.sample import Sample
 __all__ = ["REFITS", "Ascent", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
-MAX_NEWTON_STEPS = 100
+MAX_NEWTON_STEPS = 100  # maximum number of Newton steps of a fit
 MAX_CG_STEPS = 500  # maximum number of conjugate gradient steps in each Newton step
 MAX_FIELD_RIDGE = 1e-6  # maximum penalty on fields
 DECAY_STEPS = 200.0  # number of steps after which the step length is halved

@@ -301,12 +301,11 @@ def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.n
     return out
 
 
-# Newton steps to the optimum without a penalty, from a sample of the rows; the largest change of a
-# parameter in a step, in the last step, and in the last step of a parameter with a finite optimum
+# Newton steps to the optimum without a penalty, from a sample of the rows
 MAX_CORRECTED_STEPS = 16
-LONGEST_STEP = 2.0
-STEP_TOLERANCE = 1e-6
-DIVERGING_STEP = 1e-3
+LONGEST_STEP = 2.0  # largest change of a parameter in a step; longer steps are shortened
+STEP_TOLERANCE = 1e-6  # a fit has converged if a step changes no parameter by more than this
+DIVERGING_STEP = 1e-3  # a parameter that changes by more in the last step has no finite optimum
 # gradient norm that changes coefficients in the fourth decimal at most, so no warning is needed
 HARMLESS = 1e-6
 MAX_ORDER = 99  # maximum order of terms

@@ -130,8 +130,8 @@ def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
 
 # Gauss-Hermite quadrature: for standard normal x, the mean of g(x) is about NODE_WEIGHTS @ g(NODES)
 _RULE = np.polynomial.hermite_e.hermegauss(15)
-NODES = _RULE[0]
-NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()
+NODES = _RULE[0]  # (15,)
+NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()  # (15,), with sum 1
 
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:

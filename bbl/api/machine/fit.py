@@ -119,10 +119,12 @@ def bbl(
         evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf"
-        and "naive" also accept data read in batches: a Parquet path, list, glob or folder, a
+        and "naive" also accept data read in batches; "conditional", "boosting", "blanket" and
+        "auto" load the codes of such data into memory: a Parquet path, list, glob or folder, a
         pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
         DataFrame, or a function that returns an iterator of tables. `weights` must then be the name
-        of a column, and the fitted model does not keep the training rows.
+        of a column, and the fitted model keeps the rows without their order, or a sample of them,
+        for standard errors, tests and effects.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
         "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but then provide

@@ -10,7 +10,7 @@ import bbl
 from bbl.api.machine.call import AUTO
 from bbl.bayesnet.learners import LEARNERS
 from bbl.boltzmann.tuning import RULES
-from bbl.choices import Logits
+from bbl.choices import Covariance, Logits
 from bbl.cli.tables import MISSING_TEXTS, TYPES
 from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
@@ -45,6 +45,8 @@ MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
     "log_z": "auto",
     "calibrate": "none",
     "relevance": None,
+    "numeric": None,
+    "covariance": "group",
     "novarOk": False,
     "shuffle": False,
     "strata": None,
@@ -291,6 +293,19 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         choices=CALIBRATE,
         default="none",
         help="how to calibrate class scores; default: none",
+    )
+    group.add_argument(
+        "--numeric",
+        type=_numeric_columns,
+        metavar="COL,...",
+        help="predictors that are numbers, separated by commas, or 'all' for all columns with "
+        "fractions or many integers: normally distributed in each group",
+    )
+    group.add_argument(
+        "--covariance",
+        choices=get_args(Covariance),
+        default="group",
+        help="covariance of the numbers: one for each group (default), or shared by all groups",
     )
     group.add_argument(
         "--relevance",
@@ -635,6 +650,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
                 f"{option} takes one number, or {' or '.join(RULES)}; several numbers need --cv"
             )
     return args
+
+
+def _numeric_columns(text: str) -> bool | list[str]:
+    """Return the names in ``--numeric``; True for "all"."""
+    return True if text == "all" else [name for name in text.split(",") if name]
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -69,7 +69,17 @@ def user_session(args: argparse.Namespace) -> None:
     if args.learner is not None:
         _deliver_results(args, *_fit_network(args, data))
         return
-    names = ("missing", "novarOk", "log_z", "calibrate", "relevance", "seed", "n_jobs")
+    names = (
+        "missing",
+        "novarOk",
+        "log_z",
+        "calibrate",
+        "relevance",
+        "numeric",
+        "covariance",
+        "seed",
+        "n_jobs",
+    )
     fit_options: dict[str, Any] = {name: getattr(args, name) for name in names} | engine_options(
         args
     )

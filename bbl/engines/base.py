@@ -237,8 +237,10 @@ class Engine:
 
     @property
     def numbers_advice(self) -> str:
-        """Advice for a numeric column that is not a factor; usually empty."""
-        return ""
+        """Advice for a numeric column that is not a factor."""
+        if "numeric" in self.refusals():
+            return ""
+        return "To model its mean and variance instead, name it in numeric=."
 
     @property
     def has_tests(self) -> bool:

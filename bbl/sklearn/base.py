@@ -196,7 +196,7 @@ class TableEstimator(ResultState, BaseEstimator):
             )
             # in `fit`, fractions must be categories or they are rejected as continuous; new data
             # need no categories because their values are looked up among the levels
-            is_levels = reset and getattr(self, "numeric", False) is False
+            is_levels = reset and not getattr(self, "numeric", False)
             table = amounts_as_categories(array) if is_levels else pd.DataFrame(array)
             frame = to_frame(table, "X")
         else:

@@ -75,6 +75,9 @@ class BBLClassifier(TableClassifier):
         Treatment of missing values (None, nan, NA, NaT) in `X`. "raise": an error. "drop": rows are
         dropped in `fit`, and their predictions are nan. "level": a separate level. "marginal":
         averaged over. See `bbl.bbl`.
+    numeric : column name, list of names, or True, optional
+        Numeric columns of `X`, for methods other than "auto"; see `bbl.bbl`. Its options
+        ``covariance``, ``divisor``, ``shrink`` and ``transform`` are passed in `options`.
     class_weight : {"balanced"} or dict of class to weight, optional
         Weights of the rows of each class; classes missing from a dict have weight 1. Each class is
         fitted to its own rows only, so weights only change the class proportions used for
@@ -146,6 +149,7 @@ class BBLClassifier(TableClassifier):
         options: dict[str, Any] | None = None,
         unseen: Unseen = "ignore",
         missing: MissingPolicy = "raise",
+        numeric: Any = None,
         class_weight: Mapping | str | None = None,
         n_jobs: int | None = None,
     ):
@@ -162,6 +166,7 @@ class BBLClassifier(TableClassifier):
         self.options = options
         self.unseen = unseen
         self.missing = missing
+        self.numeric = numeric
         self.class_weight = class_weight
         self.n_jobs = n_jobs
 
@@ -183,6 +188,7 @@ class BBLClassifier(TableClassifier):
             novarOk=True,
             testNull=False,
             missing=self.missing,
+            numeric=self.numeric,
             log_z=self.log_z,
             n_jobs=effective_n_jobs(self.n_jobs),
             verbose=0,

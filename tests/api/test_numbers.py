@@ -10,7 +10,9 @@ import reference_numbers as oracle
 from numpy.testing import assert_allclose
 
 import bbl
+from bbl.__main__ import main
 from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.stats.group_means import equal_means
 
 L = [2, 3]
 PARTNERS = np.array([[True, True], [True, True]])
@@ -410,3 +412,71 @@ def test_effects_and_sandwich_errors_agree(shared):
         )
         assert_allclose(frame["estimate"], np.ravel(expected["estimate"]), atol=1e-6)
         assert_allclose(frame["std_error"], np.ravel(expected["se_sandwich"]), rtol=1e-4)
+
+
+# R 4.2.2: anova(lm(u ~ y)) and summary(manova(cbind(...) ~ y), test="Wilks") of iris
+R_F = [119.26450218450466, 49.1600400896121, 1180.1611822529778, 960.0071468018059]
+R_WILKS = ["0.02344", "199.1", "8 and 288", "1.365e-112"]
+
+
+def test_the_summary_tests_group_means():
+    iris = pytest.importorskip("sklearn.datasets").load_iris(as_frame=True)
+    data = iris["data"].set_axis(["sl", "sw", "pl", "pw"], axis=1).assign(y=iris["target"])
+    lda, qda = (bbl.bbl("y ~ .^2", data, numeric=True, covariance=c) for c in ("shared", "group"))
+    text = str(lda.summary())
+    assert all(value in text for value in R_WILKS)
+    sums = location(lda).T[:, 0, 1:]
+    squares = location(lda).T[:, 1:, 1:].diagonal(0, 1, 2)
+    assert_allclose(equal_means(location(lda).n, sums, squares).F, R_F, rtol=1e-9)
+    table = bbl.anova(lda, qda)
+    assert "Box's M" in str(table)
+    # biotools::boxM(iris[, 1:4], iris$Species)
+    assert "140.9430" in str(table)
+
+
+def test_models_of_numbers_are_compared_by_their_likelihood(table):
+    small, large = (numeric(f, table, divisor="ml") for f in ("y ~ a + u*v", "y ~ a + u*v + a:u"))
+    result = small._ratio_test(large)
+    assert_allclose(result["ratio"], 2 * (float(large.logLik()) - float(small.logLik())), rtol=1e-6)
+    assert result["df"] == 2 and result["p"] < 1e-3
+    levels = [numeric(f, table, numeric="u") for f in ("y ~ a*b + u", "y ~ a + b + u")]
+    without = bbl.bbl("y ~ a*b", table, lambda_=0.0), bbl.bbl("y ~ a + b", table, lambda_=0.0)
+    assert levels[1]._ratio_test(levels[0])["p"] == without[1]._ratio_test(without[0])["p"]
+    with pytest.raises(OptionError, match="differ in couplings and in the numbers"):
+        levels[1]._ratio_test(numeric("y ~ a*b + a:u + u", table, numeric="u"))
+
+
+@pytest.mark.long
+def test_box_test_has_its_size():
+    rng = np.random.default_rng(5)
+    rejected = 0
+    for _ in range(400):
+        data = pd.DataFrame(rng.normal(size=(120, 4)), columns=list("abcd"))
+        data["y"] = np.repeat(np.arange(3), 40)
+        one, two = (
+            bbl.bbl("y ~ .^2", data, numeric=True, covariance=c) for c in ("shared", "group")
+        )
+        rejected += one._ratio_test(two)["p"] < 0.05
+    assert 6 <= rejected <= 36
+
+
+def test_the_command_line_fits_numbers(table, tmp_path, capsys):
+    table.to_csv(tmp_path / "t.csv", index=False)
+    path = str(tmp_path / "t.csv")
+    model = str(tmp_path / "fit.bbl")
+    assert main(["y ~ a + u + v + a:u", path, "--numeric", "u,v", "--save", model]) == 0
+    assert "Means of u" in capsys.readouterr().out
+    assert main(["predict", model, path]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    fit = bbl.bbl("y ~ a + u + v + a:u", table, numeric=["u", "v"])
+    assert float(rows[1].split(",")[0]) == pytest.approx(
+        fit.predict(table, type="prob")["n"].iloc[0]
+    )
+
+
+def test_the_estimator_fits_numbers(table):
+    sklearn = pytest.importorskip("bbl.sklearn")
+    X, y = table.drop(columns="y"), table["y"]
+    model = sklearn.BBLClassifier("naive", numeric=["u", "v"], options={"shrink": 0.1}).fit(X, y)
+    fit = bbl.bbl("y ~ .", table, method="naive", numeric=["u", "v"], shrink=0.1)
+    assert_allclose(model.predict_proba(X), fit.predict(table, type="prob")[["n", "s"]])

@@ -13,9 +13,18 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.model.location import Location
-from bbl.report.text import ALL_OR_FEW, SHOWN_LEVELS, label_text
+from bbl.report.markup import Section
+from bbl.report.text import (
+    ALL_OR_FEW,
+    SHOWN_LEVELS,
+    label_index,
+    label_text,
+    p_texts,
+    statistic_texts,
+)
+from bbl.stats.group_means import equal_means, wilks
 
-__all__ = ["column_names", "covariance_frame", "mean_frame", "numbers_text"]
+__all__ = ["column_names", "covariance_frame", "mean_frame", "mean_test_section", "numbers_text"]
 
 CONSTANT = "(reference levels)"
 CONSTANT_ALONE = "mean"  # if the mean depends on no other predictor
@@ -62,6 +71,31 @@ def covariance_frame(labels: Labels, location: Location, g: int) -> pd.DataFrame
     """Return the covariance (q, q) of the numbers in group `g`, given the levels."""
     names = pd.Index([labels.names[i] for i in location.model.numbers], dtype=object)
     return pd.DataFrame(location.S[g], index=names, columns=names)
+
+
+def mean_test_section(labels: Labels, location: Location) -> Section:
+    """Return the summary's table of one-way analyses of variance of the numbers."""
+    model = location.model
+    columns = slice(model.p, model.p + model.q)
+    sums = location.T[:, 0, columns]
+    products = location.T[:, columns, columns]
+    tests = equal_means(location.n, sums, products.diagonal(0, 1, 2))
+    table = pd.DataFrame(
+        {
+            "F": statistic_texts(tests.F),
+            "df": f"{tests.df:g} and {tests.residual_df:,.7g}",
+            "Pr(>F)": p_texts(tests.p),
+        },
+        index=label_index([labels.names[i] for i in model.numbers]),
+    )
+    note = "These tests assume normal distributions with equal variances in all groups."
+    together = wilks(location.n, sums, products) if model.q > 1 else None
+    if together is not None:
+        note = (
+            f"Wilks' lambda = {together.lambda_:.4g}, F = {together.F:.4g}, df = "
+            f"{together.df:g} and {together.residual_df:.6g}, Pr(>F) = {together.p:.4g}. {note}"
+        )
+    return Section("One-way analysis of variance of the numbers", table, note)
 
 
 def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str:

@@ -280,6 +280,7 @@ def fit_summary(
     tests: LikelihoodRatio,
     facts: Mapping[str, Any],
     sections: Sequence[Section] = (),
+    head: str | None = None,
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
@@ -297,6 +298,8 @@ def fit_summary(
         Key figures by title, in display order.
     sections : sequence of Section
         Tables below the naive Bayes tests.
+    head : str, optional
+        Text at the top, if the model has other predictors than `labels`.
     """
     names = label_index(labels.names)
     table = pd.DataFrame(
@@ -345,8 +348,14 @@ def fit_summary(
         heading = f"the {len(shown)} of {len(names)} predictors with the largest chi-squares"
         predictor_sections = [Section(heading, texts, 'Coefficients: fit.summary().tables["h"].')]
     tables |= {section.heading: section.table for section in sections}
+    if not predictor_sections:
+        title = ""
     return Summary(
-        head_text(call, labels), dict(facts), title, [*predictor_sections, *sections], tables
+        head or head_text(call, labels),
+        dict(facts),
+        title,
+        [*predictor_sections, *sections],
+        tables,
     )
 
 

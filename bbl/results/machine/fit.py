@@ -26,9 +26,10 @@ from bbl.model.location_gradient import NumberScoreGradient
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
 from bbl.report.explore.score_model import ScoreModel
+from bbl.report.machine.numbers import mean_test_section
 from bbl.report.machine.summary import Summary, fit_summary, own_summary
 from bbl.report.page import Part
-from bbl.report.text import label_text
+from bbl.report.text import head_text, label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
 from bbl.results.error_source import DeltaMethod, ErrorSource
@@ -352,8 +353,14 @@ class BBLResults(FittedMachine, ClassifierResults):
             return own_summary(self.call, self.labels, facts, self._sections)
         # `_counts` has each predictor's weighted level counts (K, L_i); `_sections` are tables of
         # tests
-        tests = likelihood_ratio(self._counts, pseudocount)
-        return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
+        part = self._categorical
+        tests = likelihood_ratio(part._counts, pseudocount)
+        sections = self._sections
+        head = None
+        if self.estimate.location is not None:
+            sections = [mean_test_section(self.labels, self.estimate.location), *sections]
+            head = head_text(self.call, self.labels)
+        return fit_summary(self.call, part.labels, tests, self._classifier_facts(), sections, head)
 
     @overload
     def predict(

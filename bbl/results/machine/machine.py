@@ -24,7 +24,7 @@ from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy
-from bbl.model.location import LocationModel, nominal_rows
+from bbl.model.location import Location, LocationModel, nominal_rows
 from bbl.model.logz import APPROXIMATE
 from bbl.report.machine.inference_table import labelled, slope_section
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
@@ -521,6 +521,15 @@ class MachineResults(ModelResults):
             estimate=self.estimate.only(chosen),
             _stored=stored,
         )
+
+    def _location(self) -> Location:
+        """Return the location model; raises a DataError without numeric predictors."""
+        if self.estimate.location is None:
+            raise DataError(
+                "This fit has no numeric predictors.",
+                hint="Name them in the fit, for example numeric='age'.",
+            )
+        return self.estimate.location
 
     @property
     def _location_model(self) -> LocationModel | None:

@@ -21,6 +21,7 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.nested_numbers import differ_in_numbers, number_ratio_test
 from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import have_same_design
@@ -38,6 +39,12 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     no test. Raises a DataError or OptionError if the fits are not nested, have different complete
     rows, are not both machines, or have no likelihood equations.
     """
+    if isinstance(other, MachineResults):
+        if differ_in_numbers(fit, other):
+            return number_ratio_test(fit, other)
+        # the distributions of the numbers given the others cancel
+        fit = fit._categorical
+        other = other._categorical
     # joint fits with a penalty have no test, as `_order_nested` reports
     if fit.engine.joint and fit.engine.has_tests:
         return _conditional_ratio_test(fit, other)

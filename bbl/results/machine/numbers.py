@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from bbl.checks import check_keywords
-from bbl.errors import DataError
-from bbl.model.location import Location
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.numbers import covariance_frame, mean_frame
 from bbl.results.machine.machine import MachineResults
@@ -20,15 +18,6 @@ __all__ = ["NumbersMixin"]
 @dataclass(frozen=True, repr=False)
 class NumbersMixin(MachineResults):
     """The location model of numeric predictors: means and covariances."""
-
-    def _location(self) -> Location:
-        """Return the location model; raises a DataError without numeric predictors."""
-        if self.estimate.location is None:
-            raise DataError(
-                "This fit has no numeric predictors.",
-                hint="Name them in the fit, for example numeric='age'.",
-            )
-        return self.estimate.location
 
     @check_keywords
     def means(self) -> pd.DataFrame:

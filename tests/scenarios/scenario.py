@@ -216,6 +216,8 @@ def draw(seed: int) -> Scenario:
         options["ordered"] = str(
             of_order.choice(["nominal", "linear", "cumulative", "cv"], p=[0.3, 0.3, 0.3, 0.1])
         )
+    if scenario.family == "bbl" and scenario.method in ("pseudo", "ml") and "ordered" in kinds:
+        options |= _draw_linear(scenario, np.random.default_rng([seed, 27]))
     if scenario.method == "conditional":  # as above
         scenario = _draw_blanket(scenario, np.random.default_rng([seed, 23]))
     if scenario.method == "conditional":
@@ -223,6 +225,17 @@ def draw(seed: int) -> Scenario:
     return dataclasses.replace(
         scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21]))
     )
+
+
+def _draw_linear(s: Scenario, rng: Any) -> dict[str, Any]:
+    """Return options of couplings that are linear in level scores, or none."""
+    is_possible = any(
+        kind == "ordered" and L > 2 for kind, L in zip(s.kinds, s.levels, strict=True)
+    )
+    # now and then where it is refused
+    if rng.random() > (0.5 if is_possible else 0.1):
+        return {}
+    return {"ordered": "linear"}
 
 
 def _draw_blanket(s: Scenario, rng: Any) -> Scenario:

@@ -66,16 +66,21 @@ class ScoredInfluence(Influence):
         self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray
     ) -> None:
         Z, residuals, weights = row_arrays
-        site_map = site_scores_of(self.layout).maps[i]
+        scores = site_scores_of(self.layout)
+        site_map = scores.maps[i]
         if not site_map.n:
             return
         residual = residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
-        design = Z[:, self._columns[i]]
-        score = (residual[:, :, None] * design[:, None, :]).reshape(len(design), -1)
-        psi = site_map.gather_rows(score) @ self._inverse[i] - self._penalty_shift[i]
+        features = (Z[:, 1:] @ scores.column_map)[:, scores.features[i]]
+        own = residual @ scores.contrasts[i]
+        products = (own[:, :, None] * features[:, None, :]).reshape(len(Z), -1)
+        # of the fields and of the free couplings
+        psi = np.hstack([residual, products]) @ self._inverse[i] - self._penalty_shift[i]
         psi *= weights[i][:, None]
-        # the rows of `out` are distinct
-        out[out_rows] += site_map.expand(psi).T * shares[:, None]
+        # transposed: rows of an array are copied much faster than columns
+        expanded = np.ascontiguousarray(psi.T)[site_map.index]
+        expanded *= (site_map.factor * shares)[:, None]
+        out[out_rows] += expanded  # the rows are distinct
 
     def _inverse_block(self, i: int, positions: np.ndarray) -> np.ndarray:
         site_map = site_scores_of(self.layout).maps[i]

@@ -351,6 +351,13 @@ class SiteScores:
             n = q + own.shape[1] * len(features)
             self.maps.append(ScoreMap(index.ravel(), factors.ravel(), n))
 
+    @cached_property
+    def column_map(self):
+        """Features of the columns of the `Regressors`, a sparse matrix (D, F)."""
+        from scipy import sparse
+
+        return sparse.block_diag([table[1:] for table in self.tables], format="csr")
+
     def design(self, codes: np.ndarray) -> np.ndarray:
         """Return the features (F, n) of rows with the codes of the `Regressors`."""
         out = np.empty((int(self.start[-1]), len(codes)))

@@ -126,7 +126,7 @@ def layout_scores(
             hint=f"{near_match(name, names)}Name predictors of the formula.",
             value=name,
         )
-    if all(scores is None for scores in out):
+    if out and all(scores is None for scores in out):  # the null model has no predictors
         raise OptionError(
             "ordered='linear' is for ordered predictors with three or more levels, but there are "
             "none.",

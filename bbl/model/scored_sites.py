@@ -21,7 +21,13 @@ from bbl.model.site_hessians import solver
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample
 
-__all__ = ["ScoredFit", "ScoredPenalty", "fit_scored_sites", "scored_hessians"]
+__all__ = [
+    "ScoredFit",
+    "ScoredPenalty",
+    "fit_scored_sites",
+    "scored_hessians",
+    "scored_memory",
+]
 
 BLOCK_ROWS = 8192  # rows per block in memory
 SUFFICIENT_DECREASE = 1e-4  # smallest decrease, as a fraction of the slope's (Armijo)
@@ -226,6 +232,16 @@ def _advance(
         site.slope = float(site.gradient @ site.step)
         site.length = 1.0
         site.n_iter += 1
+
+
+def scored_memory(layout: Layout) -> float:
+    """Return the bytes of a fit: three Hessians of each site, and a block of rows."""
+    scores = site_scores_of(layout)
+    hessians = sum(float(site_map.n) ** 2 for site_map in scores.maps)
+    most_levels = float(layout.n_levels.max(initial=1))
+    # features of all rows in a block, of one site, and a few arrays of its levels
+    block = BLOCK_ROWS * (2.0 * float(scores.start[-1]) + 8.0 * most_levels)
+    return 24.0 * hessians + 8.0 * block
 
 
 def scored_hessians(

@@ -11,6 +11,7 @@ import reference
 import reference_linear
 
 import bbl
+from bbl.boltzmann.estimate import fit_group
 from bbl.boltzmann.inference.exact_ratio import smaller_layout
 from bbl.boltzmann.inference.nested import ratio_test, zero_contrasts
 from bbl.engines import MaximumLikelihood, PseudoLikelihood
@@ -789,3 +790,50 @@ def test_slopes_name_the_levels_of_nominal_predictors(of):
     np.testing.assert_allclose(slopes[tests].iloc[0].astype(float) * 16, cell[tests].astype(float))
     assert slopes["p"].iloc[0] == pytest.approx(cell["p"])
     assert bbl.bbl("y ~ a", data, missing="level").inference().slopes(of).empty
+
+
+# -- surveys and other users -----------------------------------------------------------------------
+@pytest.mark.parametrize("method", ["pseudo", "ml"])
+def test_tests_under_a_design_count_free_parameters(method):
+    data = table(900).assign(
+        w=np.random.default_rng(0).gamma(2, 1, 900), cluster=np.arange(900) // 9
+    )
+    design = bbl.survey("w", cluster="cluster")
+    fit = bbl.bbl("y ~ a*b + c", data, method=method, ordered="linear", lambda_=0, design=design)
+    tests = fit.inference().tests().query("predictor2 == 'b'")
+    slopes = fit.inference().slopes()
+    assert tests["df"].tolist() == [1, 1]
+    np.testing.assert_allclose(
+        tests["chisq"], slopes["estimate"] ** 2 / slopes["se"] ** 2, rtol=1e-6
+    )
+    np.testing.assert_allclose(tests["p"], slopes["p"], rtol=1e-6)
+
+
+def test_the_null_model_has_no_scores():
+    fit = bbl.bbl("y ~ 1", table(60), ordered="linear")
+    assert fit.n_parameters == 0
+
+
+def test_estimators_and_steps_take_the_options():
+    data = table(400)
+    X = data.drop(columns="y")
+    options = {"ordered": "linear", "level_scores": {"a": [0, 1, 2, 5]}}
+    estimator = bbl.BBLClassifier(method="pseudo", lambda_=0.01, options=options)
+    direct = bbl.bbl("y ~ .^2", data, lambda_=0.01, lambdah=1e-4, **options)
+    np.testing.assert_allclose(
+        estimator.fit(X, data["y"]).predict_proba(X)[:, 0],
+        direct.predict(data, type="prob")["s"],
+        atol=1e-8,
+    )
+    fit = bbl.bbl("y ~ .^2", data, method="ml", ordered="linear")
+    steps = bbl.step(fit).path
+    # a coupling of two ordered predictors has one parameter in each group, row effects have two
+    assert set(steps["df"].iloc[1:]) <= {2, 4}
+
+
+def test_groups_without_rows_count_free_parameters():
+    of = layout()
+    empty = Sample(np.zeros((0, 4), dtype=np.uint8), np.zeros(0))
+    for engine in (PseudoLikelihood(ordered="linear"), MaximumLikelihood(ordered="linear")):
+        (group,) = fit_group(empty, of, engine)
+        assert group.fit.rank == score_map(of).n

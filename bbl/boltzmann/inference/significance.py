@@ -24,6 +24,7 @@ from bbl.model.scores import (
     free_sizes,
     is_scored,
     score_information,
+    score_map,
     scored_tables,
     site_scores_of,
 )
@@ -565,6 +566,9 @@ class Comparison:
         verdict = self.verdict
         cuts = layout.cuts
         is_wald = verdict == Kind.WALD
+        shared = score_map(layout)
+        if shared is not None:  # one of the parameters that share a free one
+            is_wald &= shared.firsts(np.ones(shared.n, dtype=bool))
         # by table; for an empty table, reduceat returns the entry at its start, which belongs to
         # the next table or is the appended one
         n_wald = np.add.reduceat(np.append(is_wald, False), cuts[:-1]) * (np.diff(cuts) > 0)

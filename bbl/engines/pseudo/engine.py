@@ -68,6 +68,7 @@ from bbl.model.scored_sites import (
     ScoredPenalty,
     fit_scored_sites,
     scored_hessians,
+    scored_memory,
 )
 from bbl.model.scores import score_map, site_scores_of
 from bbl.model.site_hessians import site_hessians, solver
@@ -737,6 +738,8 @@ class PseudoLikelihood(Engine):
         if not layout.m:  # no predictors
             return 0.0
         regs = regressors(layout)
+        if layout.scores is not None:
+            return scored_memory(layout) + 16.0 * layout.D * regs.D
         row_bytes, task_bytes = memory_estimate(
             n, regs.n_levels, precision=self.precision, sites=layout.m
         )
@@ -748,6 +751,8 @@ class PseudoLikelihood(Engine):
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of a fit to rows in a file: to a sample, or to all if there are few."""
+        if layout.scores is not None:
+            return self.memory(n, layout, settings)
         if few_enough(n, layout):
             return self.memory(n, layout, settings)
         return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,6 @@ from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.report.explore.score_model import ScoreModel
 from bbl.report.explore.section import Start, WhatIf, read_asset
-from bbl.report.markup import html_text
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
 from bbl.results.report_page import MIN_CELL
@@ -82,7 +82,7 @@ class Exploration:
     def _repr_html_(self) -> str:
         """Return a frame with the page; its script cannot reach the notebook."""
         return (
-            f'<iframe srcdoc="{html_text(self.html)}" sandbox="allow-scripts" title="What if" '
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="What if" '
             'style="width: 100%; height: 46rem; border: 0"></iframe>'
         )
 

@@ -1,8 +1,11 @@
 """Pages that answer what-if questions: their numbers, in a real browser, are those of predict()."""
 
+import html
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -305,6 +308,31 @@ def test_a_model_without_a_response_shows_each_predictor_given_the_others(  # no
 
 
 @needs_browser
+def test_a_notebook_shows_the_page_and_writes_no_file(
+    browser,  # noqa: F811
+    fit,
+    tmp_path,
+    monkeypatch,
+):
+    monkeypatch.chdir(tmp_path)
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    made = fit.explore()
+    assert made.path is None and not list(tmp_path.iterdir()) and "kB)" in repr(made)
+    assert html.unescape(made._repr_html_().split('"')[1]) == made.html
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(f"<!DOCTYPE html><body>{made._repr_html_()}</body>", encoding="utf-8")
+    browser.open(notebook)
+    assert browser.problems() == []
+    before = browser.call("Page.captureScreenshot")["data"]
+    for _ in range(6):
+        browser.press("Tab")
+    browser.press("ArrowRight")
+    assert browser.call("Page.captureScreenshot")["data"] != before
+    assert browser.problems() == []
+
+
+@needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 900, 1400])
 def test_nothing_is_wider_than_the_screen(browser, fit, page, width, scheme):  # noqa: F811
@@ -313,6 +341,31 @@ def test_nothing_is_wider_than_the_screen(browser, fit, page, width, scheme):  #
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.problems() == []
     browser.emulate()
+
+
+@needs_browser
+def test_large_models_limit_the_number_of_unknown_predictors(browser, tmp_path):  # noqa: F811
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 3, (300, 16))).rename(columns=lambda i: f"x{i}")
+    table["y"] = rng.choice(["no", "yes"], 300)
+    model = bbl.bbl("y ~ .^2", table, lambda_=0.1, verbose=0)
+    path = model.explore(tmp_path / "page.html").path
+    assert path.stat().st_size < 700_000
+    answers = rng.integers(0, 3, (20, 16))
+    answers[:, :8] = np.where(rng.random((20, 8)) < 0.7, -1, answers[:, :8])
+    found = of_browser(browser, path, answers, None)
+    np.testing.assert_allclose(found, predicted(model, answers, None), rtol=0, atol=1e-9)
+    browser.open(path, "#whatif=" + ".".join("u" * 9 + "0" * 7))
+    status = browser.run("document.getElementById('whatif-status').textContent")
+    assert status == "At most 8 predictors can be unknown at once. Choose more levels."
+    starts = browser.run("document.getElementById('whatif-start').textContent")
+    assert "No answers" not in starts
+    browser.run(
+        """(() => { const input = document.getElementById("whatif-search");
+        input.value = "X15"; input.dispatchEvent(new Event("input", { bubbles: true })); })()"""
+    )
+    shown = "Array.from(document.querySelectorAll('[data-predictor]')).filter((f) => !f.hidden)"
+    assert browser.run(f"{shown}.length") == 1
 
 
 @needs_browser

@@ -30,8 +30,8 @@ __all__ = [
 # of all tables on a page, 8 bytes each and 11 as text: about half a megabyte
 MAX_NUMBERS = 48_000
 # table cells, summed over groups and members, of the exact sum over unknown predictors: takes a
-# browser about 20 ms
-MAX_CELLS = 2**18
+# browser less than 0.1 s
+MAX_CELLS = 2**16
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ var whatif = (function () {
 
   /* ln(sum of exponentials); -Infinity for impossible states. */
   function logSumExp(values) {
-    const largest = Math.max(...values);
+    let largest = -Infinity, sum = 0;
+    for (const value of values) if (value > largest) largest = value;
     if (largest === -Infinity) return -Infinity;
-    return largest + Math.log(values.reduce((sum, v) => sum + Math.exp(v - largest), 0));
+    for (const value of values) sum += Math.exp(value - largest);
+    return largest + Math.log(sum);
   }
 
   function logSoftmax(scores) {
@@ -63,17 +65,19 @@ var whatif = (function () {
       const stride = (table, i) => (table.scope.includes(i) ? table.strides[table.scope.indexOf(i)] : 0);
       const along = used.map((table) => scope.map((i) => stride(table, i)));
       const step = used.map((table) => stride(table, out));
-      const column = new Array(nLevels);
+      const column = new Float64Array(nLevels);
       for (let cell = 0; cell < cells; cell++) {
-        const starts = used.map((table) => table.offset);
-        for (let axis = scope.length - 1, rest = cell; axis >= 0; axis--) {
-          const level = rest % sizes[axis];
-          rest = (rest - level) / sizes[axis];
-          used.forEach((_, t) => (starts[t] += level * along[t][axis]));
-        }
-        for (let level = 0; level < nLevels; level++) {
-          column[level] = 0;
-          used.forEach((table, t) => (column[level] += table.values[starts[t] + level * step[t]]));
+        column.fill(0);
+        for (let t = 0; t < used.length; t++) {
+          let start = used[t].offset;
+          for (let axis = scope.length - 1, rest = cell; axis >= 0; axis--) {
+            const level = rest % sizes[axis];
+            rest = (rest - level) / sizes[axis];
+            start += level * along[t][axis];
+          }
+          for (let level = 0; level < nLevels; level++) {
+            column[level] += used[t].values[start + level * step[t]];
+          }
         }
         summed[cell] = logSumExp(column);
       }

@@ -38,7 +38,7 @@ NIGHTLY = EFFORT == "nightly"
 # tables are drawn at random, and mean field does not suit all of them
 pytestmark = [
     pytest.mark.properties,
-    pytest.mark.filterwarnings("ignore:On the training rows the log-loss"),
+    pytest.mark.filterwarnings("ignore:On the training rows, the log-loss"),
 ]
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}
 NAMES = ["a", "b", "c", "d", "e"]

@@ -372,7 +372,7 @@ STATEMENTS = [
         "docs/guide/large.md",
         "new data raise an error",
         DataError,
-        "no training rows",
+        "does not keep the training rows",
         [
             lambda: read_in_batches().fitted(),
             lambda: read_in_batches().residuals(),
@@ -639,7 +639,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/large.md",
-        "at the time of the fit, an error names it",
+        "at the time of the fit, an error names the file",
         "api/test_lazy_inference.py::test_a_source_that_has_changed_since_the_fit_is_named",
     ),
     (

@@ -53,7 +53,7 @@ def sample_rows(
     Raises
     ------
     DataError, BBLTypeError
-        If the data cannot be read, or are not data.
+        If the data cannot be read, or if the argument is not data.
 
     Notes
     -----

@@ -201,7 +201,7 @@ def check_training(
         naive = naive_scores(counts, log_share(result.class_prior), rows, _used_predictors(result))
         text = _describe_excess(scores, naive, rows)
         if text:
-            finding = f"On the training rows the {text}"
+            finding = f"On the training rows, the {text}"
             _warn_of_losses(finding, engine, layout, K, result.log_z_kind, stacklevel)
     return record
 
@@ -408,7 +408,7 @@ def check_validation(
         text = _describe_excess(scores, naive, scored)
         if text:
             _warn_of_losses(
-                f"On the validated rows the {text}",
+                f"On the validated rows, the {text}",
                 engine,
                 fitted_layout,
                 K,

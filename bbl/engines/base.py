@@ -444,7 +444,8 @@ class Engine:
 
     @property
     def calibrates(self) -> bool:
-        """Whether class scores can be calibrated: whether their multiples are scores as well."""
+        """Whether class scores can be calibrated, which requires that multiples of the scores are
+        also scores."""
         return True
 
     def for_response(self, response: Factor) -> Engine:
@@ -563,7 +564,7 @@ class Engine:
 
     def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
         """Return the mean log pseudo-likelihood of the fitted rows without a penalty, if it follows
-        from the fit, else None.
+        from the fit, otherwise None.
         """
         return None
 
@@ -574,7 +575,7 @@ class Engine:
         random sample of the fitted rows.
 
         Nothing is fitted: `theta` (layout.size,) are the group's parameters, and `site_theta` is
-        the site solution, None if it was not kept. Only for engines with `streams` that `solves`.
+        the site solution, None if it was not kept. Only for engines with `streams` and `solves`.
         """
         raise NotImplementedError
 
@@ -589,8 +590,8 @@ class Engine:
         """Take a Newton step from the fit of a group to its optimum without a penalty, if `rows`
         are only a random sample of the fitted rows.
 
-        At the fit, the gradient of all rows equals that of the penalty, so that the sample is only
-        needed for the Hessian. Arguments are as in `influence_at` and `unpenalised`.
+        At the fit, the gradient of all rows equals that of the penalty, so the sample is needed
+        only for the Hessian. Arguments are as in `influence_at` and `unpenalised`.
         """
         raise NotImplementedError
 

@@ -43,7 +43,7 @@ class ScoreGradient:
         Parameters of the groups, used to weight the states of missing cells.
     cumulative : bool, default False
         Whether the sums ``c_g0 + sum_k c_gk t_k(x)`` are cumulative logits instead of class scores.
-        Rows then have to be complete.
+        In this case, rows must be complete.
     """
 
     def __init__(self, layout: Layout, theta: np.ndarray, cumulative: bool = False):

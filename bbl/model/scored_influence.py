@@ -20,7 +20,7 @@ __all__ = ["ScoredInfluence", "influence_of"]
 class ScoredInfluence(Influence):
     """`Influence` with couplings that are linear in scores.
 
-    `_inverse` and `_penalty_shift` are of the r free parameters of a site: (r, r) and (r,).
+    `_inverse` and `_penalty_shift` refer to the r free parameters of a site: (r, r) and (r,).
     """
 
     def __init__(

@@ -149,8 +149,8 @@ def unpack_model(
 
 
 def _unpack_kept(stored: Any, sample: Sample, arrays: Mapping[str, np.ndarray]) -> KeptRows:
-    """Return the rows that a fit of data read in batches has kept; raises a ValueError for numbers
-    of rows that cannot be.
+    """Return the rows that a fit of data read in batches has kept; raises a ValueError for
+    impossible numbers of rows.
     """
     check_types(stored, {"rows": list, "whole": bool})
     n_rows = stored["rows"]

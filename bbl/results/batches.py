@@ -94,7 +94,7 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of data read in batches, encoded; without rows of weight 0 or dropped rows.
+    """Some rows of data read in batches, encoded; without dropped rows and rows of weight 0.
 
     Attributes
     ----------

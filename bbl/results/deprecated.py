@@ -44,7 +44,7 @@ class Deprecated:
 
 
 class DeprecatedNames:
-    """Base class of objects with `Deprecated` attributes, which ``dir`` leaves out."""
+    """Base class of objects with `Deprecated` attributes, which ``dir`` does not list."""
 
     def __dir__(self) -> list[str]:
         """Return the attributes without deprecated ones."""

@@ -184,8 +184,8 @@ class StreamedRows:
                 continue
             if block.missing is not None and block.missing[:, self.by].any():
                 raise DataError(
-                    "A predictor in by= has missing values, which data read in batches may not "
-                    "have.",
+                    "A predictor in by= has missing values, which are not supported for data "
+                    "read in batches.",
                     argument="by",
                     hint="Pass newdata=bbl.sample_rows(data, 100_000).",
                 )
@@ -223,7 +223,7 @@ def make_streamed_rows(
     fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, verbose: int
 ) -> StreamedRows | None:
     """Return the rows of a call if they are read in batches, from `newdata` or from the training
-    data that the fit does not keep; else None. Arguments are as in `make_effect_rows`.
+    data that the fit does not keep; otherwise None. Arguments are as in `make_effect_rows`.
     """
     training = fit._rereads if newdata is None and grid is None else None
     source = lazy_source(newdata, "newdata") if training is None else training.source
@@ -309,7 +309,7 @@ def make_effect_rows(
 def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
     """Return the training rows; raise a DataError if the model has none.
 
-    Rows that were read in batches have no order, and are not for effects of single rows
+    Rows that were read in batches have no order and cannot be used for effects of single rows
     (`is_rowwise`).
     """
     kept = fit._kept

@@ -351,7 +351,8 @@ def _find_streamed_effects(
 ) -> Effects:
     """Return `find_effects` for rows that are read in batches, in one pass.
 
-    Standard errors come from a covariance, because other sources would need a pass each.
+    Standard errors come from a covariance, because any other source would need a pass for each
+    refit or draw.
     """
     scores = partial(fit._encoded_scores, dropped=None, priors=None)
     unbounded: frozenset[tuple[int, int]] = frozenset()
@@ -394,7 +395,7 @@ def _make_effects(
 ) -> Effects:
     """Return the table of effects, with a note on each effect that needs one.
 
-    `keys` has a row for each unit, `text` describes the rows in the title, and `unbounded` are
+    `keys` contains a row for each unit, `text` describes the rows in the title, and `unbounded` are
     levels of parameters without a finite optimum.
     """
     kind = TITLES[contrasts.transform] if contrasts.is_comparison else "Probability"

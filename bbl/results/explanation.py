@@ -247,10 +247,10 @@ def explain_rows(
     if attribution.cumulative:
         if of is not None:
             raise OptionError(
-                "Cumulative logits have no terms for the log-odds of two groups.",
+                "With cumulative logits, the log-odds of two groups are not sums of terms.",
                 argument="of",
-                hint="Leave of out: the log-odds of each row's most probable group or a higher one "
-                "are explained.",
+                hint="Omit of= to explain the log-odds of each row's most probable group or a "
+                "higher one.",
                 value=of,
             )
         target = np.maximum(first_largest(np.where(np.isnan(scores), -np.inf, scores)), 1)

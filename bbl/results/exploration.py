@@ -39,8 +39,8 @@ MAX_STARTS = 5  # frequent combinations that are listed
 MAX_NAMED = 4  # predictors whose levels name a combination
 CONTENT = (
     "This page contains the parameters of the model, the names of its predictors and levels, and "
-    "combinations of levels of at least five training rows; it contains no other rows, and "
-    "fetches nothing."
+    "combinations of levels of at least five training rows; it contains no other rows and makes "
+    "no network requests."
 )
 
 
@@ -98,7 +98,7 @@ def refuse_numbers(labels: Labels) -> None:
     """Raise an OptionError for numeric predictors, which would need sliders."""
     if labels.numbers:
         raise OptionError(
-            f"Predictor {labels.names[labels.numbers[0]]!r} is numeric, and a page has only "
+            f"Predictor {labels.names[labels.numbers[0]]!r} is numeric, but a page can show only "
             "predictors with levels.",
             argument="numeric",
             hint="Bin it with bbl.bin().",

@@ -281,7 +281,7 @@ class ModelResults(DeprecatedNames, ABC):
         )
 
     def _what_if_part(self) -> Part:
-        """Return the what-if section of the report, or a sentence on why there is none."""
+        """Return the what-if section of the report, or a sentence on why it is missing."""
         try:
             return what_if_part(self._what_if())
         except OptionError as error:
@@ -327,8 +327,8 @@ class ModelResults(DeprecatedNames, ABC):
                 "This model has no training rows: it was saved without them, or fitted to data "
                 "read in batches."
                 if self._kept is None
-                else "This model has no training rows in their order: the data were read in "
-                "batches."
+                else "This model does not keep the training rows in their order, because the data "
+                "were read in batches."
             )
             raise DataError(
                 problem,
@@ -344,7 +344,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @property
     def _rereads(self) -> TrainingSource | None:
-        """The training data, if results that need all rows must read them again; else None."""
+        """The training data, if results that need all rows must read them again; otherwise None."""
         is_complete = self._kept is not None and self._kept.is_complete
         return None if self.training is not None or is_complete else self._source
 
@@ -508,7 +508,7 @@ class ModelResults(DeprecatedNames, ABC):
             have equal weight.
         interactive : bool, default True
             Whether the page has the form, a graph of interactions with a threshold, and tables that
-            can be sorted; otherwise it has no scripts.
+            can be sorted; otherwise the page contains no scripts.
         verbose : int, default 1
             0 for no progress bar.
 
@@ -556,14 +556,15 @@ class ModelResults(DeprecatedNames, ABC):
 
     @check_keywords
     def explore(self, path: str | os.PathLike[str] | None = None) -> Exploration:
-        """Make a page that answers "what if": predictions as levels are chosen, one HTML file
-        without network access.
+        """Make a page that answers "what if": one HTML file, without network access, that shows the
+        predictions as levels are chosen.
 
-        The page has all predictors with their levels, and "unknown" where the average over the
-        levels of a predictor is affordable; the probabilities follow each choice, with the
-        contributions of the levels, the decision at given costs, and other class proportions. They
-        are those of `predict`. For a model without a response, it shows the probabilities of any
-        predictor given the others. The answers are part of the page's address, which can be shared.
+        The page offers all levels of each predictor, and "unknown" where the average over the
+        levels is affordable. It shows the probabilities after each choice, the contributions of the
+        levels, and the decision at given costs, also for other class proportions. The probabilities
+        equal those of `predict`. For a model without a response, the page shows the probabilities
+        of any predictor given the others. The answers are part of the page's address, which can be
+        shared.
 
         Parameters
         ----------

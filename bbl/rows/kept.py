@@ -24,7 +24,7 @@ TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 class KeptRows:
     """All rows of a fit, without their order, or a random sample of them.
 
-    A sample has all rows with rare levels. The weights of the others are divided by their
+    A sample contains all rows with rare levels. The weights of the others are divided by their
     probability of being drawn, so that weighted sums estimate the sums over all rows; the counts of
     levels in a group are exact.
 
@@ -64,7 +64,7 @@ class KeptRows:
         return tuple(int(n) for n in np.bincount(self.sample.response, minlength=len(self.n_rows)))
 
     def thinned(self, size: int, n_levels: np.ndarray) -> KeptRows:
-        """Return the same with a random sample of about `size` rows of each larger group.
+        """Return kept rows with a random sample of about `size` rows of each larger group.
 
         Rows are drawn with probabilities proportional to their weights, except that all rows with
         rare levels are kept. The seed is fixed.
@@ -165,7 +165,7 @@ def _calibrated(rows: Sample, total: float, level_weights: list[np.ndarray]) -> 
     """Return drawn rows with weights that add up to the weights of all levels in all rows.
 
     Iterative proportional fitting to `level_weights` (Deming & Stephan 1940): counts of levels are
-    then exact, and therefore also the standard errors that only depend on these.
+    then exact, and so are the standard errors that depend only on the counts.
     """
     weights = rows.weights * (total / rows.total)
     if rows.missing is not None:  # the margins overlap only partly

@@ -306,8 +306,8 @@ class StoredSample(Rows):
         return find_rare_levels(level_counts(self.pooled, n_levels), self.total, size)
 
     def certain_rows(self, size: int, n_levels: np.ndarray) -> CertainRows:
-        """Return the rows that a sample of `size` for standard errors always has: with rare levels,
-        or with a large weight.
+        """Return the rows that a sample of `size` for standard errors always contains, those with
+        rare levels or a large weight.
         """
         certain = CertainRows.of(self.rare_levels(size, n_levels))
         return certain if self.unweighted else replace(certain, heavy=HEAVY_ROW * self.total / size)
@@ -364,7 +364,7 @@ class CertainRows:
 
     @property
     def exist(self) -> bool:
-        """Whether any row may be always drawn."""
+        """Whether there may be rows that are always drawn."""
         return bool(self.rare) or self.heavy < np.inf
 
     def among(self, rows: Sample) -> np.ndarray:

@@ -74,7 +74,7 @@ TABLE = {
         lambda: rated().inference().table(of=("mid", "low")),
     ),
     "an explanation of two groups": case(
-        "Leave of out",
+        "Omit of=",
         lambda: rated().explain(RATED.head(2), of=("high", "low")),
         lambda: rated().explain(RATED.head(2)),
     ),

@@ -14,7 +14,7 @@ from bbl.errors import LevelError
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}
 each_method = pytest.mark.parametrize("method", METHODS)
 # that penalty is large for so few rows
-stiff = pytest.mark.filterwarnings("ignore:On the training rows the log-loss")
+stiff = pytest.mark.filterwarnings("ignore:On the training rows, the log-loss")
 
 
 def table(n, m, L=3, K=2, seed=0):

@@ -156,7 +156,7 @@ def test_parameters_are_found_by_name_as_in_r(fit):
     coef = fit.coef()
     assert coef["h"]["No"]["Class"].equals(coef.h["No"]["Class"]) and coef["J0"] is coef.J0
     for holder, name in ((par, "j"), (one, "Lz"), (coef, "_labels"), (coef, 0)):
-        with pytest.raises(KeyError, match="here.*Choose from h, J"):
+        with pytest.raises(KeyError, match="this model.*Choose from h, J"):
             holder[name]
     with pytest.raises(TypeError, match="not iterable"):
         list(par)

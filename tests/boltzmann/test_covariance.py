@@ -305,6 +305,6 @@ def test_a_group_that_a_fold_lacks_does_not_decide():
         "z": list("uuvv" * 10) + ["v"],
     }
     # mere noise
-    with pytest.warns(bbl.DataWarning, match="On the training rows .* for the class proportions"):
+    with pytest.warns(bbl.DataWarning, match="On the training rows, .* for the class proportions"):
         fit = bbl.bbl("y ~ .^2", data, lambda_="cv", lambdah=None, calibrate="temperature")
     assert np.isfinite(fit.tuning.loss).all() and len(set(fit.tuning.loss)) > 1

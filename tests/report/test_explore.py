@@ -467,5 +467,5 @@ def test_models_without_a_page_say_why(titanic, tmp_path):
     rng = np.random.default_rng(0)
     wide = pd.DataFrame(rng.integers(0, 3, (60, 120))).rename(columns=lambda i: f"x{i}")
     wide["y"] = rng.integers(0, 2, 60)
-    with pytest.raises(bbl.errors.OptionError, match="a page holds at most 48,000"):
+    with pytest.raises(bbl.errors.OptionError, match="a page can contain at most 48,000"):
         bbl.bbl("y ~ .^2", wide, method="mf").explore(tmp_path / "page.html")

@@ -20,7 +20,7 @@ def content(tmp_path_factory):
         {"y": list("uvw") * 8, "a": rng.integers(0, 3, 24), "b": rng.integers(0, 2, 24)}
     )
     # mere noise
-    with pytest.warns(bbl.DataWarning, match="On the validated rows .* for the class proportions"):
+    with pytest.warns(bbl.DataWarning, match="On the validated rows, .* for the class proportions"):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1, lambdah=0.1, testNull=True, calibrate="offset")
     fit.save(path, store_data=True)
     return path, *read_model(path)

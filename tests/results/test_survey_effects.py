@@ -250,7 +250,7 @@ def separated_replicate():
 def test_a_replicate_in_which_groups_are_separated_leaves_no_error(method):
     data = separated_replicate()
     replicates = fit(method, bbl.survey("w", cluster="psu", type="JK1"), "y ~ a + b", data)
-    with pytest.warns(DataWarning, match="In 1 of 8 replicates, 1 of .* infinite.* Hint: Leave"):
+    with pytest.warns(DataWarning, match="In 1 of 8 replicates, 1 of .* infinite.* Hint: Omit"):
         table = replicates.inference().table(of=(0, 1))
     assert table["se"].isna().tolist() == [True, False]
     # the hint works

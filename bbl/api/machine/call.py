@@ -181,8 +181,8 @@ def out_of_fold_record(
 def with_training_summary(
     fit: MachineFit, data: FitData, engine: Engine, kept: KeptRows | None = None
 ) -> MachineFit:
-    """Add size, log-likelihood, level counts and kept rows of the training rows to a fit of data
-    read in batches; `kept` are the rows if they are known already.
+    """Add the number of training rows, their log-likelihood and level counts, and the kept rows to
+    a fit of data read in batches; `kept` contains these rows if they are already known.
     """
     if data.index is not None:
         return fit
@@ -198,8 +198,8 @@ def with_training_summary(
 
 
 def average_with_training_summary(average: AverageResults, data: FitData) -> AverageResults:
-    """Add size, level counts and kept rows to an average of fits of data read in batches, and to
-    its members.
+    """Add the number of rows, level counts and kept rows to an average of fits of data read in
+    batches, and to its members.
     """
     if data.index is not None:
         return average

@@ -248,8 +248,8 @@ def sampled_terms(
     (layout.size,) of each standard error.
 
     Rows are drawn with probability ``1 / expansion`` and weigh w. With their influences psi, the
-    error is ``sqrt(sum (1 - 1/expansion) w^2 (psi^2 - mean)^2) / (2 sum w psi^2)``, where the mean
-    is that of psi^2. It does not include the error of the Hessians.
+    error is ``sqrt(sum (1 - 1/expansion) w^2 (psi^2 - mean)^2) / (2 sum w psi^2)``, where ``mean``
+    is the mean of psi^2. It does not include the error of the Hessians.
     """
     # covariances of a model, or of fields alone, depend on the rows only through counts of levels,
     # which are exact

@@ -261,7 +261,7 @@ def evidence(
         `effective_rows`), so that `SURVEY_CELL` and `SURVEY_INFORMATION` apply.
     fitted : Fitted, optional
         The fit of all rows, if `sample` is a random sample of them (`bbl.rows.kept.KeptRows`).
-        There are no exact tests then.
+        In this case there are no exact tests.
     """
     if survey is not None:
         sample = effective_rows(sample)

@@ -149,8 +149,8 @@ class TrainingSource:
             n_now = rows.get(place, 0)
             if n_before != n_now:
                 raise DataError(
-                    f"{place or self.source.text} changed since the fit: {n_before:,} rows then, "
-                    f"{n_now:,} rows now.",
+                    f"{place or self.source.text} changed since the fit: it had "
+                    f"{n_before:,} rows then and has {n_now:,} rows now.",
                     argument="data",
                     hint="Fit the data again, or pass newdata=.",
                 )

@@ -106,13 +106,13 @@ class Conditional(Engine):
         differences between adjacent levels. "cv": the best of the three by cross-validation. In all
         cases, parameters are reported for each level.
     logits : {"nominal", "adjacent", "cumulative", "cv"}, default "nominal"
-        Use of the order of the groups, for a response that is declared ordered. "nominal": none,
-        one function f of the predictors for each group. The others have one function f for all
-        groups, which leaves fewer parameters. "adjacent": ``ln P(next group) / P(group)`` is a
-        threshold plus f, as in multinomial regression with equal steps (VGAM's ``acat``).
-        "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the model of
-        proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three by
-        cross-validation.
+        Use of the order of the groups, for a response that is declared ordered. "nominal": the
+        order is not used, and each group has its own function f of the predictors. The others have
+        one function f for all groups, which leaves fewer parameters. "adjacent": ``ln P(next group)
+        / P(group)`` is a threshold plus f, as in multinomial regression with equal steps (VGAM's
+        ``acat``). "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the
+        model of proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three
+        by cross-validation.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class Conditional(Engine):
 
     @property
     def calibrates(self) -> bool:
-        """Whether class scores can be calibrated: not those of cumulative logits."""
+        """Whether class scores can be calibrated, which is not possible with cumulative logits."""
         return self.logits in ("nominal", "adjacent")
 
     def _check_ordinal(self) -> None:
@@ -308,7 +308,7 @@ class Conditional(Engine):
         """Return the engine for this response.
 
         With two groups all logits are the same, so that ``logits="cv"`` becomes "nominal". Raises a
-        LevelError if the logits need an ordered response and it is not.
+        LevelError if the logits need an ordered response and the response is not ordered.
         """
         if self.logits == "nominal":
             return self

@@ -65,7 +65,8 @@ class OrdinalInfluence(JointInfluence):
 
     @property
     def distinct(self) -> np.ndarray:
-        """The first group after the reference: the parameters of others are multiples."""
+        """The first group after the reference: the parameters of the other groups are multiples of
+        its parameters."""
         return self.maximum.groups[1:2]
 
     @property

@@ -112,7 +112,8 @@ class AdjacentLogits(OrdinalLogits):
     def penalty_factor(self) -> float:
         """Sum of squares of the multipliers' deviations from their mean.
 
-        The penalty is then the one of nominal groups, whose functions are multiples of f.
+        With this factor, the penalty equals that of nominal groups whose functions are multiples of
+        f.
         """
         return float(((self.multipliers - self.multipliers.mean()) ** 2).sum())
 

@@ -63,7 +63,8 @@ class OrdinalMaximum(ConditionalMaximum):
 
     @property
     def reported(self) -> np.ndarray:
-        """Groups with parameters of their own: those of later groups are multiples."""
+        """Groups with parameters of their own: the parameters of later groups are multiples of
+        those of the first."""
         return self.groups[:2]
 
     @property

@@ -62,7 +62,7 @@ def solve_ordinal(
         Weight of each group at each row.
     name : {"adjacent", "cumulative"}
     ridge : float
-        Penalty; ``inf`` leaves f out.
+        Penalty; ``inf`` omits f.
     start : OrdinalSolution, optional
         A solution with the same functions at which the iteration starts.
     """

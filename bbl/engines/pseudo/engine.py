@@ -364,13 +364,13 @@ class PseudoLikelihood(Engine):
         Couplings of ordered predictors with three or more levels. ``"linear"`` makes them linear in
         scores of the levels: ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` for two ordered predictors,
         where theta is the log odds ratio of neighbouring levels, and ``u_i(a) phi_j(b)`` for an
-        ordered and a nominal one. Fields stay free, and penalties act on the couplings of all
-        levels as with ``"nominal"``, so that their strength does not depend on the unit of the
+        ordered and a nominal one. Fields are not restricted, and penalties act on the couplings of
+        all levels as with ``"nominal"``, so that their strength does not depend on the unit of the
         scores.
     level_scores : dict of list, optional
         Scores of the levels of some predictors, such as ``{"edu": [8, 12, 16]}``, for
-        ``ordered="linear"``. They may be of predictors that are not declared as ordered. By default
-        the levels are equally spaced: 0, 1, 2, ...
+        ``ordered="linear"``. Scores can also be given for predictors that are not declared as
+        ordered. By default the levels are equally spaced: 0, 1, 2, ...
 
     Raises
     ------
@@ -890,9 +890,9 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit couplings that are linear in scores, at each penalty of `grid` in decreasing order.
 
-        Rows may be in memory or in a file, and have missing values in memory. The first fit begins
-        at the solution `start` (layout.D, 1 + D), or without couplings; with `warm_starts`, at an
-        extrapolation of these. Solutions are added to `warm_starts`.
+        Rows may be in memory or in a file; those in memory may have missing values. The first fit
+        begins at the solution `start` (layout.D, 1 + D), or without couplings; with `warm_starts`,
+        at an extrapolation of these. Solutions are added to `warm_starts`.
         """
         out: list[Any] = [None] * len(grid)
         site_rows = rows

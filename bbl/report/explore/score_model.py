@@ -1,4 +1,4 @@
-"""Class scores of a model as sums of tables, for the script of an HTML page to evaluate.
+"""Class scores of a model as sums of tables, which the script of an HTML page evaluates.
 
 There are K groups, m predictors, and predictor i has L_i levels.
 """
@@ -140,11 +140,11 @@ class ScoreModel:
 
 
 def check_size(n_numbers: int) -> None:
-    """Raise an OptionError if tables with so many numbers are too large for a page."""
+    """Raise an OptionError if tables with this many numbers are too large for a page."""
     if n_numbers > MAX_NUMBERS:
         raise OptionError(
-            f"The tables of this model have {n_numbers:,} numbers, and a page holds at most "
-            f"{MAX_NUMBERS:,}.",
+            f"The tables of this model contain {n_numbers:,} numbers, but a page can "
+            f"contain at most {MAX_NUMBERS:,}.",
             hint="Fit fewer predictors or terms.",
         )
 
@@ -234,8 +234,8 @@ def _plan_unknown(
     """Return (elimination order of all predictors, by the scopes of a sum; the largest number of
     predictors that may be unknown at once).
 
-    All may be unknown if the sum over all of them is affordable. Otherwise it is bounded by the
-    number of combinations of the predictors with most levels.
+    All predictors may be unknown if the sum over all of them is affordable. Otherwise it is bounded
+    by the number of combinations of the predictors with the most levels.
     """
     m = len(n_levels)
     summed = [node for node in _sums(root) if node.sums_unknown]

@@ -174,7 +174,7 @@ class WhatIf:
         is_open = "" if np.array_equal(self.priors, self.shares) else " open"
         return (
             f"<details{is_open}><summary>Class proportions (priors)</summary><p>The proportion of "
-            "each class in the population to predict. By Bayes' rule, probabilities follow; other "
+            "each class in the population to predict. Probabilities follow by Bayes' rule; other "
             f"proportions keep their ratios.</p>{rows}</details>"
         )
 

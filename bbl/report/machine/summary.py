@@ -364,8 +364,8 @@ def own_summary(
 ) -> Summary:
     """Return the summary of a classifier with its facts and its own tables only.
 
-    Naive Bayes likelihood-ratio tests are left out. Under a sampling design they would treat the
-    weights as counts of independent rows, and they ignore the order of a response.
+    Naive Bayes likelihood-ratio tests are omitted. Under a sampling design, these tests would treat
+    the weights as counts of independent rows, and they ignore the order of a response.
     """
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts))}
     tables |= {section.heading: section.table for section in sections}

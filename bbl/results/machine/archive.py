@@ -517,7 +517,7 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
 def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
     """Return whether energies are cumulative logits, which files of other fits do not mention.
 
-    Raises a ValueError if they cannot be with this engine.
+    Raises a ValueError if this engine cannot have cumulative logits.
     """
     cumulative = meta.get("cumulative", False)
     if not (cumulative is False or (cumulative is True and engine.cumulative)):

@@ -223,7 +223,7 @@ class Inference(Estimates):
 
     def _fitted(self, g: int) -> Fitted | None:
         """Return the fit number `g` (the pooled fit is the last) of all rows, if only a random
-        sample of them is available; else None.
+        sample of them is available; otherwise None.
         """
         fits = self._estimate.fits
         if self._kept is None:

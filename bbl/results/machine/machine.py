@@ -455,8 +455,8 @@ class MachineResults(ModelResults):
             if not isinstance(rows, str):
                 if self.survey is not None or self.engine.joint:
                     raise OptionError(
-                        "A number of rows is for methods that fit each group, without a sampling "
-                        "design.",
+                        "A number of rows is only possible for methods that fit each group, and "
+                        "without a sampling design.",
                         argument="rows",
                         hint="Leave rows out.",
                     )

@@ -257,11 +257,14 @@ def _order_by_logits(
 ) -> tuple[MachineResults, MachineResults]:
     """Return the fit with nominal logits and the fit with adjacent logits.
 
-    Raises a DataError or OptionError if one of them is of another kind.
+    Raises a DataError or OptionError if one of the fits has other logits.
     """
     by_logits = {_logits(fit): fit for fit in (one, other)}
     if "cumulative" in by_logits:
-        raise DataError("cumulative logits are not nested in other logits; compare AIC or BIC.")
+        raise DataError(
+            "a model with cumulative logits is not nested in one with other logits; compare AIC "
+            "or BIC."
+        )
     large = by_logits["nominal"]
     if large.engine.has_profiles:
         raise OptionError(
@@ -270,7 +273,7 @@ def _order_by_logits(
         )
     if large.survey is not None:
         raise OptionError(
-            "equal steps have no test under a sampling design.", hint="Compare the criteria."
+            "equal steps cannot be tested under a sampling design.", hint="Compare the criteria."
         )
     return large, by_logits["adjacent"]
 

@@ -20,7 +20,7 @@ from bbl.stats.student import two_sided_p
 __all__ = ["coefficient_sections", "thresholds", "untested_sections"]
 
 MEANING = {
-    "adjacent": "ln P({high}) / P({low}) = threshold + effects, for each two adjacent groups.",
+    "adjacent": "ln P({high}) / P({low}) = threshold + effects, for each pair of adjacent groups.",
     "cumulative": "ln P(y <= group) / P(y > group) = threshold - effects.",
 }
 

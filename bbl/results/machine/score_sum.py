@@ -22,7 +22,7 @@ from bbl.stats.metrics import class_scores, log_share
 
 __all__ = ["machine_scores"]
 
-CUMULATIVE = "Cumulative logits have no terms for the log-odds of two groups."
+CUMULATIVE = "With cumulative logits, the log-odds of two groups are not sums of terms."
 ZEROS_OF_GROUPS = "With structural zeros in single groups, class scores are not sums of terms."
 
 

@@ -41,8 +41,8 @@ class UncertaintyMixin(MachineResults):
         rows : {"auto", "all"} or int, default "auto"
             Rows of each group that standard errors and tests are computed from. "auto": all rows of
             a table, and at most 50,000 of data read in batches. "all": all rows. A number: a random
-            sample of about that size, with all rows of rare levels; the note below the tables tells
-            how exact the standard errors are.
+            sample of about that size, with all rows of rare levels; the note below the tables gives
+            the typical error of the standard errors.
 
         Returns
         -------

@@ -43,6 +43,12 @@ FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit c
 # Newton's method is used alone up to this number of multiplications for a site's Hessian
 NEWTON_WORK = 3e4
 NEWTON_SIZE = 256  # Newton's method is used alone up to this number of parameters of a site
+# Large models whose metric only has each predictor's own columns are first fitted roughly: with ten
+# times the penalty, to a gradient norm of .03. With 200 sites of related sequences (5,000 rows,
+# lambda_=.01, 21 levels), 10 gradients then save 40 of the slowest site's 150, with 60 sites none.
+ROUGH_COLUMNS = 2000
+ROUGH_PENALTY = 10.0
+ROUGH_NORM = 0.03
 POLISH_SIZE = 1024  # Newton's method follows L-BFGS up to this number of parameters of a site
 
 
@@ -136,11 +142,19 @@ def solve_by_newton(
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
     """Fit the sites of a task by L-BFGS.
 
+    If `keywords` has the report `rough`, a fit with a stronger penalty comes first.
     `settings` are both penalties, the tolerance, the maximum number of iterations, and the
     solution, which is overwritten. `keywords` are further arguments of the kernel, including the
     arrays to which it writes reports.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
+    keywords = dict(keywords)
+    rough = keywords.pop("rough")
+    if rough is not None:
+        roughly = keywords | {"grad_norm": rough.norm, "value": rough.value, "status": rough.status}
+        roughly |= {"n_iter": rough.n_iter, "n_eval": rough.n_eval}
+        penalty = ROUGH_PENALTY * lambda_
+        problem.solve(task, penalty, lambdah, ROUGH_NORM, itmax, theta, stop=stop_flag(), **roughly)
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **keywords)
 
 
@@ -200,7 +214,17 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         column_penalties = penalties(layout, lambda_)
         # the penalty on pairs, from the columns of single predictors, which come first
         pair_penalty = float(column_penalties[0]) if len(column_penalties) else 0.0
+        is_rough_first = (
+            problem.metric == "blocks"
+            and regs.D >= ROUGH_COLUMNS
+            and pair_penalty > 0.0
+            and linear is None
+            and engine.tolerance < ROUGH_NORM
+            and not site_theta[:, 1:].any()
+        )
+        rough = Sites(layout.m) if is_rough_first else None
         keywords = {
+            "rough": rough,
             "linear": linear,
             "zero_sum": engine.zero_sum,
             # differences from the penalty on pairs, for terms of higher order
@@ -232,6 +256,9 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # interrupted: the fit is not used
             return None
+        if rough is not None:
+            sites.n_iter += rough.n_iter
+            sites.n_eval += rough.n_eval
         # A quasi-Newton line search may fail near rounding error, and is slow on flat objectives:
         # finish such fits by Newton's method if they have few parameters.
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))

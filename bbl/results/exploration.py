@@ -34,7 +34,7 @@ __all__ = [
     "what_if_part",
 ]
 
-SCRIPTS = ("scores.js", "form.js", "interactions.js", "tables.js")
+SCRIPTS = ("scores.js", "form.js", "interactions.js", "tables.js", "figures.js")
 MAX_STARTS = 5  # frequent combinations that are listed
 MAX_NAMED = 4  # predictors whose levels name a combination
 CONTENT = (

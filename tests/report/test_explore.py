@@ -400,6 +400,13 @@ def test_interactions_have_a_threshold_and_tables_are_sorted_and_searched(
         input.value = "x0"; input.dispatchEvent(new Event("input")); }})()"""
     )
     assert browser.run(f"{table}.querySelectorAll('tbody tr:not([hidden])').length") == 5
+    browser.run("document.querySelector('figure button').focus()")
+    browser.press("Enter")
+    widths = "['dialog img', 'figure img'].map((own) => document.querySelector(own).width)"
+    large, small = browser.run(widths)
+    assert large == 2 * small > 0 and browser.run("document.querySelector('dialog').open")
+    browser.run("document.querySelector('dialog').click()")
+    assert not browser.run("document.querySelector('dialog').open")
     assert browser.problems() == []
     model.report(path, interactive=False, verbose=0)
     assert "interactions-graph" not in path.read_text(encoding="utf-8")

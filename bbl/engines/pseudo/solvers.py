@@ -44,8 +44,8 @@ FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit c
 NEWTON_WORK = 3e4
 NEWTON_SIZE = 256  # Newton's method is used alone up to this number of parameters of a site
 # Large models whose metric only has each predictor's own columns are first fitted roughly: with ten
-# times the penalty, to a gradient norm of .03. With 200 sites of related sequences (5,000 rows,
-# lambda_=.01, 21 levels), 10 gradients then save 40 of the slowest site's 150, with 60 sites none.
+# times the penalty, to a gradient norm of .03. With 120 sites of related sequences (5,000 rows,
+# lambda_=.01, 21 levels), 10 gradients then save 29 of the slowest site's 99, with 60 sites none.
 ROUGH_COLUMNS = 2000
 ROUGH_PENALTY = 10.0
 ROUGH_NORM = 0.03

@@ -151,7 +151,7 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
         ):
             bbl.bbl("y ~ .^2", lambda: iter([table]), method="mf")
     with monkeypatch.context() as m:
-        m.setattr("bbl.api.machine.call.Layout", none)
+        m.setattr("bbl.engines.base.Layout", none)
         with pytest.raises(
             MemoryLimitError, match="The list of pairs in the formula .* Use fewer predictors"
         ):

@@ -99,6 +99,7 @@ FUNCTIONS: dict[str, Callable[[Case], Any]] = {
     "effective_size": lambda case: bbl.effective_size(
         case.frame[case.table.names].head(50), n_steps=20, verbose=0
     ),
+    "sample_rows": lambda case: bbl.sample_rows(case.plain_frame, 3, seed=1),
     "mlestimate": lambda case: bbl.mlestimate(complete_codes(case), verbose=0),
     "randompar": lambda case: bbl.randompar(
         dict(zip(case.table.names, case.table.values, strict=True)), seed=1

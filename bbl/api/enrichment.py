@@ -75,7 +75,7 @@ def enrichment(
     0   1        1      0.2          5 0.2000000
     1   5        2      1.0          2 0.2222222
     <BLANKLINE>
-    A known pair is ranked above another pair with probability 0.8125 (rank test: p = 0.133)
+    A known pair ranks above another pair with probability 0.8125 (rank test: p = 0.133)
     """
     ranked_terms = _read_name_tuples("terms", terms)
     names = (

@@ -880,9 +880,9 @@ n_jobs, verbose
         >>> data = {"y": ["a", "a", "a", "b", "b", "b"], "u": [1.0, 2.0, 4.0, 3.0, 5.0, 6.0]}
         >>> fit = bbl.bbl("y ~ u", data, numeric="u", covariance="shared")
         >>> fit.avg_slopes().frame[["group", "contrast", "estimate"]].round(3)
-          group contrast  estimate
-        0     a  per unit    -0.133
-        1     b  per unit     0.133
+          group  contrast  estimate
+        0     a  per unit    -0.151
+        1     b  per unit     0.151
         """
         labels = self.labels
         positions = (

@@ -1,5 +1,7 @@
 """Hints about numeric predictors."""
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,27 @@ FLAT = ROWS.assign(x=np.where(ROWS["y"] == "s", 1.0, ROWS["x"]))
 GAPS = ROWS.assign(a=ROWS["a"].astype("Int64").mask(np.arange(60) % 7 == 0))
 FEW = ROWS.assign(x=np.arange(60) % 3)
 NEW = pd.DataFrame({"a": [pd.NA], "b": [0], "c": [1], "x": [0.5], "z": [0.0]})
+LEVELS = DATA.assign(
+    k=pd.Categorical(np.array(list("lmh"))[np.arange(60) % 3], list("lmh"), ordered=True),
+    a=pd.Categorical(np.arange(60) // 3 % 3, [0, 1, 2], ordered=True),
+)
+PAGE = Path(tempfile.gettempdir(), "bbl_numbers.html")
 FORMULA = "y ~ a + b + x + a:x"
 
 
 def numeric(formula: str = FORMULA, data: Any = ROWS, **options: Any) -> Any:
     return fit(formula, data, **{"numeric": "x"} | options)
+
+
+def scored(**options: Any) -> Any:
+    """Fit couplings that are linear in the scores of an ordered predictor."""
+    return fit("y ~ k*a", LEVELS, method="ml", ordered="linear", **options)
+
+
+def hidden(n: int) -> Any:
+    """Fit a posterior of machines with hidden units."""
+    options = {"prior": "conjugate", "warmup": 10, "draws": 8, "chains": 1, "seed": 1}
+    return fit("y ~ a + b", method="bayes", hidden=n, **options)
 
 
 def quiet_few(**options: Any) -> Any:
@@ -131,6 +149,30 @@ TABLE = {
         "Name numbers: 'x'",
         lambda: numeric().avg_comparisons(step={"a": 1}),
         lambda: numeric().avg_comparisons(step={"x": 1}),
+    ),
+    "a page of numbers": case(
+        r"Bin it with bbl.bin\(\)",
+        lambda: numeric().explore(PAGE),
+        lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3)).explore(PAGE),
+    ),
+    "a page of large tables": case(
+        "Fit fewer predictors or terms",
+        patched(
+            "bbl.report.explore.score_model.MAX_NUMBERS", 8, lambda: fit("y ~ .^2").explore(PAGE)
+        ),
+        patched(
+            "bbl.report.explore.score_model.MAX_NUMBERS", 8, lambda: fit("y ~ a").explore(PAGE)
+        ),
+    ),
+    "a page of hidden units": case(
+        "Fit hidden=0",
+        lambda: hidden(1).explore(PAGE),
+        lambda: hidden(0).explore(PAGE),
+    ),
+    "models with other level scores": case(
+        "Compare the criteria",
+        lambda: bbl.anova(scored(), scored(level_scores={"k": [0, 1, 9]})),
+        lambda: [scored().aic, scored(level_scores={"k": [0, 1, 9]}).aic],
     ),
     "means without numbers": case(
         "Name them in the fit, for example numeric='age'",

@@ -501,7 +501,7 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch):
     monkeypatch.setattr(bbl.memory, "available_memory", lambda: 2**20)
     X = np.random.default_rng(0).normal(size=(1000, 400))
     with pytest.raises(MemoryError, match="Clustering a table of 1000 x 400"):
-        bbl.bicluster(None, X, (200, 200))
+        bbl.bicluster(None, X, (200, 200), n_jobs=2)
 
 
 LONG = """

@@ -315,7 +315,7 @@ def test_what_a_network_cannot_tell_is_refused(data):
             ask()
     with pytest.raises(OptionError, match="selects its predictors itself"):
         bbl.bbl("y ~ .", data, method="blanket", relevance=0.05)
-    with pytest.raises(OptionError, match="cannot be averaged over"):
+    with pytest.raises(OptionError, match="cannot average over"):
         bbl.bbl("y ~ .", data.mask(data == "l0"), method="blanket", missing="marginal")
 
 

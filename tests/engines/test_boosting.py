@@ -314,7 +314,7 @@ def test_what_boosting_cannot_tell_is_refused(data):
     for ask in (lambda: fit.bse, lambda: fit.inference().table(of=("g0", "g1")), fit.cov_params):
         with pytest.raises(OptionError, match="stops before its optimum"):
             ask()
-    with pytest.raises(OptionError, match="cannot be averaged over"):
+    with pytest.raises(OptionError, match="cannot average over"):
         bbl.bbl("y ~ .", data.mask(data == "l0"), method="boosting", missing="marginal")
 
 

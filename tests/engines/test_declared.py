@@ -302,6 +302,8 @@ ELSEWHERE = {  # words that are names of engines, and mean something else here
     "api/machine/signatures.py": {"pseudo", "mf", "pcd"},  # `refit=`
     "results/machine/distribution.py": {"mf"},  # how the margins are computed
     "api/machine/onegroup.py": {"naive"},  # R's argument
+    "model/location.py": {"ml"},  # a divisor
+    "results/machine/nested_numbers.py": {"ml"},  # a divisor
     "model/clamped.py": {"mf"},  # how the margins are computed
     "model/logz.py": {"pseudo", "mf"},  # eqs. (31) and (32)
     "bayesnet/dag.py": {"naive"},  # a structure

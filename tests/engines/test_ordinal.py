@@ -544,7 +544,7 @@ def test_refusals():
     with pytest.raises(OptionError, match="same effects"):
         fit.inference().table(of=("2", "1"))
     assert fit.inference().table(of=("2", "0"))["se"].notna().all()
-    with pytest.raises(OptionError, match="of out"):
+    with pytest.raises(OptionError, match="Omit of="):
         fit.explain(data.head(), of=("2", "1"))
     with pytest.raises(OptionError, match="no thresholds"):
         _ = fitted(data).thresholds

@@ -63,6 +63,7 @@ def main(folder: Path) -> None:
         isinstance(rows, bbl.DensityResults),
         auto.log_loss,
     )
+    print(bbl.sample_rows(titanic, 5, seed=1).head())
     sampled = bbl.bbl(
         "Survived ~ Class + Sex",
         titanic[titanic["Freq"] > 0],

@@ -132,7 +132,7 @@ class AverageResults(ClassifierResults):
         ...     fit.mcSample()
         ... except bbl.BBLError as error:
         ...     print(error.hint)
-        Call mcSample() of one of fit.members, such as a fit by method='pseudo'.
+        Call mcSample() on one of fit.members, such as one fitted with method='pseudo'.
         """
         raise OptionError(
             "An average of classifiers does not model the distribution of rows.",

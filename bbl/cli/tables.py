@@ -16,7 +16,6 @@ import pandas as pd
 
 from bbl.design.design import Design
 from bbl.design.frames import DeclaredOrder, declared_order
-from bbl.design.numbers import is_measured
 from bbl.design.streams.parquet import SUFFIXES
 from bbl.design.streams.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
@@ -172,7 +171,7 @@ def list_model_types(design: Design) -> dict[Any, str]:
     """
     types = {}
     for factor in (*design.predictors, design.response):
-        is_numeric = factor.binned or "number" in factor.kinds or is_measured(factor)
+        is_numeric = factor.binned or "number" in factor.kinds or factor.is_measured
         types[str(factor.name)] = (
             "numbers" if is_numeric else "truth" if "bool" in factor.kinds else "text"
         )

@@ -42,7 +42,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.labels import Labels
-from bbl.design.numbers import NumberFactor, is_measured, looks_measured, read_numbers
+from bbl.design.numbers import NumberFactor, looks_measured, read_numbers
 from bbl.design.values import Column, ColumnProblems, frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, OptionError
@@ -234,7 +234,7 @@ class Design:
             tuple(f.name for f in self.predictors),
             tuple(f.levels for f in self.predictors),
             tuple(np.flatnonzero(self.is_number).tolist()),
-            tuple(i for i, f in enumerate(self.predictors) if is_measured(f)),
+            tuple(i for i, f in enumerate(self.predictors) if f.is_measured),
             tuple(self.number_centers.tolist()),
         )
 
@@ -431,7 +431,7 @@ class Design:
                 is_missing = mark_rows(is_missing, codes.shape, i, column_missing)
         if not (novarOk or declared):
             with problems.of_column():
-                check_variable([f for f in factors if not is_measured(f)])
+                check_variable([f for f in factors if not f.is_measured])
         if not declared:
             check_levels(factors, float(n_observed.sum()), problems)
         problems.refuse()

@@ -83,6 +83,11 @@ class Factor:
         return self.declared or self.ordered or has_natural_order
 
     @property
+    def is_measured(self) -> bool:
+        """Whether it is a number of a location model; see `NumberFactor.measured`."""
+        return False
+
+    @property
     def binned(self) -> bool:
         """Whether the levels are numeric intervals, so that numbers are coded by interval."""
         return bool(self._intervals)

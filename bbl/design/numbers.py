@@ -15,7 +15,7 @@ from bbl.design.factors import Factor
 from bbl.design.values import is_missing
 from bbl.errors import BBLTypeError, DataError
 
-__all__ = ["NumberFactor", "is_measured", "looks_measured", "read_numbers"]
+__all__ = ["NumberFactor", "looks_measured", "read_numbers"]
 
 MAX_INTEGER_LEVELS = 20  # integers with more values are numbers with ``numeric=True``
 
@@ -102,11 +102,6 @@ class NumberFactor(Factor):
     def to_codes(self, values: np.ndarray) -> np.ndarray:
         """Return the codes (n,) of values (n,); nan for missing values."""
         return (values - self.center) / self.scale if self.scale != 1.0 else values - self.center
-
-
-def is_measured(factor: Factor) -> bool:
-    """Return whether a factor is a number of a location model, see `NumberFactor.measured`."""
-    return isinstance(factor, NumberFactor) and factor.is_measured
 
 
 def looks_measured(series: pd.Series) -> bool:

@@ -148,6 +148,7 @@ def test_the_scale_of_real_weights_does_not_matter(table):
         warnings.simplefilter("ignore")
         fits = [numeric("y ~ a + b + a:u + u + v", table, weights=w * s) for s in (1e-5, 1.0, 1e5)]
     for fit in fits[1:]:
+        assert "analysis of variance" not in str(fit.summary())
         assert_allclose(fit.means(), fits[0].means(), rtol=1e-9)
         assert_allclose(fit.covariances(), fits[0].covariances(), rtol=1e-9)
 

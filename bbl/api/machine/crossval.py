@@ -13,14 +13,15 @@ import numpy as np
 
 from bbl.api.machine.average import AUTO_REFUSALS, check_auto
 from bbl.api.machine.call import (
+    NumberOptions,
     is_auto,
     prepare,
+    refuse_numbers,
     refuse_zeros,
     shown_call,
     shown_zeros,
     with_training_summary,
 )
-from bbl.api.machine.numbers import NumberOptions, refuse_numbers
 from bbl.api.machine.signatures import CrossValKeywords, CrossValOptions
 from bbl.api.training_data import refuse_batches, user_folds
 from bbl.boltzmann.averaging import cross_average

@@ -14,17 +14,18 @@ import numpy as np
 
 from bbl.api.machine.average import AUTO_REFUSALS, check_auto, fit_auto
 from bbl.api.machine.call import (
+    NumberOptions,
     average_with_training_summary,
     is_auto,
     out_of_fold_record,
     pop_rule,
     prepare,
+    refuse_numbers,
     refuse_zeros,
     shown_call,
     shown_zeros,
     with_training_summary,
 )
-from bbl.api.machine.numbers import NumberOptions, refuse_numbers
 from bbl.api.machine.signatures import FitKeywords, FitOptions
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path

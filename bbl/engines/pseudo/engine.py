@@ -423,9 +423,10 @@ class PseudoLikelihood(Engine):
         choice("precision", self.precision, tuple(FINEST))
         choice("gauge", self.gauge, GAUGES)
         choice("penalty", self.penalty, get_args(PairPenalty))
-        ordered, level_scores = linear_options(self.ordered, self.level_scores)
-        object.__setattr__(self, "ordered", ordered)
-        object.__setattr__(self, "level_scores", level_scores)
+        if self.ordered != NOMINAL or self.level_scores is not None:
+            ordered, level_scores = linear_options(self.ordered, self.level_scores)
+            object.__setattr__(self, "ordered", ordered)
+            object.__setattr__(self, "level_scores", level_scores)
         if self.sparse:
             self._check_sparse()
 
@@ -488,12 +489,15 @@ class PseudoLikelihood(Engine):
 
     def scores(self, design: Design) -> list[np.ndarray | None] | None:
         """Return the level scores of a design's predictors; None with nominal couplings."""
+        if self.ordered == NOMINAL:
+            return None
         return layout_scores(design, self.ordered, self.level_scores)
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout unchanged, or raise an OptionError if its terms are not supported."""
         check_orders(self.lambda_, layout)
-        check_linear(self.ordered, layout)
+        if self.ordered != NOMINAL:
+            check_linear(self.ordered, layout)
         if self.sparse:
             self._check_sparse_layout(sample, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):

@@ -358,7 +358,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         sections = self._sections
         head = None
         if self.estimate.location is not None:
-            sections = [mean_test_section(self.labels, self.estimate.location), *sections]
+            if isinstance(self.nobs(), int):  # other weights have no tests
+                sections = [mean_test_section(self.labels, self.estimate.location), *sections]
             head = head_text(self.call, self.labels)
         return fit_summary(self.call, part.labels, tests, self._classifier_facts(), sections, head)
 

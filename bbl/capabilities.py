@@ -170,6 +170,8 @@ class MethodTraits:
         `name`, or the structure learner of a Bayesian network.
     setting : str
         Tuned options as ``option=value``, comma-separated.
+    variant : str
+        What distinguishes models of the same method in tables of several fits; usually empty.
     converged : bool
         Whether the optimum was reached; True for closed-form estimates.
     stops_early : bool
@@ -189,6 +191,7 @@ class MethodTraits:
     name: str
     learner: str
     setting: str = ""
+    variant: str = ""
     converged: bool = True
     stops_early: bool = False
     needed: np.ndarray | None = None
@@ -196,3 +199,8 @@ class MethodTraits:
     relevance: float | None = None
     can_calibrate: bool = False
     models_predictors: bool = True
+
+    @property
+    def title(self) -> str:
+        """The learner and its variant, for tables of several fits."""
+        return f"{self.learner}, {self.variant}" if self.variant else self.learner

@@ -91,6 +91,10 @@ REMARKS = """\
   `early_stopping`. Codings of ordered levels (`ordered=`) need `ridge > 0`.
 - Pseudo-likelihood and maximum likelihood with `ordered="linear"` support everything in their
   columns except structural zeros, `mlestimate` and `penalty="l1"` or `"group"`.
+- Ordered responses (`logits="adjacent"` or `"cumulative"`) support what `conditional` supports,
+  sampling designs with `ridge=0` included, except `ridge="firth"`, `start="pseudo"` and
+  `early_stopping`. Cumulative logits also lack `calibrate=`, standard errors of effects and
+  `explain()` with `priors=`, and likelihood ratio tests against other logits.
 """
 
 

@@ -426,7 +426,8 @@ def test_names_of_other_packages_in_the_table_for_newcomers_exist():
     smf, places = importlib.import_module("statsmodels.formula.api"), {}
     logit = smf.logit("y ~ a", data)
     modules = [
-        importlib.import_module(f"statsmodels.{name}") for name in ("stats.anova", "iolib.summary2")
+        importlib.import_module(f"statsmodels.{name}")
+        for name in ("stats.anova", "iolib.summary2", "miscmodels.ordinal_model")
     ]
     places["statsmodels"] = [smf, *modules, logit, logit.fit(disp=0), smf.ols("y ~ a", data).fit()]
     names = [

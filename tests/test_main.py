@@ -884,3 +884,21 @@ def test_a_file_of_another_separator(table, run, character, option):
     assert "Did you mean" not in err
     status, _, err = run("y ~ a", data, "--sep", option.strip("'"), "--method", "mf")
     assert status == 0, err
+
+
+def test_logits_of_an_ordered_response(run, tmp_path):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, 200)
+    y = np.array(["low", "mid", "high"])[np.digitize(a + rng.logistic(size=200), [0.3, 1.7])]
+    path = tmp_path / "rated.csv"
+    pd.DataFrame({"y": y, "a": np.array(list("uvw"))[a]}).to_csv(path, index=False)
+    call = ("y ~ a", path, "--method", "conditional", "--ridge", "0", "--logits", "cumulative")
+    status, out, err = run(*call)
+    assert status == 1 and "--levels y=LOWEST,...,HIGHEST" in err
+    status, out, err = run(*call, "--levels", "y=low,mid,high", "--save", tmp_path / "m.bbl")
+    assert status == 0, err
+    assert re.search(r"Thresholds:\n.*\nlow\|mid .*\nmid\|high ", out)
+    status, out, err = run("explain", tmp_path / "m.bbl", path)
+    assert status == 0 and "mid or higher,lower" in out
+    status, out, err = run("y ~ a", path, "--logits", "adjacent", "--levels", "y=low,mid,high")
+    assert status == 1 and "--logits" in err

@@ -315,6 +315,14 @@ class Estimate:
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
     @property
+    def has_cumulative_logits(self) -> bool:
+        """Whether probabilities follow cumulative logits that are not class scores as well.
+
+        With two groups they are the same.
+        """
+        return self.cumulative and len(self.class_prior) > 2
+
+    @property
     def has_no_predictors(self) -> bool:
         """Whether no predictors were chosen, so that predictions are the class proportions."""
         return self.relevance is not None and not len(self.relevance.chosen)

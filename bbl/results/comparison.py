@@ -76,6 +76,12 @@ def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
     return models
 
 
+def _method_text(fit: ModelResults) -> str:
+    """Return the name of a fit's method, and its variant if it has one."""
+    traits = fit._traits
+    return ", ".join(filter(None, (traits.name, traits.variant)))
+
+
 def compare_fits(fits: Fits) -> pd.DataFrame:
     """Return the table of `bbl.anova`: criteria of each fit, and likelihood ratio tests against the
     previous fit.
@@ -86,7 +92,7 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
     previous: ModelResults | None = None
     for name, fit in models.items():
         row: dict[str, Any] = {
-            "model": f"{label_text(name)} {label_text(fit.formula)}, {fit._traits.name}",
+            "model": f"{label_text(name)} {label_text(fit.formula)}, {_method_text(fit)}",
             "parameters": fit.n_parameters,
             **criteria(fit, first_fit),
             **dict.fromkeys(("ratio", "p"), np.nan),

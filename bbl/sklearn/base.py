@@ -136,6 +136,11 @@ class TableEstimator(ResultState, BaseEstimator):
         """Whether the model requires integer weights (counts of rows)."""
         return True
 
+    @property
+    def _uses_order(self) -> bool:
+        """Whether the model uses the order of the classes."""
+        return False
+
     def _fit_model(self, training: TrainingTable) -> Any:
         """Return the results of the package's function for the checked arguments of `fit`."""
         raise NotImplementedError
@@ -151,6 +156,7 @@ class TableEstimator(ResultState, BaseEstimator):
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
         y_name = getattr(y, "name", None)
+        declared = y
         y = _check_labels(self, y)
         table = self._read_features(X, reset=True)
         if not table.n:
@@ -173,7 +179,10 @@ class TableEstimator(ResultState, BaseEstimator):
         if as_frame(X) is None and len(weighted_rows) < table.n:
             # ``get(k)`` now returns ``column_of_used_categories(table, weighted_rows, k)``
             table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
-        data = with_response(table, response, y, classes)
+        in_order = _in_order(declared, classes) if self._uses_order else None
+        data = with_response(
+            table, response, y, classes if in_order is None else in_order, in_order is not None
+        )
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -228,9 +237,12 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         self.result_ = result.with_priors(_make_priors(self.class_weight, classes, result))
 
     def _class_scores(self, X) -> np.ndarray:
-        """Return the class scores (n, K) of the rows of X."""
+        """Return the class scores (n, K) of the rows of X, in the order of `classes_`."""
         check_is_fitted(self)
-        return self.result_._new_scores(self._read_features(X, reset=False), self.unseen)
+        scores = self.result_._new_scores(self._read_features(X, reset=False), self.unseen)
+        # groups of an ordered y need not be sorted
+        position = {group: k for k, group in enumerate(self.result_.labels.groups)}
+        return scores[:, [position[c] for c in pd.Index(self.classes_).tolist()]]
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each row, shape (n,).
@@ -390,6 +402,17 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
         ) from None
     check_classification_targets(y)
     return y
+
+
+def _in_order(y: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Return the sorted labels `classes` (K,) in the order that y declares or that numbers have;
+    None if their order is unknown.
+    """
+    dtype = getattr(y, "dtype", None)
+    if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:
+        categories = dtype.categories
+        return classes[np.argsort(categories.get_indexer(pd.Index(classes)))]
+    return classes if classes.dtype.kind in "iuf" else None
 
 
 def _make_priors(

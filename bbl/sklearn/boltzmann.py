@@ -67,7 +67,9 @@ class BBLClassifier(TableClassifier):
     itmax : int, optional
         Maximum number of iterations, for ``method="pseudo"``.
     options : dict, optional
-        Further options of the method by name, such as ``{"symmetrize": False}``.
+        Further options of the method by name, such as ``{"symmetrize": False}``. With
+        ``{"logits": "cumulative"}`` or ``"adjacent"`` for ``method="conditional"``, classes are in
+        the order of an ordered categorical `y`, or of numbers.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether to marginalise over levels that were not in the training data, or to raise an error.
         A row without any known level gets the class proportions.
@@ -175,6 +177,14 @@ class BBLClassifier(TableClassifier):
         """Whether the method requires integer weights."""
         # the average ("auto") accepts counts only; an engine's `weights` is "counts" or "real"
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
+
+    @property
+    def _uses_order(self) -> bool:
+        """Whether the method uses the order of the classes."""
+        if isinstance(self.method, Engine):
+            return getattr(self.method, "logits", "nominal") != "nominal"
+        options = self.options if isinstance(self.options, Mapping) else {}
+        return options.get("logits", "nominal") != "nominal"
 
     def _fit_model(self, training: TrainingTable) -> Any:
         """Return the results of `bbl.bbl` for checked training data."""

@@ -107,14 +107,17 @@ def response_name(name: object, columns: Sequence[Hashable]) -> str:
     return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 
 
-def with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
+def with_response(
+    table: Frame, response: str, y: np.ndarray, classes: np.ndarray, ordered: bool = False
+) -> Frame:
     """Return the table with y as an additional categorical column; labels outside `classes` are
-    missing.
+    missing. `ordered` declares that the classes are in order.
     """
     class_index = pd.Index(classes)
     # get_indexer returns -1, the code of a missing value, for labels outside `classes`
     y_column = pd.Series(
-        pd.Categorical.from_codes(class_index.get_indexer(y), class_index), index=table.index
+        pd.Categorical.from_codes(class_index.get_indexer(y), class_index, ordered=ordered),
+        index=table.index,
     )
     m = len(table.columns)
     return replace(

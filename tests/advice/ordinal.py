@@ -68,6 +68,12 @@ TABLE = {
         lambda: rated(logits="cumulative").thresholds,
         lambda: rated(logits="adjacent").thresholds,
     ),
+    "thresholds of a multinomial regression": case(
+        "Fit with method='conditional', ridge=0, logits='cumulative' or 'adjacent'",
+        lambda: rated(logits="nominal").inference().thresholds(),
+        lambda: rated(logits="cumulative").inference().thresholds(),
+        lambda: rated(logits="adjacent").inference().thresholds(),
+    ),
     "two groups with the same effects": case(
         r"Pass of=\('mid', 'low'\)",
         lambda: rated().inference().table(of=("high", "mid")),

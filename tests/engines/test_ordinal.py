@@ -46,24 +46,12 @@ def fitted(data, formula="y ~ a*b + c", **options):
 
 def as_in_r(fit):
     """Return thresholds and effects, and their standard errors."""
-    tables = fit.summary().tables
+    own = fit.inference().thresholds()
     effects = fit.inference().table()
-    own = effects[effects["group"] == fit.labels.groups[1]]
-    shown = pd.concat([tables["Thresholds"], tables["Effects"]])
-    assert len(shown) == len(fit.thresholds) + len(own)
-    influence = fit.engine.joint.maximum(
-        fit.engine, fit.training, fit.estimate.parameters.layout, len(fit.labels.groups)
-    )
-    covariance = influence.unknowns_covariance()
-    k = len(fit.thresholds)
-    to_thresholds = -np.eye(k)
-    if fit.engine.logits == "adjacent":
-        to_thresholds = np.eye(k) - np.eye(k, k=-1)
-    of_thresholds = np.diag(to_thresholds @ covariance[:k, :k] @ to_thresholds.T)
-    return (
-        np.append(fit.thresholds, own["estimate"]),
-        np.sqrt(np.append(of_thresholds, own["se"] ** 2)),
-    )
+    effects = effects[effects["group"] == fit.labels.groups[1]]
+    tables = fit.summary().tables
+    assert len(tables["Thresholds"]) == len(own) and len(tables["Effects"]) == len(effects)
+    return np.append(own["estimate"], effects["estimate"]), np.append(own["se"], effects["se"])
 
 
 def housing(shared):

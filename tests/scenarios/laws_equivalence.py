@@ -116,7 +116,10 @@ def keeps_declared(case: Case) -> bool:
 
 @law(lambda case: case.classes and case.s.family != "average" and keeps_declared(case), cost=6)
 def the_order_of_groups_does_not_matter(case: Case) -> None:
-    """The order of the groups does not change the probabilities."""
+    """The order of the groups does not change the probabilities.
+
+    Where a method knows their order, the other way round does not.
+    """
     t, K = case.table, len(case.table.groups)
     # what is declared counts, so declare what occurs
     if t.group_kind not in ("category", "ordered"):
@@ -134,7 +137,9 @@ def the_order_of_groups_does_not_matter(case: Case) -> None:
     turned = dataclasses.replace(
         t,
         group_kind="ordered" if t.group_kind in ("category", "ordered") else "declared",
-        group_order=case.rng.permutation(len(t.groups)),
+        group_order=t.group_order[::-1]
+        if case.s.options.get("logits", "nominal") != "nominal"
+        else case.rng.permutation(len(t.groups)),
     )
     numbers = not isinstance(t.groups[0], str)  # as categories they keep no order in Parquet
     source = (

@@ -186,8 +186,11 @@ def pair(case: Case) -> tuple:
 def explains(case: Case) -> bool:
     # structural zeros of single groups, with which scores are no sums of terms
     of_groups = -1 in case.table.zeros
+    # cumulative logits of three groups or more are no log-odds of two of them
+    cumulative = case.s.options.get("logits") in ("cumulative", "cv") and len(case.table.groups) > 2
     return (
         case.classes
+        and not cumulative
         and case.s.family != "average"
         and case.s.method not in ("auto", "aode")
         and not of_groups

@@ -218,6 +218,8 @@ def draw(seed: int) -> Scenario:
         )
     if scenario.family == "bbl" and scenario.method in ("pseudo", "ml") and "ordered" in kinds:
         options |= _draw_linear(scenario, np.random.default_rng([seed, 27]))
+    if scenario.method == "conditional" and scenario.group_kind == "ordered":  # as above
+        scenario = _draw_logits(scenario, np.random.default_rng([seed, 25]))
     if scenario.method == "conditional":  # as above
         scenario = _draw_blanket(scenario, np.random.default_rng([seed, 23]))
     if scenario.method == "conditional":
@@ -238,6 +240,19 @@ def _draw_linear(s: Scenario, rng: Any) -> dict[str, Any]:
     return {"ordered": "linear"}
 
 
+def _draw_logits(s: Scenario, rng: Any) -> Scenario:
+    """Return a scenario with logits of an ordered response, where the data keep its order."""
+    logits = str(rng.choice(["nominal", "adjacent", "cumulative", "cv"], p=[0.2, 0.35, 0.35, 0.1]))
+    if logits == "nominal" or s.source not in ("pandas", "arrow") or s.family != "bbl":
+        return s
+    options = {k: v for k, v in s.options.items() if k not in ("start", "lambda_")}
+    if options.get("ridge") == "firth":
+        options["ridge"] = 0.0
+    if logits != "adjacent":
+        options.pop("calibrate", None)
+    return dataclasses.replace(s, options=options | {"logits": logits})
+
+
 def _draw_blanket(s: Scenario, rng: Any) -> Scenario:
     """Return a scenario of conditional likelihood, or now and then the same one of Markov
     blankets.
@@ -245,7 +260,9 @@ def _draw_blanket(s: Scenario, rng: Any) -> Scenario:
     if rng.random() > 0.35:
         return s
     options = {
-        k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")
+        k: v
+        for k, v in s.options.items()
+        if k not in ("ridge", "start", "lambda_", "ordered", "logits")
     }
     if rng.random() > 0.1:
         options.pop("relevance", None)  # which is refused
@@ -260,7 +277,9 @@ def _draw_boosting(s: Scenario, rng: Any) -> Scenario:
     if rng.random() > 0.4:
         return s
     options = {
-        k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")
+        k: v
+        for k, v in s.options.items()
+        if k not in ("ridge", "start", "lambda_", "ordered", "logits")
     }
     if rng.random() < 0.3:
         options["rate"] = float(rng.choice([0.03, 0.3, 1.0]))

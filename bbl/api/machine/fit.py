@@ -223,7 +223,7 @@ def bbl(
         ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
         `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``),
         `MarkovBlanket` (``iss``), `Boosting` (``rate``, ``pairs``) and `Conditional` (``ridge``,
-        ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``, ``ordered``).
+        ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``, ``ordered``, ``logits``).
         ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"`` choose the setting with the
         smallest log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
         error of it; ``fit.tuning`` contains the losses. Without a response, the criterion is the

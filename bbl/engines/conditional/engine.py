@@ -325,6 +325,8 @@ class Conditional(Engine):
                     f"Declare their order: data[{name!r}] = pd.Categorical(data[{name!r}], "
                     f"categories=[{shown}], ordered=True), with the levels from lowest to highest.",
                     command_line=f"Declare their order: --levels {name}=LOWEST,...,HIGHEST.",
+                    estimators="Declare their order: y = pd.Categorical(y, categories=["
+                    f"{shown}], ordered=True), with the classes from lowest to highest.",
                 ),
                 value=self.logits,
             )

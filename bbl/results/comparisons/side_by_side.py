@@ -206,7 +206,7 @@ def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
     criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
     # `learner`: name of the method
     return [
-        fit._traits.learner,
+        fit._traits.title,
         _observations_text(fit),
         str(fit.n_parameters),
         *criterion_texts,

@@ -13,7 +13,7 @@ from bbl.report import text
 from bbl.report.machine.numbers import numbers_text
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
-from bbl.results.machine.ordinal import thresholds
+from bbl.results.machine.thresholds import thresholds
 
 __all__ = ["fit_facts", "render_fit", "observations"]
 

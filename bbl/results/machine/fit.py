@@ -37,9 +37,9 @@ from bbl.results.explanation import Attribution
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, render_fit
 from bbl.results.machine.fitted_machine import FittedMachine
-from bbl.results.machine.ordinal import thresholds
 from bbl.results.machine.report_parts import machine_parts, summary_notes
 from bbl.results.machine.score_sum import machine_scores
+from bbl.results.machine.thresholds import thresholds
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.metrics import class_scores, with_priors
@@ -109,7 +109,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         """
         estimate = self.estimate
         parameters = self.estimate.parameters
-        if estimate.cumulative and self.priors is not None:
+        if estimate.has_cumulative_logits and self.priors is not None:
             raise OptionError(
                 f"{CUMULATIVE_PRIORS}, so effects have no standard errors by the delta method.",
                 argument="priors",
@@ -130,7 +130,9 @@ class BBLResults(FittedMachine, ClassifierResults):
             covariance = replace(covariance, note=self._inference._errors_note)
         gradient: ScoreGradient | NumberScoreGradient
         if estimate.location is None:
-            gradient = ScoreGradient(parameters.layout, parameters.theta, estimate.cumulative)
+            gradient = ScoreGradient(
+                parameters.layout, parameters.theta, estimate.has_cumulative_logits
+            )
         else:
             layout = self._categorical.estimate.parameters.layout
             gradient = NumberScoreGradient(
@@ -490,7 +492,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             for scope, table in layout.factors(estimate.parameters.theta)[: len(layout.scopes)]
             if not is_number[list(scope)].any()
         )
-        if estimate.cumulative and self.priors is not None:
+        if estimate.has_cumulative_logits and self.priors is not None:
             raise OptionError(
                 f"{CUMULATIVE_PRIORS}, so they are not sums over terms.",
                 argument="priors",
@@ -524,7 +526,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             shown,
             constant,
             averaged=estimate.predictive is not None,
-            cumulative=estimate.cumulative,
+            cumulative=estimate.has_cumulative_logits,
             of_rows=of_rows,
         )
 

@@ -47,9 +47,10 @@ from bbl.results.machine.estimates import (
     resolve_of,
     without_reference,
 )
+from bbl.results.machine.thresholds import threshold_contrasts, thresholds
 from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Sample
-from bbl.stats.student import two_sided_p
+from bbl.stats.student import t_quantile, two_sided_p
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import adjust, wald
 
@@ -480,6 +481,70 @@ class Inference(Estimates):
             }
             parts.append(pd.DataFrame(part, index=pd.Index(names, dtype=object)))
         return pd.concat(parts)
+
+    @check_keywords
+    def thresholds(self, level: float = 0.95) -> pd.DataFrame:
+        """Return the thresholds of an ordered response with standard errors and intervals.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage of the interval.
+
+        Returns
+        -------
+        DataFrame
+            Indexed as ``fit.thresholds``, with ``estimate``, ``se``, ``z`` (``t`` under a sampling
+            design), ``p``, ``lower`` and ``upper``.
+
+        Raises
+        ------
+        OptionError
+            If the fit does not use the order of the response.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic().query("Class != 'Crew'")
+        >>> classes = titanic["Class"].astype(str)
+        >>> titanic["Class"] = pd.Categorical(classes, ["3rd", "2nd", "1st"], ordered=True)
+        >>> fit = bbl.bbl(
+        ...     "Class ~ Sex + Age",
+        ...     titanic,
+        ...     weights="Freq",
+        ...     method="conditional",
+        ...     ridge=0,
+        ...     logits="cumulative",
+        ... )
+        >>> fit.inference().thresholds()[["estimate", "se"]].round(3)
+                 estimate     se
+        3rd|2nd    -0.367  0.094
+        2nd|1st     0.636  0.095
+        """
+        share("level", level)
+        if not self._engine.is_ordinal:
+            raise OptionError(
+                "This fit has no thresholds: it does not use the order of the response.",
+                argument="logits",
+                hint="Fit with method='conditional', ridge=0, logits='cumulative' or 'adjacent'.",
+            )
+        estimates = thresholds(self._estimate, self._engine, self._labels)
+        contrasts = threshold_contrasts(self._estimate, self._engine)
+        se = np.sqrt(np.diag(contrasts @ self._intercept_covariance() @ contrasts.T))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistic = estimates.to_numpy() / se
+        half_width = t_quantile(0.5 + level / 2.0, self._df) * se
+        return pd.DataFrame(
+            {
+                "estimate": estimates,
+                "se": se,
+                self.statistic: statistic,
+                "p": two_sided_p(statistic, self._df),
+                "lower": estimates - half_width,
+                "upper": estimates + half_width,
+            }
+        )
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
         """Return the column ``test`` of `table`: each parameter's test, or the reason why it is not

@@ -182,7 +182,6 @@ class MachineResults(ModelResults):
             for name in ("scale", "start", "prior_count")
             if name not in options and getattr(engine, name, None)
         ]
-        options += ["logits"] * engine.is_ordinal
         settings = {name: getattr(engine, name) for name in options}
         if self.estimate.relevance is not None:
             settings["relevance"] = self.estimate.relevance.level
@@ -196,6 +195,7 @@ class MachineResults(ModelResults):
         return MethodTraits(
             name=engine.name,
             learner=engine.name,
+            variant=f"{vars(engine)['logits']} logits" if engine.is_ordinal else "",
             setting=", ".join(
                 f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()
             ),

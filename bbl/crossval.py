@@ -285,5 +285,5 @@ def one_standard_error(
     standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
-    # there are no candidates if losses are nan
+    # nan losses leave no candidates
     return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

@@ -324,7 +324,7 @@ def _set_blas_threads(library: Any, n_threads: int) -> None:
 
 
 class _SerialBlas:
-    """Context in which BLAS uses one thread, so that results do not depend on `n_jobs`.
+    """Context that limits BLAS to one thread, so that results do not depend on `n_jobs`.
 
     Most BLAS libraries have a single thread limit for the whole process; OpenMP has one for each
     thread. `n_inside` is the number of threads inside the context; `limits_before` are the limits,
@@ -368,5 +368,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def serial_blas() -> _SerialBlas:
-    """Return the context in which BLAS uses one thread; it may be entered repeatedly."""
+    """Return the context that limits BLAS to one thread; it may be entered repeatedly."""
     return _serial_blas

@@ -90,7 +90,7 @@ print(by_gender.assign(rate=by_gender["Admitted"] / by_gender.sum(axis=1)).round
 
 
 def fit(formula):
-    """Fit a formula to the table; levels keep the order of `LEVELS`, the first of which is the
+    """Fit a formula to the table; levels keep the order of `LEVELS`, and the first is the
     reference.
     """
     levels = {name: values for name, values in LEVELS.items() if name in formula}

@@ -236,7 +236,7 @@ plt.show()
 
 # %%
 def neighbours(strength):
-    """Return fields and couplings of a chain in which equal neighbours are preferred by
+    """Return fields and couplings of a chain that favours equal neighbours by
     `strength`.
     """
     h = [np.zeros(L - 1) for _ in NAMES]

@@ -145,7 +145,7 @@ print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).r
 #
 # The first system is a ferromagnet: a 4 x 4 x 4 periodic lattice of 64 spins whose 192 neighbouring
 # pairs have coupling 0.2, just above the critical temperature. The second is a spin glass of 100
-# spins, in which each pair is coupled with probability 0.02 and the couplings are normal with
+# spins: each pair is coupled with probability 0.02, and the couplings are normal with
 # variance 1/2.
 #
 # The paper draws its data by Swendsen-Wang sampling, which flips clusters of spins. This helps near

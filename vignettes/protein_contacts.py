@@ -38,10 +38,10 @@ import bbl
 # ## A family with known contacts
 #
 # The family has 36 sites, with 20 amino acids and a gap as letters. Fourteen pairs of sites are in
-# contact: a hairpin, in which the first site touches the last, the third touches the third from
+# contact: a hairpin, where the first site touches the last, the third touches the third from
 # last, and so on, together with a few pairs nine sites apart. We draw 400 unrelated sequences from
 # this model, and then bias the sample, as real samples are: forty of the sequences have 60 close
-# relatives each, in which an eighth of the letters is replaced by other letters that occur at the
+# relatives each, with an eighth of the letters replaced by other letters that occur at the
 # site.
 
 # %%
@@ -92,7 +92,7 @@ plt.show()
 # %% [markdown]
 # ## The model
 #
-# There is no response: all sequences form one group, and the formula `~ .^2` includes the fields of
+# Without a response, all sequences form one group; the formula `~ .^2` includes the fields of
 # all sites and the couplings of all pairs. `lambda_=0.01` is a typical penalty for alignments. The
 # weights are not counts, so no standard errors are available; the warning about this is silenced
 # here.

@@ -46,8 +46,7 @@ xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 print(xi.head())
 
 # %% [markdown]
-# With a single group there is no response to predict, and `mlestimate` fits the
-# distribution itself.
+# A single group has no response to predict: `mlestimate` fits the distribution itself.
 
 # %%
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)

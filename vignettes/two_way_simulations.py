@@ -302,7 +302,7 @@ figure.supxlabel("Rand index")
 plt.show()
 
 # %% [markdown]
-# Table 2.6 gives the percentage of data sets in which all row and column groups are found.
+# Table 2.6 gives the percentage of data sets where all row and column groups are found.
 
 # %%
 PERFECT = {"fixed": [61.2, 94.5, 98.3, 0.0], "random": [63.7, 87.3, 80.7, 12.6]}

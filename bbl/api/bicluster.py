@@ -164,7 +164,7 @@ def du_process(
     Parameters
     ----------
     start : int or array_like of length n
-        Either the number of items, each of which starts in its own group, or the initial group of
+        Either the number of items, if each starts in its own group, or the initial group of
         each item, with any labels.
     draws : int, default 1000
         Number of partitions to draw.

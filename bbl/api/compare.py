@@ -40,7 +40,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
 
     Notes
     -----
-    The test compares two Boltzmann machines for the same predictors and rows, of which the larger
+    The test compares two Boltzmann machines for the same predictors and rows; the larger
     contains all terms of the smaller. Both are fitted without a penalty, and ``ratio`` is twice the
     difference of their log-likelihoods.
 

@@ -103,7 +103,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     algorithm.
 
     `cells` contains one cell per observed pair of row and column; `groups` is at most I. Returns
-    labels, int32 (I,), in which each of 0..groups-1 occurs.
+    labels, int32 (I,), with each of 0..groups-1 present.
     """
     distances = _Distances(cells)
     n = cells.shape[0]
@@ -142,8 +142,8 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
 def refill_empty_groups(
     labels: np.ndarray, groups: int, misfit: np.ndarray, least: float
 ) -> np.ndarray:
-    """Return `labels` (I,) in which each empty group has received the row with the largest `misfit`
-    (I,), if this exceeds `least`.
+    """Return `labels` (I,) after moving the row with the largest `misfit` (I,) into each empty
+    group, if the misfit exceeds `least`.
 
     A row that is alone in its group stays there.
     """

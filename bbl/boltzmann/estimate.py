@@ -216,7 +216,7 @@ def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
     """Return the error about a fit to rows in a file that makes no progress.
 
     `stall` contains the number of the `predictor`, its gradient `norm`, the number `n` of rows in
-    the file, and the number `rows` of rows in the sample from which the fit started.
+    the file, and the number `rows` of rows in the sample that gave the start.
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
@@ -283,7 +283,7 @@ def fit_group(
     keep_sites : bool, default False
         Whether to keep site solutions whatever their size.
     """
-    if not sample.n or not layout.m:  # no rows, or no predictors: there are no parameters
+    if not sample.n or not layout.m:  # without rows or predictors, nothing to fit
         if progress is not None:
             progress()
         empty = EngineFit(

@@ -89,7 +89,7 @@ class FitData:
     row_positions : ndarray of int, shape (n,)
         Positions of the rows in `frame`; empty if the data were read in batches.
     assigned_folds : Folds or StoredFolds, optional
-        Folds to which rows were assigned while the data were read in batches.
+        Folds of the rows, assigned while the data were read in batches.
     survey : SurveySample, optional
         Sampling design of the rows of `frame`, with the positions of the n rows.
     source : TrainingSource, optional

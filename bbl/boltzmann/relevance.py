@@ -1,4 +1,4 @@
-"""Fits in which only relevant predictors, chosen from the rows, differ between groups.
+"""Fits where only relevant predictors, chosen from the rows, differ between groups.
 
 The chosen predictors are fitted separately, and the fit is then extended to all predictors. The
 others have *shared* fields, equal in all groups, and no interactions, so that they cancel in class
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 CHOSEN_BY_ROWS = "Standard errors and tests are not valid for predictors selected on the same rows"
-# minimum and maximum number of rows, a systematic sample, on which predictors are chosen
+# minimum and maximum size of the systematic sample of rows that predictors are chosen from
 SELECTION_ROWS = (2_000, 20_000)
 # maximum of rows x columns^2 x (K - 1) when more than the minimum number of rows is used
 SELECTION_WORK = 5e9

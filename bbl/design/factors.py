@@ -397,7 +397,7 @@ def check_discrete(
     """Refuse a column of undeclared numbers that looks continuous.
 
     A column looks continuous if it has more than 12 distinct numbers, some of them fractional, or
-    more than 30 distinct integers, at least half of which have fewer than 6 rows. `rows` (number of
+    more than 30 distinct integers, at least half of them with fewer than 6 rows. `rows` (number of
     values,) contains the number of rows of each value (by default, counted in the column); a row of
     frequency k counts as k rows. `numbers_advice` is as in `EncodingRules`.
     """

@@ -40,7 +40,7 @@ __all__ = ["FormulaTerms", "as_term", "check_formula", "parse", "write_formula"]
 MAX_LENGTH = 100_000  # characters of a formula
 # maximum number of terms created for a formula; 2 x (columns + 1)^2 if that is larger
 MAX_TERMS = 5_000_000
-# columns in which pandas stores the row labels in Arrow and Parquet
+# columns that pandas adds for the row labels in Arrow and Parquet
 ROW_INDEX = re.compile(r"__index_level_\d+__")
 # a sign or space next to a letter, or a leading digit
 NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")

@@ -98,7 +98,7 @@ def _as_sentence(error: BBLError) -> str:
 
 
 def _join_hints(errors: list[BBLError]) -> Hint | None:
-    """Return one hint for each kind of problem, with the columns to which it applies.
+    """Return one hint for each kind of problem, with the columns concerned.
 
     Problems are of the same kind if their hints differ only in the column name.
     """

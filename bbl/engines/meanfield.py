@@ -39,7 +39,7 @@ class MeanField(Engine):
     prior_count : float, default 1.0
         Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
-        The coordinates in which the covariance is shrunk towards a multiple of the identity:
+        The coordinates for shrinking the covariance towards a multiple of the identity:
         indicators of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels.
         With "zero-sum", probabilities do not depend on the choice of reference levels, and eq. (31)
         uses the zero-sum gauge. The two are equivalent if all predictors have two levels.

@@ -6,7 +6,7 @@ mu_y(x), S_y)``, where ``mu_y(x) = C_y' z(x)`` and ``z(x)`` is 1 followed by ind
 """
 # Dimensions: K groups, n rows, m predictors, q of them numbers; p columns of z: a constant, and the
 # non-reference levels of the predictors on which some mean depends (the *partners*). Codes are
-# (n, m) floats, in which numbers are measured from their centre.
+# (n, m) floats, with numbers measured from their centre.
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray
 
 
 def nominal_rows(rows: Sample, is_number: np.ndarray, n_levels: np.ndarray) -> Sample:
-    """Return rows with `nominal_codes`, in which no number is missing."""
+    """Return rows with `nominal_codes` and without missing numbers."""
     missing = None if rows.missing is None else rows.missing & ~is_number
     if missing is not None and not missing.any():
         missing = None
@@ -453,7 +453,7 @@ def _refuse_singular(
 ) -> None:
     """Raise a DataError that names a number and a group if a covariance (K, q, q) is singular."""
     names = names or NumberNames(tuple(range(model.q)), tuple(range(len(S))))
-    # of all groups, to which rounding errors are compared
+    # of all groups, as the scale of rounding errors
     pooled = residuals.sum(axis=0) / max(float(n.sum()), 1.0)
     is_shared = model.covariance == "shared"
     for g in range(1 if is_shared else len(S)):
@@ -624,7 +624,7 @@ class Location:
         return out if self.scores is None else self.scores.inverse(out)
 
     def is_needed(self, missing: np.ndarray) -> np.ndarray:
-        """Return the missing cells (n, m) of predictors on which a known number depends."""
+        """Return the missing cells (n, m) of predictors that a known number depends on."""
         known_numbers = ~missing[:, self.model.numbers]
         return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
 
@@ -686,7 +686,7 @@ class EnergyWithNumbers:
         return out
 
     def _sum(self, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return the energies (n, K) of rows in which all needed partners are known."""
+        """Return the energies (n, K) of rows with all needed partners known."""
         model = self.location.model
         levels = nominal_codes(codes, model.is_number, model.n_levels)
         unknown_levels = None if unknown is None else unknown & ~model.is_number

@@ -173,7 +173,7 @@ class Regressors:
     predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13).
     The S sets therefore act as additional predictors after the m predictors. The code of a set is 0
     if a member is at its reference level, and otherwise the number of the joint level, with the
-    last member varying fastest. Without terms of three or more predictors there are no sets. The D
+    last member varying fastest. A model of pairs has no sets. The D
     columns are the non-reference levels of predictors and sets.
 
     Attributes

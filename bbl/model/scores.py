@@ -314,7 +314,7 @@ class SiteScores:
         for number in range(layout.m, len(regs.n_levels)):
             scope = regs.scope(number)
             block = blocks[scope[0]]
-            for member in scope[1:]:  # joint levels, of which the last member varies fastest
+            for member in scope[1:]:  # joint levels; the last member varies fastest
                 block = np.kron(block, blocks[member])
             blocks.append(block)
         self.tables = [np.vstack([np.zeros((1, block.shape[1])), block]) for block in blocks]

@@ -331,7 +331,7 @@ def make_comparison_contrasts(
     is_crossed : bool
         Whether to contrast the contrasts of several predictors with each other.
     steps : mapping of int to float, optional
-        Amount by which the number at each position is increased.
+        Increase of the number at each position.
     """
     choice("transform", transform, tuple(TRANSFORMS))
     predictors = (

@@ -716,7 +716,7 @@ def estimate_streamed(
     """Return the effects in rows that are read in batches, in one pass, and the keys of the units
     that have rows.
 
-    Without `delta`, there are no standard errors. Sums over batches are divided by the weights of
+    Standard errors need `delta`. Sums over batches are divided by the weights of
     the units at the end.
     """
     S = len(contrasts.scenarios)

@@ -796,7 +796,7 @@ n_jobs, verbose
             Whether to contrast the contrasts of the predictors with each other: differences of
             differences, ratios of ratios.
         step : number or dict of name to number, optional
-            Amount by which numeric predictors are increased in every row; by default one standard
+            Increase of numeric predictors in every row; by default one standard
             deviation of the training rows.
 
         Returns
@@ -907,7 +907,7 @@ n_jobs, verbose
         )
 
     def _steps(self, step: object) -> dict[int, float]:
-        """Return the amount by which each number is increased, by the position of the predictor.
+        """Return the increase of each number, by the position of the predictor.
 
         `step` is None for one standard deviation, a number for all, or a dict by name.
         """

@@ -2,7 +2,7 @@
 `cmi`.
 
 n is the number of rows, and K the number of classes. Features of a `Structure` are positions in its
-`columns`, the features from which its learner could choose.
+`columns`, the features available to its learner.
 """
 
 from __future__ import annotations
@@ -182,8 +182,7 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
 def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights | None) -> FitData:
     """Encode data with the levels and the missing-value rule of a fitted model.
 
-    The features are all columns from which its learner could choose, not only those in its
-    structure.
+    The features are all columns available to its learner, not only those in its structure.
     """
     factors = (model.design.response, *model.design.predictors)
     levels_by_name = {  # the argument `missing` adds the level of missing values

@@ -37,7 +37,7 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
         _fit_chunk(counts, models[offset : offset + chunk_size])
         for offset in range(0, len(models), chunk_size)
     ]
-    return np.concatenate([*chunks, np.empty(0)])  # an empty array in case there are no models
+    return np.concatenate([*chunks, np.empty(0)])  # an empty array in case chunks is empty
 
 
 def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:

@@ -78,8 +78,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     other groups. Interacting predictors have separate Wald tests, because couplings may be equal in
     two groups and differ from the pooled coupling (Simpson's paradox). With too few rows for a Wald
     test, the exact test against all other groups is used. Exact distributions condition on the
-    margins, on which the difference of a coupling from the pooled fit depends, so that such
-    couplings have no confidence limits. With structural zeros there are no exact tests.
+    margins. The difference of a coupling from the pooled fit depends on these, so such couplings
+    have no confidence limits. Exact tests do not apply to models with structural zeros.
     """
     if pooled.survey is not None:
         return [

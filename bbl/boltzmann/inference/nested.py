@@ -55,8 +55,7 @@ class RatioTest:
     p : float
         nan without a test.
     refused : list of (int, int, int, Kind)
-        Why there is no test: group, both predictors and reason for each table of couplings that
-        cannot be tested.
+        Group, both predictors and reason for each table of couplings that cannot be tested.
     """
 
     statistic: float
@@ -191,7 +190,7 @@ def _correct_ratio(
 ) -> tuple[float, int, float]:
     """Return a working ratio divided by its mean design effect, its df, and the Rao-Scott p-value.
 
-    Design effects, the factors by which the sampling design increases variances, are the
+    Design effects, the sampling design's inflation of variances, are the
     eigenvalues of ``working^-1 E'E`` for all groups together.
 
     Parameters
@@ -329,7 +328,7 @@ def ratio_test(
             if kind != Kind.WALD
         ]
         influence = group_evidence.influence
-        # if one table in any group cannot be tested, there is no test
+        # test all tables in all groups, or none
         if refused or not isinstance(influence, Influence):
             continue
         rows = group_evidence.rows

@@ -129,7 +129,7 @@ class ConditionalRatio:
     estimate, lower, upper : float
         Infinite if a cell of the tables is empty; nan if there is a `reason`.
     reason : str
-        Why there is no interval, or an empty string.
+        Why the interval is missing, or an empty string.
     """
 
     estimate: float = np.nan

@@ -1,4 +1,4 @@
-"""Tests and confidence intervals of parameters at valid levels, or the reason why there is no test.
+"""Tests and confidence intervals of parameters at valid levels, or why a test is missing.
 
 A *table* consists of the fields of a predictor or the couplings of a term. A *family* is the exact
 conditional distribution of a parameter, as a function of the parameter's value.
@@ -105,7 +105,7 @@ Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fit of all rows of a group, of which only a random sample is available.
+    """The fit of all rows of a group, when only a random sample of them is available.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ def evidence(
         `effective_rows`), so that `SURVEY_CELL` and `SURVEY_INFORMATION` apply.
     fitted : Fitted, optional
         The fit of all rows, if `sample` is a random sample of them (`bbl.rows.kept.KeptRows`).
-        In this case there are no exact tests.
+        Exact tests are then not computed.
     """
     if survey is not None:
         sample = effective_rows(sample)
@@ -326,7 +326,7 @@ def evidence(
         )
         == 1.0
     )
-    # there is no rule about cells for fields
+    # the rule about cells does not apply to fields
     expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
     # n (L_i,) of each predictor; code 0 is the reference level
     counts = level_counts(rows, layout.n_levels)
@@ -369,8 +369,9 @@ def _mark_sampled(
 ) -> None:
     """Set the kinds of test (size,) of a random sample of the rows, in place.
 
-    There are no exact tests. A cell without sampled rows may have rows, but few. `shift` (size,) is
-    the change from the penalised estimates; if it is too long, the error of the sample matters.
+    Exact tests are not available: a cell without sampled rows may have a few rows in the data.
+    `shift` (size,) is the change from the penalised estimates; if it is too long, the error of the
+    sample matters.
     """
     kind[kind == Kind.EXACT] = Kind.FEW
     if terms:

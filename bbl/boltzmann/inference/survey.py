@@ -252,8 +252,8 @@ def _joint_influences(influence: JointInfluence, rows: Sample) -> np.ndarray:
 
 
 def _moves(influence: JointInfluence) -> np.ndarray:
-    """Return which coefficients (K, 1 + size) change along directions in which the fit stays the
-    same or improves without bound.
+    """Return which coefficients (K, 1 + size) change along directions that leave the fit the same
+    or improve it without bound.
     """
     return (np.abs(influence.flat) > FLAT).any(axis=2)
 

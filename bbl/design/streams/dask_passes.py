@@ -30,7 +30,7 @@ __all__ = ["OnCluster", "choose_cluster"]
 
 
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
-    """Return the cluster on which to make the passes over a source, or None for this process.
+    """Return the cluster for the passes over a source, or None for this process.
 
     A Dask DataFrame is read by `client` or the active client. Other data with parts are read only
     by `client`, because its workers need access to the files. For data without parts, `client` is
@@ -234,7 +234,7 @@ def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 
 def _copy(summary: SourceSummary) -> SourceSummary:
-    """Return a copy of a summary to which other summaries can be joined."""
+    """Return a copy of a summary that can be joined with other summaries."""
     # join it to an empty summary: ``type(column)(name)`` is a `Merged` without values
     return _join(
         SourceSummary(

@@ -147,7 +147,7 @@ def encode_source(
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
-        The cluster on which to make the passes; by default they run in this process.
+        The cluster for the passes; by default they run in this process.
     workers : int, default 1
         Number of threads for coding batches.
 

@@ -219,7 +219,7 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
 
     H is `hessian` (d, d), the Hessian of minus the log posterior at the mode, including the prior's
     precision. K is the sum over the rows of ``score score'`` plus this precision, so that without
-    rows, H and K are equal and there is no adjustment. The adjusted curvature is ``H K^-1 H = L
+    rows, H and K are equal and nothing is adjusted. The adjusted curvature is ``H K^-1 H = L
     V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1,
     which would make it larger than H in some direction, are raised to 1. The matrix of the
     adjustment is then ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.

@@ -110,7 +110,7 @@ class MarkovBlanket(Engine):
         has no effect.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
-        # the M predictors with most levels, one of which stands for the response
+        # the M predictors with most levels; one of them represents the response
         S = float(np.sort(layout.n_levels)[-M:].sum())
         # S / M: mean number of levels of a parent
         return 12.0 * n * M + 24.0 * S**2 * (1.0 + S / M)

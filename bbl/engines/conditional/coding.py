@@ -179,7 +179,7 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
 
 
 def _features(k: int, L: int, ordered: str) -> np.ndarray:
-    """Return the features (L, d) of L levels, of which the first k are ordered.
+    """Return the features (L, d) of L levels; the first k are ordered.
 
     Examples
     --------

@@ -383,7 +383,7 @@ class Conditional(Engine):
         """Return the capabilities that the method lacks, with the reason for each."""
         reasons = super().refusals()
         errors = ("standard_errors", "covariances", "tests")
-        # refused because there are no likelihood equations, but available: see `difference`
+        # available although likelihood equations do not exist: see `difference`
         del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]

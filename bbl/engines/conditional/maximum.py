@@ -335,7 +335,7 @@ def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     aliased = np.zeros(p, dtype=bool)
     columns[pivots[:r]] = True
     aliased[pivots[r:]] = True
-    # columns of the basis on which others depend
+    # columns of the basis that others depend on
     aliased[pivots[:r]] = (
         np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
     )

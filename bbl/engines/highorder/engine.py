@@ -245,7 +245,7 @@ class HighOrder(Engine):
         start[: varying_layout.D] = np.concatenate(
             [regression.field for regression in regressions] or [np.empty(0)]
         )
-        # the result if there is no joint fit
+        # the result without a joint fit
         fitted = Fitted(start, value=float("nan"), norm=0.0, n_iter=0, converged=True)
         if self.combine != "max" and varying_layout.D:
             if self.refit not in ("pseudo", "exact"):

@@ -88,7 +88,7 @@ class MaximumLikelihood(Engine):
     If cells are empty, the likelihood may increase indefinitely along some combinations of
     parameters, even if no margin is zero. These parameters are found by a linear programme (up to 2
     million states times parameters; beyond that, by zero margins of terms) and reported as not
-    estimable. The fit then returns the limit, in which some states have probability zero, and
+    estimable. The fit then returns the limit, where some states have probability zero, and
     degrees of freedom count the remaining states and parameters (Fienberg & Rinaldo 2012, Annals of
     Statistics 40). Missing values are marginalised on a table of all states, as in the EM
     algorithm; this is valid if they are missing at random.
@@ -264,7 +264,7 @@ class MaximumLikelihood(Engine):
             could_be_determined = determined_by_states(layout)
             # Parameters that are undetermined because of structural zeros alone are not reported,
             # with one exception: if no other parameter lacks an optimum, but the rank of the fit is
-            # lower than the possible states allow, the fit is a limit in which some of these states
+            # lower than the possible states allow, the fit is a limit where some of these states
             # have probability zero, and only those parameters show it.
             if (
                 without_optimum & could_be_determined

@@ -30,7 +30,7 @@ NEGLIGIBLE = 1e-8
 
 
 class Pattern(NamedTuple):
-    """The rows of a sample in which the same predictors are missing.
+    """The rows of a sample with the same predictors missing.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Pattern(NamedTuple):
 def missing_patterns(table: StateTable, component: Component, rows: Rows) -> list[Pattern]:
     """Return the patterns of missing values in the columns of a component, with their rows.
 
-    Rows in which all of these columns are missing are omitted.
+    Rows without a value in any of these columns are omitted.
     """
     counts: dict[tuple[bool, ...], np.ndarray] = {}
     for chunk in map(component.columns, rows.chunks(ROWS)):
@@ -86,7 +86,7 @@ class IncompleteLikelihood(Objective):
     ----------
     table : StateTable
     patterns : list of Pattern
-        Rows in which all values are missing belong to none of them.
+        Rows without any value belong to none of them.
     added_counts : ndarray, shape (n,)
         Counts to add to the complete rows, such as a prior count.
     penalty : ndarray, shape (size,)

@@ -243,7 +243,7 @@ class Solver:
     def _fit_free(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit the free parameters of a component, of which there may be fewer than parameters.
+        """Fit the free parameters of a component; there may be fewer than its parameters.
 
         Then `size`, here and in the methods below, is their number.
         """

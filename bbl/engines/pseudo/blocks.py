@@ -102,7 +102,7 @@ class Corrected:
     each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023).
 
     If the sample determines the curvature poorly, as for pairs of rare levels, earlier rounds help:
-    their steps are curvature pairs of L-BFGS, in which the fit to the sample replaces the initial
+    their steps are curvature pairs of L-BFGS, where the fit to the sample replaces the initial
     inverse Hessian.
 
     Parameters

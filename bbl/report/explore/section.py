@@ -147,7 +147,7 @@ class WhatIf:
         return "\n".join(parts)
 
     def _pair(self) -> str:
-        """Return lists of the groups to explain; with two groups there is no choice."""
+        """Return lists of the groups to explain; two groups need no list."""
         if len(self.groups) == 2:
             return ""
         groups = [(str(k), group) for k, group in enumerate(self.groups)]

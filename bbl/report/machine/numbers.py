@@ -44,7 +44,7 @@ def mean_frame(labels: Labels, location: Location, centers: np.ndarray) -> pd.Da
     """Return the coefficients of the means, one row for each number and term, a column for each
     group.
 
-    `centers` (q,) are the values from which codes are measured; transformed numbers are not
+    Codes are numbers minus `centers` (q,); transformed numbers are not
     shifted.
     """
     model = location.model

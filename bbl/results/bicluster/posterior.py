@@ -132,8 +132,8 @@ def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior stored by `pack_posterior`, from checked arrays; raises a ValueError if
-    there are no draws.
+    """Return the posterior stored by `pack_posterior`, from checked arrays; raises a ValueError
+    without draws.
     """
     # the first axis of all arrays is the chain
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))

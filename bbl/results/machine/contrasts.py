@@ -203,8 +203,8 @@ class DifferenceInference(Estimates):
         ----------
         of : (group, group)
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths, in which case
-            there are no limits.
+            Whether to subtract the average-product correction from the strengths. Limits are then
+            not available.
         level : float, default 0.95
             Minimum coverage of the limits.
 

@@ -206,7 +206,7 @@ class FiguresMixin(MachineResults):
         kind : {"information", "fields"}, default "information"
             Height of the letters: their frequency times the information of the position, in bits
             (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum
-            gauge, in which letters below the axis are rarer in the group.
+            gauge, where letters below the axis are rarer in the group.
         groups : sequence, optional
             Groups to draw; all by default.
         axes : sequence of matplotlib Axes, optional

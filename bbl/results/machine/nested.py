@@ -162,7 +162,7 @@ def _conditional_ratio_test(
         for fit in (one, other)
     ]
     large, small = (one, other) if len(term_sets[0]) >= len(term_sets[1]) else (other, one)
-    # models of adjacent logits are those of nominal ones in which all steps are equal
+    # models of adjacent logits are nominal ones with all steps equal
     tests_steps = _logits(one) != _logits(other)
     if tests_steps:
         large, small = _order_by_logits(one, other)

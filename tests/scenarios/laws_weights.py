@@ -87,7 +87,9 @@ def unlike(a: Any, b: Any, where: str) -> str:
         pairs = enumerate(zip(a, b, strict=True))
         return next((d for k, (x, y) in pairs if (d := unlike(x, y, f"{where}[{k}]"))), "")
     if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults | Summary):
-        names = [f.name for f in dataclasses.fields(a) if f.name != "engine"]
+        # a start at the optimum takes no or one iteration, by rounding
+        left_out = {"engine", "n_iter"}
+        names = [f.name for f in dataclasses.fields(a) if f.name not in left_out]
         found = (unlike(getattr(a, n), getattr(b, n), f"{where}.{n}") for n in names)
         return next((d for d in found if d), "")
     if isinstance(a, Summary):

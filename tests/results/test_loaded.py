@@ -139,8 +139,8 @@ FIXED = {"seed": 0, "nboot": 3, "nfold": 2}
 
 # what the file of a model does not hold, as its attributes say
 UNSAVED = {"history", "cells"}
-# of what is compared; files do not contain the source of data read in batches
-LEFT_OUT = {"training", "index", "state", "fits", "scored", "engine", "_source"}
+# of what is compared; files contain neither training rows (with store_data=False) nor their source
+LEFT_OUT = {"training", "index", "state", "fits", "scored", "engine", "_source", "_kept"}
 # what a model without its training rows leaves out, and says so: tests, criteria of
 # pseudo-likelihood
 WITHOUT_ROWS = {"training", "index", "interactions()", "compare()"}

@@ -547,6 +547,16 @@ class Location:
         numbers = codes[:, self.model.numbers]
         return numbers if self.scores is None else self.scores(numbers)
 
+    def group_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the weights of the groups (K,), the means of the numbers (K, q), and the sums of
+        their squared deviations from these (K, q), over all levels of the other predictors.
+        """
+        own = slice(self.model.p, self.model.p + self.model.q)
+        n = np.maximum(self.n, 1e-300)[:, None]
+        means = self.T[:, 0, own] / n
+        squares = self.T[:, own, own].diagonal(0, 1, 2) - n * means**2
+        return self.n, means, np.maximum(squares, 0.0)
+
     @property
     def residual_sums(self) -> np.ndarray:
         """Sums of squares and products (K, q, q) of the residuals of the training rows."""

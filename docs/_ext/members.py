@@ -19,9 +19,9 @@ GROUPED = (
 # the sections of their pages, in order; a section without members is left out
 TOPICS = {
     "Estimates": """
-        coef means covariances params tidy thresholds terms order_counts n_parameters nparams
-        formula log_z lkh posterior converged history fitness_history awnb_weights wanbia_weights
-        manb_arc_posterior names
+        coef means covariances discriminants params tidy thresholds terms order_counts n_parameters
+        nparams formula log_z lkh posterior converged history fitness_history awnb_weights
+        wanbia_weights manb_arc_posterior names
     """,
     "Structure": """
         arcs narcs families feature_families features class_var classes vars values members
@@ -54,8 +54,8 @@ TOPICS = {
         nobs weights class_shares model_frame labels
     """,
     "Plots and graphs": """
-        plot plot_network plot_logo plot_terms plot_mosaic plot_history plot_selection
-        plot_similarity to_networkx to_dot
+        plot plot_means plot_regions plot_network plot_logo plot_terms plot_mosaic plot_history
+        plot_selection plot_similarity to_networkx to_dot
     """,
     "Reports and storage": """
         summary report explore save write_bif

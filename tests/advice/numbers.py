@@ -150,6 +150,16 @@ TABLE = {
         lambda: numeric().avg_comparisons(step={"a": 1}),
         lambda: numeric().avg_comparisons(step={"x": 1}),
     ),
+    "regions of levels": case(
+        "Choose from 'x'",
+        lambda: numeric().plot_regions("a", "x"),
+        lambda: numeric("y ~ x*z", numeric=["x", "z"]).plot_regions("x", "z"),
+    ),
+    "discriminants without classes": case(
+        "Fit a formula with a response",
+        lambda: numeric("~ a + x").discriminants(),
+        lambda: numeric("y ~ a + x").discriminants(),
+    ),
     "a page of numbers": case(
         r"Bin it with bbl.bin\(\)",
         lambda: numeric().explore(PAGE),

@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -481,3 +482,35 @@ def test_the_estimator_fits_numbers(table):
     model = sklearn.BBLClassifier("naive", numeric=["u", "v"], options={"shrink": 0.1}).fit(X, y)
     fit = bbl.bbl("y ~ .", table, method="naive", numeric=["u", "v"], shrink=0.1)
     assert_allclose(model.predict_proba(X), fit.predict(table, type="prob")[["n", "s"]])
+
+
+# R 4.2.2, MASS 7.3-58.2: lda(Species ~ ., iris)$scaling, up to the sign
+R_SCALING = [
+    [0.8293776, 1.5344731, -2.2012117, -2.8104603],
+    [0.0241021, 2.1645212, -0.9319212, 2.8391879],
+]
+
+
+def test_discriminants_are_those_of_lda():
+    iris = pytest.importorskip("sklearn.datasets").load_iris(as_frame=True)
+    data = iris["data"].set_axis(["sl", "sw", "pl", "pw"], axis=1).assign(y=iris["target"])
+    found = bbl.bbl("y ~ .^2", data, numeric=True).discriminants()
+    for k, column in enumerate(R_SCALING):
+        sign = np.sign(found.iloc[0, k] * column[0])
+        assert_allclose(found.iloc[:, k], sign * np.array(column), atol=1e-6)
+
+
+def test_figures_show_means_and_regions(table):
+    fit = numeric("y ~ u*v", table)
+    for panels in (fit.plot_means(), fit.plot()):
+        assert [ax.get_title() for ax in panels] == ["u", "v"]
+        centre = panels[0].lines[0].get_ydata()[0]
+        assert_allclose(centre, table.loc[table["y"] == "n", "u"].mean())
+    ax = numeric("y ~ (a + b + u + v)^2", table).plot_regions("u", "v")
+    winner = ax.collections[0].get_array().reshape(150, 150)
+    u, v = (np.linspace(*limits, 150) for limits in (ax.get_xlim(), ax.get_ylim()))
+    new = pd.DataFrame({"a": 0, "b": 0, "u": u[[3, 75, 140]], "v": v[[10, 75, 100]]})
+    expected = numeric("y ~ (a + b + u + v)^2", table).predict(new, type="class") == "s"
+    assert winner[[10, 75, 100], [3, 75, 140]].tolist() == expected.astype(int).tolist()
+    numeric("y ~ u*v + a", table).plot(kind="confusion")
+    plt.close("all")

@@ -31,7 +31,6 @@ class FiguresMixin(MachineResults):
     """Figures of a fitted Boltzmann machine: parameters, interactions, sequence logos."""
 
     @check_keywords
-    @of_categories
     def plot(
         self,
         axes: Any = None,
@@ -69,7 +68,7 @@ class FiguresMixin(MachineResults):
         -------
         list of matplotlib Axes, or one
             The fields, then each group's couplings; a new figure shows up to 24 maps, with a note
-            if there are more.
+            if there are more. If all predictors are numbers, their means; see `plot_means`.
 
         Raises
         ------
@@ -98,6 +97,9 @@ class FiguresMixin(MachineResults):
             return self.inference().plot(ax=axes)
         if kind == "cv":
             return self._plot_tuning(axes)
+        part = self._categorical
+        if part is not self and not part.design.predictors:
+            return self._draw_means(axes)
         # distances (2, K, D) of the fields' lower and upper limits from their estimates
         field_errors = None
         if flag("intervals", intervals):
@@ -116,7 +118,7 @@ class FiguresMixin(MachineResults):
                 :, :, : self.estimate.parameters.layout.D
             ]
         return plot_parameters(
-            self.labels, self.estimate.parameters, groups=groups, errors=field_errors, axes=axes
+            part.labels, part.estimate.parameters, groups=groups, errors=field_errors, axes=axes
         )
 
     def _plot_tuning(self, ax: Axes | None) -> Axes:

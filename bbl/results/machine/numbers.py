@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pandas as pd
 
 from bbl.checks import check_keywords
+from bbl.design.numbers import NumberFactor
+from bbl.errors import DataError, OptionError
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.numbers import covariance_frame, mean_frame
+from bbl.report.machine.plot_numbers import plot_regions
+from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["NumbersMixin"]
+
+GRID = 150  # points of each axis at which decision regions are computed
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,4 +91,161 @@ class NumbersMixin(MachineResults):
                 for g, name in enumerate(self.labels.groups)
             },
             names=["group", "number"],
+        )
+
+    @check_keywords
+    def plot_means(self, axes: Any = None) -> list[Axes]:
+        """Draw the mean of each numeric predictor in each group, with its 95 % t interval.
+
+        Parameters
+        ----------
+        axes : sequence of matplotlib Axes, optional
+            One for each number; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+
+        Raises
+        ------
+        DataError
+            If no predictor is numeric.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> data = {"y": ["a", "a", "a", "b", "b", "b"], "u": [1.0, 2.0, 4.0, 3.0, 5.0, 6.0]}
+        >>> (axis,) = bbl.bbl("y ~ u", data, numeric="u").plot_means()
+        >>> axis.get_title()
+        'u'
+        >>> plt.close()
+        """
+        return self._draw_means(axes)
+
+    @check_keywords
+    def plot_regions(self, x: Hashable, y: Hashable, ax: Axes | None = None) -> Axes:
+        """Draw the decision regions of two numbers: where each group is the most probable one.
+
+        The other predictors are at their first level or their mean. The training rows, if the model
+        contains them, are points; an ellipse contains 95 % of a group's distribution at these
+        levels.
+
+        Parameters
+        ----------
+        x, y : names of two numeric predictors
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        DataError
+            If no predictor is numeric.
+        OptionError
+            If `x` or `y` is not a number of the model.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> data = {
+        ...     "y": ["a", "a", "a", "a", "b", "b", "b", "b"],
+        ...     "u": [1.0, 2.0, 4.0, 2.0, 3.0, 5.0, 6.0, 4.0],
+        ...     "v": [2.0, 1.0, 2.0, 1.5, 4.0, 3.0, 5.0, 2.0],
+        ... }
+        >>> axis = bbl.bbl("y ~ u*v", data, numeric=True).plot_regions("u", "v")
+        >>> axis.get_xlabel()
+        'u'
+        >>> plt.close()
+        """
+        location = self._location()
+        numbers = [self.labels.names[i] for i in location.model.numbers]
+        for argument, name in (("x", x), ("y", y)):
+            if name not in numbers:
+                raise OptionError(
+                    f"{argument}={name!r} is not a numeric predictor.",
+                    argument=argument,
+                    hint=f"Choose from {', '.join(map(repr, numbers))}.",
+                )
+        pair = [numbers.index(x), numbers.index(y)]
+        positions = location.model.numbers[pair]
+        factors = [cast(NumberFactor, self.design.predictors[i]) for i in positions]
+        rows = self.training
+        points = np.zeros((0, 2)) if rows is None else rows.codes[:, positions]
+        spread = np.array([factor.sd for factor in factors])
+        low = np.minimum(points.min(axis=0, initial=np.inf), -2.5 * spread) - 0.3 * spread
+        high = np.maximum(points.max(axis=0, initial=-np.inf), 2.5 * spread) + 0.3 * spread
+        axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
+        codes = np.zeros((GRID * GRID, len(self.design.predictors)))
+        codes[:, positions[0]] = np.tile(axes[0], GRID)
+        codes[:, positions[1]] = np.repeat(axes[1], GRID)
+        scores = self._class_scores(codes)
+        centers = np.array([factor.center for factor in factors])
+        ellipses = [
+            None
+            if location.scores is not None or location.n[g] == 0.0
+            else (location.C[g, 0, pair] + centers, location.S[g][np.ix_(pair, pair)])
+            for g in range(len(location.n))
+        ]
+        return plot_regions(
+            (axes[0] + centers[0], axes[1] + centers[1]),
+            scores.argmax(axis=1).reshape(GRID, GRID),
+            points + centers,
+            np.zeros(0, dtype=int) if rows is None else rows.response,
+            ellipses,
+            (label_text(x), label_text(y)),
+            [label_text(group) for group in self.labels.groups],
+            ax,
+        )
+
+    @check_keywords
+    def discriminants(self) -> pd.DataFrame:
+        """Return the coefficients of the linear discriminants of the numbers, as R's ``lda``.
+
+        The first discriminant is the linear combination of the numbers with the largest ratio of
+        the variance between groups to the variance within groups, and so on. Each has the variance
+        1 within groups. Levels of other predictors are not taken into account.
+
+        Returns
+        -------
+        DataFrame
+            A row for each number, a column for each discriminant (LD1, LD2, ...). The largest
+            coefficient of each, relative to the number's standard deviation, is positive.
+
+        Raises
+        ------
+        DataError
+            If no predictor is numeric, or there are no classes.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> data = {"y": ["a", "a", "a", "b", "b", "b"], "u": [1.0, 2.0, 4.0, 3.0, 5.0, 6.0]}
+        >>> bbl.bbl("y ~ u", data, numeric="u").discriminants().round(3)
+             LD1
+        u  0.655
+        """
+        from scipy.linalg import eigh
+
+        location = self._location()
+        if len(self.labels.groups) < 2:
+            raise DataError(
+                "Discriminants separate classes, but the formula has no response.",
+                hint="Fit a formula with a response.",
+            )
+        n, means, _ = location.group_means()
+        own = slice(location.model.p, None)
+        within = location.T[:, own, own].sum(axis=0) - (n[:, None] * means).T @ means
+        overall = n @ means / n.sum()
+        between = (n[:, None] * (means - overall)).T @ (means - overall)
+        n_groups = int((n > 0.0).sum())
+        within /= n.sum() - n_groups
+        scale = np.sqrt(within.diagonal())
+        _, vectors = eigh(between / np.outer(scale, scale), within / np.outer(scale, scale))
+        vectors = vectors[:, ::-1][:, : min(location.model.q, n_groups - 1)]
+        largest = np.abs(vectors).argmax(axis=0)
+        vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
+        return pd.DataFrame(
+            vectors / scale[:, None],
+            index=pd.Index([self.labels.names[i] for i in location.model.numbers], dtype=object),
+            columns=[f"LD{k + 1}" for k in range(vectors.shape[1])],
         )

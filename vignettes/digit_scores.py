@@ -144,7 +144,7 @@ axes[1, 2].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# As in the thesis, 0 and 1 are separated best. On the digits of the thesis, 7 and 9 overlap most.
+# As in the thesis, 0 and 1 are separated best. On the digits data from the thesis, 7 and 9 overlap most.
 #
 # ## Simulated images
 #

@@ -14,7 +14,7 @@
 # # The genetic code: 21 groups from three letters
 #
 # This page follows section 3.4 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). The response is the
-# amino acid (20 of them, and `*` for a stop), the predictors are the three bases of a codon. Can
+# amino acid (20 of them, and `*` for a stop), and the predictors are the three bases of a codon. Can
 # the code be learnt from 2,000 random codons and their translations?
 #
 # This page reproduces the best penalty, 0.3162278, its score of 1, and the perfect translation of

@@ -156,7 +156,7 @@ class Column(NamedTuple):
     codes : ndarray of int, shape (n,)
         Positions in `values`.
     values : list
-        Distinct values as plain Python objects; missing values are represented by a last None.
+        Distinct values as plain Python objects; missing values are represented by a final None.
     kinds : list of {"bool", "number", "string", "other", "missing"}
         Kind of each value.
     declared, ordered : bool

@@ -512,5 +512,5 @@ def _code_text(labels: Labels, predictor: int, code: Any) -> str:
 
 
 def _levels_in(labels: Labels, scenario: Iterable) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (predictor, level code) of a scenario, without numbers."""
+    """Return the pairs (predictor, level code) of a scenario, leaving out numeric predictors."""
     return tuple((i, code) for i, code in scenario if i not in labels.measured)

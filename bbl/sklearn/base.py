@@ -1,4 +1,4 @@
-"""Base classes of the estimators: X and y become a table, predictions become arrays.
+"""Base classes of the estimators: X and y become a table, and predictions become arrays.
 
 n, m and K are the numbers of rows, columns and classes. ``result_.class_shares`` (K,) are the class
 proportions of the training rows.

@@ -177,6 +177,8 @@ def arguments(fit, path):
         "var": fit.labels.names[0],
         "normalised": True,
         "prior": True,
+        "x": fit.labels.names[0],
+        "y": fit.labels.names[-1],
     }
     return (
         names

@@ -103,7 +103,7 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two copies of the codes (n, M), and of the counts kept by `Families`.
+        """Return the bytes that two copies of the codes (n, M) and the counts in `Families` take.
 
         With S levels in all, the counts are (L_i, S) for each variable i, and (L_i, L_j, S) with a
         parent j; they are counted twice, to allow for parents that are discarded later. `settings`

@@ -306,7 +306,7 @@ def _fit_fold(
     """Return the fit to a fold's training rows.
 
     `weights` (n, K) are the weights of the groups at the distinct rows, zero for held-out rows.
-    `start` are the unknowns of a fit to start from, or None.
+    `start` contains the parameters of a fit from which to start, or is None.
     """
     # there is only one ridge
     return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]

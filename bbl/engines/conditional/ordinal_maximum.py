@@ -383,7 +383,7 @@ class _OrdinalTable:
 
 
 class _Point(NamedTuple):
-    """A maximum of an `OrdinalLikelihood`, evaluated there."""
+    """An `OrdinalLikelihood` evaluated at its maximum."""
 
     likelihood: OrdinalLikelihood
     maximum: Maximum

@@ -105,7 +105,7 @@ class IncompleteLikelihood(Objective):
     margins : list of ndarray
         Probabilities at `theta` of the observed values in each pattern, in the shape of its counts.
     mu : ndarray, shape (size,)
-        Moments at `theta`, after a call of `gradient`.
+        Moments at `theta`, after a call to `gradient`.
     support : ndarray of bool, shape (n,), or None
         States in the sum ln Z; None for all that can occur.
     """

@@ -79,7 +79,7 @@ class StateLikelihood(Objective):
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     mu : ndarray, shape (size,)
-        Moments at `theta`, after a call of `gradient`.
+        Moments at `theta`, after a call to `gradient`.
     """
 
     def __init__(

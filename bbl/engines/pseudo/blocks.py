@@ -285,7 +285,7 @@ class Corrected:
     def _gradient_norms(self, point: _Point, penalty: np.ndarray) -> np.ndarray:
         """Return the norm (m,) of each site's penalised gradient at a point.
 
-        `penalty` (1 + D,) are the penalties of the columns.
+        `penalty` (1 + D,) contains the penalty of each column.
         """
         return np.sqrt(self._sum_by_site((point.gradient + penalty * point.theta) ** 2))
 
@@ -313,7 +313,7 @@ class Corrected:
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
         """Return the next solution to evaluate, an L-BFGS step based on the fit to the sample.
 
-        `solve` fits the sample; `penalty` (1 + D,) are the penalties of the columns. `pairs`
+        `solve` fits the sample; `penalty` (1 + D,) contains the penalty of each column. `pairs`
         contains steps and changes of the penalised gradient, both (layout.D, 1 + D), and the
         inverses (m,) of their inner products, oldest first. In the first round, the result is the
         minimum of the sample's objective, found from `theta`.

@@ -50,7 +50,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
     Attributes
     ----------
     call : str
-        The call of `bbl.bicluster`.
+        The call to `bbl.bicluster`.
     table : TwoWay
         Names of rows, columns and values; ``formula``, None for a matrix; ``holds``, the kind
         of cells: "numeric", "ordinal" (ordered numbers), "levels" (codes of a categorical

@@ -160,6 +160,13 @@ TABLE = {
         lambda: numeric("~ a + x").discriminants(),
         lambda: numeric("y ~ a + x").discriminants(),
     ),
+    "a reconstruction of numbers": case(
+        r"Fit intervals of the numbers, from bbl.bin\(\)",
+        lambda: numeric().reconstruct(ROWS.head(2).assign(a=None)),
+        lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3)).reconstruct(
+            ROWS.head(2).assign(a=None)
+        ),
+    ),
     "a page of numbers": case(
         r"Bin it with bbl.bin\(\)",
         lambda: numeric().explore(PAGE),

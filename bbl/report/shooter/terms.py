@@ -73,7 +73,9 @@ def term_frame(
     # sort rows by group, then terms before single predictors, then decreasing strength of terms
     keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
     # strengths that differ only by rounding keep their order
-    keys["strength"] = rising_ranks(-frame["strength"].where(frame["order"] > 1, 0.0).to_numpy())
+    keys["strength"] = rising_ranks(
+        -frame["strength"].astype(float).where(frame["order"] > 1, 0.0).to_numpy(float)
+    )
     return frame.loc[
         keys.sort_values(["group", "single", "strength"], kind="stable").index
     ].reset_index(drop=True)

@@ -325,6 +325,12 @@ class DistributionMixin(MachineResults):
         0        0.61  0.39
         """
         self.engine.check_density("reconstruct()")
+        if self.estimate.location is not None:
+            raise OptionError(
+                "reconstruct() fills in levels, but this model has numeric predictors.",
+                argument="numeric",
+                hint="Fit intervals of the numbers, from bbl.bin().",
+            )
         choice("method", method, MARGINS)
         choice("type", type, ("prob", "class", "joint"))
         if type == "joint" and (

@@ -84,9 +84,11 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         newdata : table, or data read in batches, optional
             Rows with predictors and response: a DataFrame (pandas, polars), pyarrow Table or dict
             of lists, or files and other data as in `predict_batches`, which are read in one pass.
-            None for the training rows, whose scores are optimistic for any model. By default, the
-            column that contained the training weights, such as ``"Freq"`` after ``weights="Freq"``,
-            if `newdata` has it; otherwise all rows have equal weight.
+            None for the training rows, whose scores are optimistic for any model.
+        weights : column name or array_like of shape (n,), optional
+            Frequencies of the new rows, or other weights; only a column name for data read in
+            batches. By default, the column that contained the training weights, such as ``"Freq"``
+            after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal weight.
         level : float, default 0.95
             Coverage of the intervals.
         unseen, priors, costs
@@ -281,9 +283,11 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with predictors and response. None for a cross-validation on the training rows,
-            with the settings and the network structure of this fit. By default, the column that
-            contained the training weights, such as ``"Freq"`` after ``weights="Freq"``, if
-            `newdata` has it; otherwise all rows have equal weight.
+            with the settings and the network structure of this fit.
+        weights : column name or array_like of shape (n,), optional
+            Weights of the new rows. By default, the column that contained the training weights,
+            such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows
+            have equal weight.
         nfold : int, default 5
             Number of shuffled folds of the cross-validation.
         seed : int, numpy.random.Generator or None, default 0

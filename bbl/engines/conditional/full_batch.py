@@ -76,9 +76,11 @@ class FullBatch:
         Inverse map, by least squares.
     level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
         The two levels (of D), or the two contrasts (of R), of each coupling. The two values of C
-        may differ. Climber The kernel. It holds the evaluation point in the reference gauge: fields
-        `h` (D, K), couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is
-        the score of the row of reference levels.
+        may differ.
+    climber : Climber
+        The kernel. It holds the evaluation point in the reference gauge: fields `h` (D, K),
+        couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is the score of
+        the row of reference levels.
     residual_sums : tuple of ndarrays, shapes (D, D, K), (D, K) and (K,)
         Sums of residuals over pairs of levels, over levels and over all rows, at the last
         evaluation. A residual is the fitted probability minus the group indicator, multiplied by

@@ -60,9 +60,14 @@ class ContrastiveDivergence(PairwiseEngine):
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of a pair; see `ProbabilityFlow`. With "l1" and "group", most of
-        the tables that the penalty makes zero are exactly zero. Chains run in packs of 32, each of
-        which takes no longer than a single chain; the number of packs is the smallest that gives at
-        least nine tenths of the requested chains.
+        the tables that the penalty makes zero are exactly zero.
+    n_iter : int, default 2000
+        Number of iterations.
+    sweeps : int, default 3
+        Gibbs sweeps in each iteration.
+    chains : int, default 100
+        Number of Gibbs chains. They run in packs of 32, each of which takes no longer than a single
+        chain; the number of packs is the smallest that gives at least nine tenths of the chains.
     lr : float, default 0.01
         Initial step size of Adam; it decreases linearly to zero.
 

@@ -347,8 +347,8 @@ class Estimate:
         """Return the estimate without the other predictors, which must be numbers: the parameters
         are the same, but predictors are renumbered.
         """
-        new_position = np.full(self.parameters.layout.m + 1, -1)  # -1: no predictor
-        new_position[predictors] = np.arange(len(predictors))
+        number = np.full(self.parameters.layout.m, -1)
+        number[predictors] = np.arange(len(predictors))
 
         def restrict(fit: EngineFit) -> EngineFit:
             """Return a fit with entries for the remaining predictors."""
@@ -357,18 +357,8 @@ class Estimate:
                 for name in ("grad_norm", "n_iter", "converged")
                 if len(getattr(fit, name))
             }
-            notes = tuple(
-                Note(*note)._replace(predictor=int(new_position[note[0]])) for note in fit.notes
-            )
-            unbounded = tuple(
-                tuple(
-                    int(new_position[value]) if k % 2 == 0 else value
-                    for k, value in enumerate(numbers)
-                )
-                for numbers in fit.unbounded
-            )
             layout = None if fit.layout is None else fit.layout.only(predictors)
-            return replace(fit, notes=notes, unbounded=unbounded, layout=layout, **by_predictor)
+            return replace(fit.renumbered(number), layout=layout, **by_predictor)
 
         parameters = replace(self.parameters, layout=self.parameters.layout.only(predictors))
         fits = tuple(map(restrict, self.fits))

@@ -198,22 +198,11 @@ def _embed_fit(
         out[chosen] = values
         return out
 
-    def number_of(position: int) -> int:
-        """Return the number of a chosen predictor among all; -1 (no predictor) is unchanged."""
-        return int(chosen[position]) if position >= 0 else position
-
-    # an unbounded parameter alternates predictors and levels: (i, a) or (i, a, j, b, ...)
-    unbounded = tuple(
-        tuple(number_of(value) if k % 2 == 0 else value for k, value in enumerate(numbers))
-        for numbers in fit.unbounded
-    )
     return replace(
-        fit,
+        fit.renumbered(chosen),
         theta=theta,
         grad_norm=spread(fit.grad_norm, 0.0),
         n_iter=spread(fit.n_iter, 0),
         converged=spread(fit.converged, 1) if len(fit.converged) else np.ones(m, dtype=bool),
-        notes=tuple(note._replace(predictor=number_of(note.predictor)) for note in fit.notes),
-        unbounded=unbounded,
         rank=(len(fit.theta) if fit.rank is None else fit.rank) + extra,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +118,20 @@ class EngineFit:
     layout: Layout | None = None
     state: dict[str, np.ndarray] = field(default_factory=dict)
     history: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def renumbered(self, number: np.ndarray) -> EngineFit:
+        """Return a copy whose `notes` and `unbounded` refer to predictor i as ``number[i]``."""
+        notes = []
+        for plain_note in self.notes:
+            note = Note(*plain_note)  # also accepts plain tuples without the detail or the hint
+            predictor = int(number[note.predictor]) if note.predictor >= 0 else note.predictor
+            notes.append(note._replace(predictor=predictor))
+        # a parameter alternates predictors and levels: (i, a) or (i, a, j, b, ...)
+        unbounded = tuple(
+            tuple(int(number[v]) if k % 2 == 0 else v for k, v in enumerate(parameter))
+            for parameter in self.unbounded
+        )
+        return replace(self, notes=tuple(notes), unbounded=unbounded)
 
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this `kind`, or None if the engine has not computed it.

@@ -162,6 +162,18 @@ class LocationModel:
         return is_number
 
     @cached_property
+    def categories(self) -> np.ndarray:
+        """Positions of the predictors that are not numbers, increasing."""
+        return np.flatnonzero(~self.is_number)
+
+    def without_numbers(self, rows: Sample) -> Sample:
+        """Return rows with integer codes of the predictors that are not numbers."""
+        levels = nominal_rows(rows, self.is_number, self.n_levels)
+        missing = None if levels.missing is None else levels.missing[:, self.categories]
+        codes = np.ascontiguousarray(levels.codes[:, self.categories])
+        return replace(levels, codes=codes, missing=missing)
+
+    @cached_property
     def components(self) -> list[np.ndarray]:
         """Positions of the numbers in each set of numbers that are correlated with each other,
         directly or through others.

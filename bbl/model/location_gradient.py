@@ -264,7 +264,7 @@ class NumberScoreGradient:
                 argument="se",
                 hint="Use se='bootstrap' or se=False, or complete rows.",
             )
-        chosen = np.flatnonzero(~model.is_number)
+        chosen = model.categories
         levels = nominal_codes(codes, model.is_number, model.n_levels)[:, chosen]
         missing_levels = None if missing is None else missing[:, chosen]
         of_levels = self._gradient.sums(

@@ -27,7 +27,7 @@ from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
-from bbl.model.location import Location, nominal_rows
+from bbl.model.location import Location
 from bbl.model.location_gradient import LocationInfluence
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
@@ -267,8 +267,7 @@ def _covariance_with_numbers(
     from scipy.linalg import block_diag
 
     location = cast(Location, estimate.location)
-    is_number = location.model.is_number
-    chosen = np.flatnonzero(~is_number)
+    chosen = location.model.categories
     of_levels = estimate.only(chosen)
     layout = of_levels.parameters.layout
     theta = of_levels.parameters.theta
@@ -291,12 +290,7 @@ def _covariance_with_numbers(
         rows = sample.group(g)
         group_flat = np.zeros((n_coefficients, 0))
         if rows.n:
-            levels = nominal_rows(rows, is_number, location.model.n_levels)
-            levels = replace(
-                levels,
-                codes=np.ascontiguousarray(levels.codes[:, chosen]),
-                missing=None if levels.missing is None else levels.missing[:, chosen],
-            )
+            levels = location.model.without_numbers(rows)
             group_layout = layout.of_group(g)
             influence, _ = engine.influence(
                 levels.collapsed(layout.n_levels), group_layout, of_levels.fits[g].site_theta

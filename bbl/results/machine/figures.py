@@ -19,7 +19,8 @@ from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.machine.plot_terms import plot_term, strongest_term
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
-from bbl.results.machine.machine import MachineResults, of_categories
+from bbl.results.machine.machine import of_categories
+from bbl.results.machine.numbers import NumbersMixin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FiguresMixin"]
 
 
-class FiguresMixin(MachineResults):
+class FiguresMixin(NumbersMixin):
     """Figures of a fitted Boltzmann machine: parameters, interactions, sequence logos."""
 
     @check_keywords
@@ -99,7 +100,7 @@ class FiguresMixin(MachineResults):
             return self._plot_tuning(axes)
         part = self._categorical
         if part is not self and not part.design.predictors:
-            return self._draw_means(axes)
+            return self.plot_means(axes)
         # distances (2, K, D) of the fields' lower and upper limits from their estimates
         field_errors = None
         if flag("intervals", intervals):

@@ -10,7 +10,6 @@ from bbl.results.machine.goodness import GoodnessMixin
 from bbl.results.machine.interaction_graph import GraphMixin
 from bbl.results.machine.monte_carlo import ChainsMixin
 from bbl.results.machine.nested import machine_ratio_test
-from bbl.results.machine.numbers import NumbersMixin
 from bbl.results.machine.odds_ratios import OddsRatiosMixin
 from bbl.results.machine.uncertainty import UncertaintyMixin
 from bbl.results.model import ModelResults
@@ -28,7 +27,6 @@ class FittedMachine(
     CrossValidationMixin,
     GraphMixin,
     FiguresMixin,
-    NumbersMixin,
 ):
     """Base class of `BBLResults` and `DensityResults`, with one mixin per topic."""
 

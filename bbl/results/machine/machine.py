@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -24,14 +24,12 @@ from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy
-from bbl.model.location import Location, LocationModel, nominal_rows
+from bbl.model.location import Location, LocationModel
 from bbl.model.logz import APPROXIMATE
 from bbl.report.machine.inference_table import labelled, slope_section
-from bbl.report.machine.plot_numbers import plot_means
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
-from bbl.report.text import label_text
 from bbl.results.batches import find_weights_column, new_blocks
 from bbl.results.deprecated import Deprecated
 from bbl.results.log_likelihood import LogLikelihood
@@ -46,11 +44,7 @@ from bbl.results.model import ModelResults
 from bbl.rows.kept import KeptRows
 from bbl.rows.sample import Rows, Sample, concatenate
 from bbl.stats.metrics import log_probabilities
-from bbl.stats.student import t_quantile
 from bbl.stats.survey.sample import SurveySample
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["MachineResults", "of_categories"]
 
@@ -506,24 +500,15 @@ class MachineResults(ModelResults):
         location = self.estimate.location
         if location is None:
             return self
-        chosen = np.flatnonzero(~location.model.is_number)
-
-        def select(rows: Sample | None) -> Sample | None:
-            """Return rows with the codes of the chosen predictors."""
-            if rows is None:
-                return None
-            levels = nominal_rows(rows, location.model.is_number, location.model.n_levels)
-            missing = None if levels.missing is None else levels.missing[:, chosen]
-            codes = np.ascontiguousarray(levels.codes[:, chosen])
-            return replace(levels, codes=codes, missing=missing)
-
+        chosen = location.model.categories
+        rows = self.training
         stored = self._stored
         if stored is not None:
             stored = replace(stored, counts=[stored.counts[i] for i in chosen], sections=None)
         return replace(
             self,
             design=self.design.only(chosen),
-            training=select(self.training),
+            training=None if rows is None else location.model.without_numbers(rows),
             estimate=self.estimate.only(chosen),
             _stored=stored,
         )
@@ -536,25 +521,6 @@ class MachineResults(ModelResults):
                 hint="Name them in the fit, for example numeric='age'.",
             )
         return self.estimate.location
-
-    def _draw_means(self, axes: Any = None) -> list[Axes]:
-        """Draw the means of the numbers in each group, with their 95 % t intervals."""
-        location = self._location()
-        n, means, squares = location.group_means()
-        if location.scores is None:
-            means = means + self.design.number_centers
-        df = np.maximum(n - 1.0, 1.0)
-        quantiles = np.array([t_quantile(0.975, one) for one in df])
-        half_width = quantiles[:, None] * np.sqrt(squares / (df * np.maximum(n, 1.0))[:, None])
-        rows = []
-        for j, i in enumerate(location.model.numbers):
-            for g in np.flatnonzero(n > 1.0):
-                group = label_text(self.labels.groups[g])
-                limits = (means[g, j] - half_width[g, j], means[g, j] + half_width[g, j])
-                rows.append((label_text(self.labels.names[i]), group, means[g, j], *limits))
-        return plot_means(
-            pd.DataFrame(rows, columns=["number", "group", "mean", "low", "high"]), axes
-        )
 
     @property
     def _location_model(self) -> LocationModel | None:

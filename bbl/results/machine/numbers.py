@@ -14,9 +14,10 @@ from bbl.design.numbers import NumberFactor
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.numbers import covariance_frame, mean_frame
-from bbl.report.machine.plot_numbers import plot_regions
+from bbl.report.machine.plot_numbers import plot_means, plot_regions
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
+from bbl.stats.student import t_quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,7 +122,22 @@ class NumbersMixin(MachineResults):
         'u'
         >>> plt.close()
         """
-        return self._draw_means(axes)
+        location = self._location()
+        n, means, squares = location.group_means()
+        if location.scores is None:
+            means = means + self.design.number_centers
+        df = np.maximum(n - 1.0, 1.0)
+        quantiles = np.array([t_quantile(0.975, one) for one in df])
+        half_width = quantiles[:, None] * np.sqrt(squares / (df * np.maximum(n, 1.0))[:, None])
+        rows = []
+        for j, i in enumerate(location.model.numbers):
+            for g in np.flatnonzero(n > 1.0):
+                group = label_text(self.labels.groups[g])
+                limits = (means[g, j] - half_width[g, j], means[g, j] + half_width[g, j])
+                rows.append((label_text(self.labels.names[i]), group, means[g, j], *limits))
+        return plot_means(
+            pd.DataFrame(rows, columns=["number", "group", "mean", "low", "high"]), axes
+        )
 
     @check_keywords
     def plot_regions(self, x: Hashable, y: Hashable, ax: Axes | None = None) -> Axes:

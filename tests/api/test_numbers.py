@@ -44,6 +44,25 @@ def columns(data):
     return codes, data[["u", "v"]].to_numpy(), (data["y"] == "s").to_numpy().astype(int)
 
 
+def location_model(codes, u, y):
+    """Return the logarithms of the groups' shares, and a function of the codes and numbers of a
+    row and its group that returns ln p(x, u | y), both by enumeration.
+    """
+    means, S = oracle.location(codes, u, y, L, PARTNERS, np.ones((2, 2), bool))
+    n = np.array(
+        [np.bincount(3 * c[:, 0] + c[:, 1], minlength=6) for c in (codes[y == 0], codes[y == 1])]
+    )
+    log_p = [
+        {(a, b): np.log(n[g, 3 * a + b] / n[g].sum()) for a in range(2) for b in range(3)}
+        for g in range(2)
+    ]
+
+    def log_joint(x, numbers, g):
+        return oracle.log_joint(x, numbers, log_p[g], means[g], S[g], L, PARTNERS)
+
+    return np.log(n.sum(axis=1) / n.sum()), log_joint
+
+
 @pytest.mark.parametrize("covariance", ["group", "shared"])
 @pytest.mark.parametrize("divisor", ["moment", "ml"])
 def test_means_and_covariances_are_least_squares(table, covariance, divisor):
@@ -61,30 +80,14 @@ def test_means_and_covariances_are_least_squares(table, covariance, divisor):
 def test_probabilities_follow_bayes_rule(table):
     fit = numeric("y ~ (a + b + u + v)^2", table, method="ml")
     codes, u, y = columns(table)
-    means, S = oracle.location(codes, u, y, L, PARTNERS, np.ones((2, 2), bool))
-    n = np.array(
-        [np.bincount(3 * c[:, 0] + c[:, 1], minlength=6) for c in (codes[y == 0], codes[y == 1])]
-    )
-    log_p = [
-        {(a, b): np.log(n[g, 3 * a + b] / n[g].sum()) for a in range(2) for b in range(3)}
-        for g in range(2)
-    ]
-    shares = np.log(n.sum(axis=1) / n.sum())
+    shares, log_joint = location_model(codes, u, y)
     scores = [
-        [
-            shares[g] + oracle.log_joint(x, numbers, log_p[g], means[g], S[g], L, PARTNERS)
-            for g in range(2)
-        ]
+        [shares[g] + log_joint(x, numbers, g) for g in range(2)]
         for x, numbers in zip(codes[:20], u[:20], strict=True)
     ]
     p = np.exp(np.array(scores) - np.logaddexp.reduce(scores, axis=1)[:, None])
     assert_allclose(fit.predict(table.head(20), type="prob")[["n", "s"]], p, atol=1e-9)
-    rows = np.arange(len(y))
-    total = sum(
-        shares[y[k]] * 0
-        + oracle.log_joint(codes[k], u[k], log_p[y[k]], means[y[k]], S[y[k]], L, PARTNERS)
-        for k in rows
-    )
+    total = sum(map(log_joint, codes, u, y))
     assert_allclose(float(fit.logLik()), total, rtol=1e-9)
 
 
@@ -92,28 +95,14 @@ def test_missing_levels_and_numbers_are_averaged_over(table):
     gaps = table.astype({"a": "Int64", "b": "Int64"})
     fit = numeric("y ~ (a + b + u + v)^2", gaps, method="ml", missing="marginal")
     codes, u, y = columns(table)
-    means, S = oracle.location(codes, u, y, L, PARTNERS, np.ones((2, 2), bool))
-    n = np.array(
-        [np.bincount(3 * c[:, 0] + c[:, 1], minlength=6) for c in (codes[y == 0], codes[y == 1])]
-    )
-    log_p = [
-        {(a, b): np.log(n[g, 3 * a + b] / n[g].sum()) for a in range(2) for b in range(3)}
-        for g in range(2)
-    ]
-    shares = np.log(n.sum(axis=1) / n.sum())
+    shares, log_joint = location_model(codes, u, y)
     new = gaps.head(8).copy()
     x, numbers = codes[:8].copy(), u[:8].copy()
     new.loc[[0, 3, 7], "a"], x[[0, 3, 7], 0] = pd.NA, -1
     new.loc[[1, 3], "b"], x[[1, 3], 1] = pd.NA, -1
     new.loc[[2, 3, 4], "u"], numbers[[2, 3, 4], 0] = np.nan, np.nan
     new.loc[[4, 7], "v"], numbers[[4, 7], 1] = np.nan, np.nan
-    scores = [
-        [
-            shares[g] + oracle.log_joint(x[k], numbers[k], log_p[g], means[g], S[g], L, PARTNERS)
-            for g in range(2)
-        ]
-        for k in range(8)
-    ]
+    scores = [[shares[g] + log_joint(x[k], numbers[k], g) for g in range(2)] for k in range(8)]
     p = np.exp(np.array(scores) - np.logaddexp.reduce(scores, axis=1)[:, None])
     assert_allclose(fit.predict(new, type="prob")[["n", "s"]], p, atol=1e-9)
 

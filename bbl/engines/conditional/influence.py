@@ -9,15 +9,11 @@ import numpy as np
 
 from bbl.engines.conditional.firth import FirthProfile
 from bbl.engines.conditional.likelihood import design, information
-from bbl.engines.conditional.maximum import (
-    ZERO_LOADING,
-    ConditionalMaximum,
-    leading_columns,
-)
+from bbl.engines.conditional.maximum import ConditionalMaximum, leading_columns
+from bbl.engines.conditional.maximum_influence import MaximumInfluence
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
-from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
@@ -26,7 +22,7 @@ from bbl.stats.metrics import log_probabilities
 __all__ = ["ConditionalInfluence"]
 
 
-class ConditionalInfluence(JointInfluence):
+class ConditionalInfluence(MaximumInfluence):
     """Influence of rows on the maximum of the likelihood P(group | row).
 
     Each of K groups has 1 + size coefficients, an intercept and the parameters of the layout; in
@@ -68,20 +64,9 @@ class ConditionalInfluence(JointInfluence):
         counts: np.ndarray,
         firth: bool = False,
     ):
-        self.layout = layout
-        self.maximum = maximum
-        self.total = float(counts.sum())
+        super().__init__(layout, maximum, codes, counts)
         self.firth = firth
-        self.coefficients = maximum.coefficients
-        self.reference = maximum.reference
-        self._codes = codes
-        self._counts = counts
         self._weights = counts.sum(axis=1)
-
-    @property
-    def log_likelihood(self) -> float:
-        """Log-likelihood of the training rows."""
-        return self.total * self.maximum.value
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """Return P(group | row), shape (n, K), for a design (n, 1 + size).
@@ -125,17 +110,6 @@ class ConditionalInfluence(JointInfluence):
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
         return to_difference.T @ self._inverse @ to_difference / self.total
-
-    def determined(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
-        return self.maximum.determined(a, b)
-
-    def separated(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
-        maximum = self.maximum
-        if a not in maximum.groups or b not in maximum.groups:
-            return np.zeros(len(maximum.aliased), dtype=bool)
-        return ~maximum.aliased & ~maximum.determined(a, b)
 
     def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
         """Return the influence on one Newton step from `coefficients` (K, 1 + size).
@@ -193,25 +167,6 @@ class ConditionalInfluence(JointInfluence):
             profile = FirthProfile(Z, self._counts[:, groups], columns, start)
             fixed = np.where(is_dropped, 0.0, np.nan) * np.ones_like(start)
             return profile.ratio(fixed)[0]
-
-    @property
-    def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) that do not change the fit.
-
-        They come from separated rows, aliased columns and absent groups.
-        """
-        is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
-        # groups without rows
-        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True
-        unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
-        return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
-
-    @property
-    def unbounded(self) -> set[tuple[int, int]]:
-        """Levels, as (predictor, code), of parameters that diverge because rows are separated."""
-        return self.layout.levels_of(
-            (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
-        )
 
     def scores(self, rows: Sample) -> np.ndarray:
         """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients.

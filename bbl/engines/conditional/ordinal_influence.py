@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from bbl.engines.conditional.likelihood import design
-from bbl.engines.conditional.maximum import ZERO_LOADING
+from bbl.engines.conditional.maximum_influence import MaximumInfluence
 from bbl.engines.conditional.ordinal_logits import ordinal_logits
 from bbl.engines.conditional.ordinal_maximum import (
     OrdinalLikelihood,
@@ -18,7 +18,6 @@ from bbl.engines.conditional.ordinal_maximum import (
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
-from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
@@ -26,7 +25,7 @@ from bbl.rows.sample import Sample
 __all__ = ["OrdinalInfluence"]
 
 
-class OrdinalInfluence(JointInfluence):
+class OrdinalInfluence(MaximumInfluence):
     """Influence of rows on the maximum of the likelihood of an ordered response.
 
     The coefficients (K, 1 + size) of all groups are linear in the q unknowns, intercepts and
@@ -45,6 +44,8 @@ class OrdinalInfluence(JointInfluence):
         The logits.
     """
 
+    maximum: OrdinalMaximum
+
     def __init__(
         self,
         layout: Layout,
@@ -53,13 +54,7 @@ class OrdinalInfluence(JointInfluence):
         counts: np.ndarray,
         name: str,
     ):
-        self.layout = layout
-        self.maximum = maximum
-        self.total = float(counts.sum())
-        self.coefficients = maximum.coefficients
-        self.reference = maximum.reference
-        self._codes = codes
-        self._counts = counts
+        super().__init__(layout, maximum, codes, counts)
         self._name = name
         self._logits = ordinal_logits(name, maximum.groups)
 
@@ -68,11 +63,6 @@ class OrdinalInfluence(JointInfluence):
         """The first group after the reference: the parameters of the other groups are multiples of
         its parameters."""
         return self.maximum.groups[1:2]
-
-    @property
-    def log_likelihood(self) -> float:
-        """Log-likelihood of the training rows."""
-        return self.total * self.maximum.value
 
     @cached_property
     def _inverse(self) -> np.ndarray:
@@ -126,17 +116,6 @@ class OrdinalInfluence(JointInfluence):
         rows = self._pair_rows(a, b)
         return rows @ self._inverse @ rows.T / self.total
 
-    def determined(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
-        return self.maximum.determined(a, b)
-
-    def separated(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
-        maximum = self.maximum
-        if a not in maximum.groups or b not in maximum.groups:
-            return np.zeros(len(maximum.aliased), dtype=bool)
-        return ~maximum.aliased & ~maximum.determined(a, b)
-
     def at(self, coefficients: np.ndarray) -> OrdinalInfluence:
         """Return the influence on one Newton step from `coefficients` (K, 1 + size)."""
         maximum = self.maximum
@@ -164,21 +143,6 @@ class OrdinalInfluence(JointInfluence):
             flat=np.zeros((*coefficients.shape, 0)),
         )
         return OrdinalInfluence(self.layout, moved, self._codes, self._counts, self._name)
-
-    @property
-    def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) that do not change the fit."""
-        is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))
-        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True
-        unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
-        return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
-
-    @property
-    def unbounded(self) -> set[tuple[int, int]]:
-        """Levels, as (predictor, code), of parameters that diverge because rows are separated."""
-        return self.layout.levels_of(
-            (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
-        )
 
     def _scores(self, rows: Sample) -> tuple[np.ndarray, np.ndarray]:
         """Return derivatives (n, k) of ln P(group | row) in the logits, and the design."""

@@ -1,0 +1,85 @@
+"""Influence of rows on the maximum of P(group | row), for unordered and ordered responses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.engines.conditional.maximum import ZERO_LOADING, ConditionalMaximum
+from bbl.model.joint_influence import JointInfluence
+from bbl.model.layout import Layout
+
+__all__ = ["MaximumInfluence"]
+
+
+class MaximumInfluence(JointInfluence):
+    """Influence of rows on the maximum of the likelihood P(group | row).
+
+    Parameters
+    ----------
+    layout : Layout
+    maximum : ConditionalMaximum
+        `groups` (k,) are the numbers of the groups with rows, reference group first; `aliased` (1 +
+        size,) marks columns of the design that depend on others; `flat` (K, 1 + size, d) are
+        directions that change no probabilities; `value` is the mean log-likelihood.
+    codes : ndarray, shape (n, m)
+        The distinct training rows.
+    counts : ndarray, shape (n, K)
+        The weight of each row in each group.
+
+    Attributes
+    ----------
+    total : float
+        Total weight W of the rows.
+    coefficients : ndarray, shape (K, 1 + size)
+        The estimate.
+    reference : int
+        The reference group.
+    """
+
+    maximum: ConditionalMaximum
+
+    def __init__(
+        self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, counts: np.ndarray
+    ):
+        self.layout = layout
+        self.maximum = maximum
+        self.total = float(counts.sum())
+        self.coefficients = maximum.coefficients
+        self.reference = maximum.reference
+        self._codes = codes
+        self._counts = counts
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of the training rows."""
+        return self.total * self.maximum.value
+
+    @property
+    def flat(self) -> np.ndarray:
+        """Directions (K, 1 + size, d) that do not change the fit.
+
+        They come from separated rows, aliased columns and absent groups.
+        """
+        is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
+        # groups without rows
+        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True
+        unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
+        return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
+
+    @property
+    def unbounded(self) -> set[tuple[int, int]]:
+        """Levels, as (predictor, code), of parameters that diverge because rows are separated."""
+        return self.layout.levels_of(
+            (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
+        )
+
+    def determined(self, a: int, b: int) -> np.ndarray:
+        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
+        return self.maximum.determined(a, b)
+
+    def separated(self, a: int, b: int) -> np.ndarray:
+        """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
+        maximum = self.maximum
+        if a not in maximum.groups or b not in maximum.groups:
+            return np.zeros(len(maximum.aliased), dtype=bool)
+        return ~maximum.aliased & ~maximum.determined(a, b)

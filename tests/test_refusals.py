@@ -175,7 +175,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "is an error, because Python treats them as equal labels",
+        "raises an error, because Python treats them as equal labels",
         LevelError,
         "True",
         [lambda: fit("y ~ x", {"y": [0, 1, 0, 1], "x": pd.Series([1, True, 0, 0], dtype=object)})],
@@ -189,7 +189,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "a column is refused as soon as more than 16,000 values have been read",
+        "a column is refused as soon as it has more than 16,000 values",
         DataError,
         "'x'",
         [
@@ -217,7 +217,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "A predictor with a single level is an error",
+        "A predictor with a single level raises an error",
         LevelError,
         "'a'",
         [lambda: fit("y ~ a", {"y": [0, 1], "a": [1, 1]})],
@@ -255,7 +255,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/evaluation.md",
-        "raises an error that asks for names",
+        "raises an error that asks for a dict",
         OptionError,
         "name",
         [
@@ -536,7 +536,7 @@ STATEMENTS = [
     ),
     (
         "docs/coming_from.md",
-        "interaction is an error",
+        "interaction raises an error",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
@@ -614,7 +614,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/bayes.md",
-        "These values of `log_z` and `draws` then raise an error",
+        '`draws="mean"` and these values of `log_z` raise an error',
         "boltzmann/test_mixture.py::test_what_has_no_meaning_with_units_is_refused",
     ),
     (
@@ -629,7 +629,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/data.md",
-        "an error is raised and the order must be passed",
+        "an error asks you to pass the order",
         "design/test_declared_order.py::test_what_only_some_batches_declare_needs_xlevels",
     ),
     (

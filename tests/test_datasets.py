@@ -115,7 +115,7 @@ def test_every_data_file_is_described():
     folder = files("bbl.data")
     readme = folder.joinpath("README.md").read_text(encoding="utf-8")
     tables = [file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz"))]
-    assert len(tables) == 5
+    assert len(tables) == 6
     for file in tables:
         section = readme.split(f"## {file.name}\n")[1].split("\n## ")[0]
         assert "Source:" in section and "Licence:" in section

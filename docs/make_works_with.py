@@ -59,15 +59,15 @@ OptionError: Standard errors are available for methods that solve likelihood equ
 'pseudo' and 'naive'), not for method='mf'. Hint: Choose method='ml' or method='pseudo'.
 ```
 
-- **yes**: it works.
-- a number: it raises an error, for the reason with this number below the tables; the error message
+- **yes**: supported.
+- a number: raises an error, for the reason with this number below the tables; the error message
   also suggests a remedy.
 - **–**: there is no such argument or attribute.
 
 The tables are generated from the declarations that the code uses to refuse a call, and a test
-checks every cell. Everything that is not in the tables works for all methods: `missing="drop"` and
-`"level"`, integer weights, `predict`, `evaluate`, `summary()`, `plot()`, `report`, `save` and
-`load`, `with_priors`, and predictions for data read in batches.
+checks every cell. The following is not in the tables because it works for all methods:
+`missing="drop"` and `"level"`, integer weights, `predict`, `evaluate`, `summary()`, `plot()`,
+`report`, `save` and `load`, `with_priors`, and predictions for data read in batches.
 """
 REMARKS = """\
 ## Remarks
@@ -75,15 +75,16 @@ REMARKS = """\
 - `method="naive"` accepts formulas with interactions, but fits only fields.
 - `method="shbm"` selects its terms among all products of the predictors in a formula; `shooter`
   and networks select their terms as well.
-- An average accepts whatever all of its members accept. The members of `method="auto"` are mean
-  field, pseudo-likelihood, conditional likelihood, naive Bayes, Markov blankets and boosting; rows
-  with missing values are predicted by the members that can average over them.
+- An average supports everything that all of its members support. The members of `method="auto"`
+  are mean field, pseudo-likelihood, conditional likelihood, naive Bayes, Markov blankets and
+  boosting; rows with missing values are predicted by the members that can average over them.
 - `aode` averages networks, so there is no graph to draw, and `explain` does not apply. Learners
   that search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
 - Standard errors, tests and the bootstrap assume counts: they are not available for weights that
   are not integers. For sampling weights, a design ({{doc}}`survey`) provides standard errors and
   tests.
-- With `structural_zeros=`, some other options and results are not available: {zeros}.
+- With `structural_zeros=`, the following options and results are not available:
+{zeros}
 - The column of `conditional` is for `ridge > 0`. With `ridge=0`, standard errors, covariances,
   tests, `logLik()`, `aic` and `bic` are available for any number of rows; the same holds with
   `ridge="firth"`, except that survey designs are not supported. Intervals for differences of a
@@ -91,10 +92,11 @@ REMARKS = """\
   `early_stopping`. Codings of ordered levels (`ordered=`) need `ridge > 0`.
 - Pseudo-likelihood and maximum likelihood with `ordered="linear"` support everything in their
   columns except structural zeros, `mlestimate` and `penalty="l1"` or `"group"`.
-- Ordered responses (`logits="adjacent"` or `"cumulative"`) support what `conditional` supports,
-  sampling designs with `ridge=0` included, except `ridge="firth"`, `start="pseudo"` and
-  `early_stopping`. Cumulative logits also lack `calibrate=`, standard errors of effects and
-  `explain()` with `priors=`, and likelihood ratio tests against other logits.
+- Ordered responses (`logits="adjacent"` or `"cumulative"`) support everything that `conditional`
+  supports, including sampling designs with `ridge=0`, except `ridge="firth"`, `start="pseudo"` and
+  `early_stopping`. In addition, cumulative logits do not support `calibrate=`, standard errors of
+  effects with `priors=`, `explain()` with `priors=`, or likelihood ratio tests against other
+  logits.
 """
 
 
@@ -133,7 +135,7 @@ def page() -> str:
                 rows.append(f"| {capability.title} | {' | '.join(cells)} |")
         parts.append("\n".join(rows) + "\n")
     listed = "\n".join(f"{number}. {reason}." for number, reason in enumerate(reasons, 1))
-    zeros = "; ".join(f"{what} ({why})" for what, why in WITH_ZEROS.items())
+    zeros = "\n".join(f"  - {what} ({why})" for what, why in WITH_ZEROS.items())
     return "\n".join([*parts, f"## Reasons\n\n{listed}\n", REMARKS.format(zeros=zeros)])
 
 

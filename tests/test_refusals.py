@@ -335,7 +335,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/formulas.md",
-        "A term of three predictors is an error for methods",
+        "a term of three predictors is an error",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ .^3", method="mf")],
@@ -439,7 +439,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/saving.md",
-        "so methods that need these",
+        "so methods that need them",
         DataError,
         "no training rows",
         [
@@ -619,7 +619,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/shooter.md",
-        "Infinite numbers are an error",
+        "Infinite values are an error",
         "api/test_shooter_numbers.py::test_refusals_of_new_rows",
     ),
     (

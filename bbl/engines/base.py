@@ -361,7 +361,7 @@ class Engine:
             reasons["relevance"] = f"{method} {why_not}"
         if cls.chooses:
             reasons["mlestimate"] = (
-                f"{method} selects its terms, which h and J of pairs cannot represent"
+                f"{method} selects terms that fields and pairwise couplings cannot represent"
             )
             reasons["bootstrap"] = (
                 f"{method} selects different terms on different rows, so refits do not share "
@@ -372,7 +372,9 @@ class Engine:
                 ("tests", "composite_criteria"), f"{method} has a posterior, not tests"
             )
             reasons["pooled"] = SHARED_ROWS
-            reasons["numeric"] = f"{method} has no posterior of means and covariances of numbers"
+            reasons["numeric"] = (
+                f"{method} has no posterior for the means and covariances of numeric predictors"
+            )
         elif not cls.solves:
             need_equations = (
                 "standard_errors",

@@ -42,7 +42,7 @@ AUTO_REFUSALS = AverageResults._refusals | lacking(
     tuning=SETTLED,
     gauge=SETTLED,
     relevance=SETTLED,
-    numeric="method='auto' does not accept numbers yet",
+    numeric="method='auto' does not support numeric predictors yet",
     third_order=PREPARED_AS.order_reason,
     real_weights=NOT_COUNTS,
     survey="an average has no standard errors that account for a sampling design",

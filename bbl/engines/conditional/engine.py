@@ -399,7 +399,7 @@ class Conditional(Engine):
             ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
             "odds_ratios": f"{no_density}, which does not contain the odds of predictors",
-            "numeric": f"method={cls.name!r} does not accept numbers yet",
+            "numeric": f"method={cls.name!r} does not support numeric predictors yet",
         }
 
     def check_equations(self) -> None:

@@ -137,7 +137,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         no_response=NO_RESPONSE,
         density=NO_RESPONSE,
         real_weights=NOT_COUNTS,
-        effects="Tables of networks have no covariance here",
+        effects="No covariance matrix is available for the probability tables of networks",
     )
     _can_refit = True
 

@@ -52,7 +52,7 @@ CAPABILITIES: dict[str, Capability] = {
     "missing_marginal_batches": Capability(DATA, "the same with data read in batches"),
     "real_weights": Capability(DATA, "weights that are not integers"),
     "survey": Capability(DATA, "sampling designs of surveys, `design=bbl.survey(...)`"),
-    "priors": Capability(FIT, "`priors=` of the classes in the call"),
+    "priors": Capability(FIT, "class `priors=` in the call"),
     "tuning": Capability(
         FIT, 'a setting chosen by cross-validation inside the fit, such as `lambda_="cv"`'
     ),
@@ -88,7 +88,7 @@ CAPABILITIES: dict[str, Capability] = {
     "effects_bootstrap": Capability(RESULTS, 'the same by refits, `se="bootstrap"`'),
     "etable": Capability(RESULTS, "`etable`"),
     "explain": Capability(RESULTS, "`explain()`"),
-    "explore": Capability(RESULTS, '`explore()`: a page that answers "what if"'),
+    "explore": Capability(RESULTS, '`explore()`: an interactive "what if" page'),
     "importance": Capability(RESULTS, "`importance()`"),
     "log_scores": Capability(RESULTS, "`log_scores`"),
     "average": Capability(RESULTS, "a member of `average`"),
@@ -145,7 +145,7 @@ WITH_ZEROS: dict[str, str] = {
 WITH_NUMBERS: dict[str, str] = {
     "structural_zeros": "structural zeros are combinations of levels",
     "design": "standard errors of means do not account for a sampling design yet",
-    "relevance": "relevance selects predictors by their levels",
+    "relevance": "relevance only compares distributions of levels",
 }
 
 

@@ -281,7 +281,7 @@ def _local_file(name: str) -> Path | None:
     if not Path(folder).is_dir():
         raise DataError(
             f"BBL_DATA={folder!r} is not a directory.",
-            hint="Set it to the directory of downloaded files, or unset it.",
+            hint="Set it to the directory that contains the downloaded files, or unset it.",
             value=folder,
         )
     return next(

@@ -61,7 +61,7 @@ def validated_losses(
     progress: Callable | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cross-validate `losses_without`; return losses (1 + m, N), groups (N,) and weights (N,) of
-    the N validated rows.
+    the N held-out rows.
 
     ``refit(train, rng)`` returns a classifier fitted to the training rows of a fold; `rngs`
     contains one generator per fold. The folds run in `workers` threads; `progress` is called after
@@ -75,7 +75,7 @@ def validated_losses(
         fold_model = refit(train, rng)
         return [Without(fold_model.class_scores, i) for i in range(-1, sample.codes.shape[1])]
 
-    # scored.scores: (1 + m, N, K), scored.y and scored.weights: (N,), of the N validated rows
+    # scored.scores: (1 + m, N, K), scored.y and scored.weights: (N,), of the N held-out rows
     scored = cross_validate(
         sample, folds, fit, [(rng,) for rng in rngs], workers=workers, progress=progress
     )

@@ -10,7 +10,7 @@ from bbl.errors import OptionError
 
 ORDERED = "over the consecutive folds more unevenly"
 # of penalties that only matter here
-STIFF = pytest.mark.filterwarnings("ignore:On the validated rows, the log-loss")
+STIFF = pytest.mark.filterwarnings("ignore:On the held-out rows, the log-loss")
 
 
 @pytest.fixture(scope="module")

@@ -356,10 +356,13 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         ),
         (
             ["Class ~ .", "{data}", "--weights", "Freq", "--cv", "--score", "auc"],
-            ["--score auc needs two"],
+            ["--score auc requires two"],
         ),
         (["Freq ~ .", "-", "--newdata", "-"], ["DATA and --newdata"]),
-        (["Survived ~ .", "{data}", "--plot", "fit.xyz"], ["--plot: no figure", ".png"]),
+        (
+            ["Survived ~ .", "{data}", "--plot", "fit.xyz"],
+            ["--plot: 'fit.xyz' is not a supported", ".png"],
+        ),
         (
             ["Survived ~ .", "{data}", "--plot", "nowhere/fit.png"],
             ["--plot: the directory 'nowhere' does not exist"],
@@ -369,7 +372,7 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
             ["--save: the directory 'nowhere' does not exist"],
         ),
         (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a directory"]),
-        (["--plot", "fit.xyz"], ["--plot: no figure"]),
+        (["--plot", "fit.xyz"], ["--plot: 'fit.xyz' is not"]),
         (["evaluate", "missing.bbl", "{data}"], ["missing.bbl"]),
         (["explain", "missing.bbl", "nowhere.csv"], ["'nowhere.csv': No such file"]),
     ],
@@ -515,8 +518,8 @@ def test_a_network_is_fitted_predicted_from_and_cross_validated(titanic, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--learner", "nb", "--eps", "1"], "--eps is for Boltzmann machines"),
-        (["--learner", "nb", "--method", "mf"], "--method is for Boltzmann machines"),
+        (["--learner", "nb", "--eps", "1"], "--eps applies only to Boltzmann machines"),
+        (["--learner", "nb", "--method", "mf"], "--method applies only to Boltzmann machines"),
         (["--smooth", "1"], "--smooth needs --learner"),
     ],
 )
@@ -853,7 +856,7 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
     np.testing.assert_allclose(frame(effects)["estimate"], expected["estimate"], rtol=1e-9)
     assert run("y ~ .", tmp_path / "parts", "--learner", "tan_cl")[0] == 0
     assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith(
-        "error: --bin is for tables in memory"
+        "error: --bin requires a table in memory"
     )
     status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
     assert status == 1 and "is not a Parquet file, or a directory or glob of Parquet" in error

@@ -153,7 +153,7 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
 )
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded, use of fork:DeprecationWarning")
 # groups that do not differ
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 @pytest.mark.long
 def test_any_joblib_backend_gives_the_same_bits(data, serial, backend):
     """With `max_nbytes` every array reaches the worker as a read-only memory map."""
@@ -190,7 +190,7 @@ def cluster():
         yield own
 
 
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 def test_dask_workers_give_the_same_bits(data, serial, cluster):
     with joblib.parallel_config("dask"):
         assert digest(*fits(data, None)) == serial

@@ -290,8 +290,8 @@ def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
     for n_of_axis, axis_name, axis_length in zip(n_groups, ("rows", "columns"), shape, strict=True):
         if n_of_axis > axis_length:
             raise OptionError(
-                f"groups={n_groups} asks for more groups ({n_of_axis}) than there are {axis_name} "
-                f"({axis_length}).",
+                f"groups={n_groups} specifies {n_of_axis} groups, but there are only "
+                f"{axis_length} {axis_name}.",
                 argument="groups",
             )
     return n_groups

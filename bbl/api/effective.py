@@ -34,7 +34,7 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
         frame = to_frame(data)
         columns = [frame.column(name).array for name in frame.columns]
     if not columns or not len(columns[0]):
-        raise DataError("data have no rows or no columns.", argument="data")
+        raise DataError("data has no rows or no columns.", argument="data")
     # `factorize` returns (codes, distinct values); use_na_sentinel=False counts missing as a value
     codes_by_column = [
         pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns
@@ -178,17 +178,17 @@ def _warn_unmatched(matched: MatchedSize) -> None:
     """Warn if the steps ended before convergence, or if no size fits."""
     if matched.size < FEWEST_ROWS:
         cause = (
-            "The columns share more mutual information than expected by chance if they were "
-            "independent, whatever the number of rows: they are strongly coupled."
+            "For any number of rows, the columns share more mutual information than independent "
+            "columns would by chance: they are strongly coupled."
         )
         hint = "Scale the weights to the sum of effective_weights() instead."
     elif matched.size > LARGEST_SIZE:
         cause = (
-            "The columns share no mutual information, so all large numbers of rows fit "
-            "equally well."
+            "The columns share no mutual information, so any large number of rows is "
+            "equally plausible."
         )
         hint = "Leave the weights as they are."
     else:
-        cause = f"effective_size has not converged; the size is {matched.size:.4g} so far."
-        hint = "Raise n_steps or batch."
+        cause = f"effective_size did not converge; the current estimate is {matched.size:.4g}."
+        hint = "Increase n_steps or batch."
     warnings.warn(ConvergenceWarning(cause, hint=hint), stacklevel=4)

@@ -86,11 +86,11 @@ def enrichment(
     position_of = {name: i for i, name in enumerate(names)}
     for name in (name for term in ranked_terms for name in term):
         if name not in position_of:
-            message = f"terms name {name!r}, which is not among the predictors."
+            message = f"terms contains {name!r}, which is not listed in predictors."
             raise DataError(
                 f"{message}",
                 argument="terms",
-                hint=f"{near_match(name, position_of)}List all of them in predictors.",
+                hint=f"{near_match(name, position_of)}Include every name in predictors.",
             )
     all_known_pairs = {frozenset(pair) for pair in _read_name_tuples("known_pairs", known_pairs)}
     invalid = next((pair for pair in all_known_pairs if len(pair) != 2), None)
@@ -107,7 +107,7 @@ def enrichment(
     if not ranked_pairs or not known_set:
         argument = "terms" if not ranked_pairs else "known_pairs"
         raise DataError(
-            f"{argument} contains no pair of predictors, so there is nothing to compare.",
+            f"{argument} contains no pairs of predictors, so there is nothing to compare.",
             argument=argument,
         )
     is_known = np.array([pair in known_set for pair in ranked_pairs])

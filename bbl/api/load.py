@@ -106,5 +106,5 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
         return restored(stored_kind, meta, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, BBLError) as error:
         raise ModelFileError(
-            f"{path} is not a model of this package ({error}).", hint="Save the model again."
+            f"{path} is not a model saved by this package ({error}).", hint="Save the model again."
         ) from error

@@ -218,9 +218,9 @@ def shooter(
     check_formula(formula)
     if standardise and not numeric:
         raise OptionError(
-            "standardise=True is for numeric predictors, and there are none.",
+            "standardise=True applies to numeric predictors, but there are none.",
             argument="standardise",
-            hint="Use numeric=True, or the names of the numeric predictors.",
+            hint="Use numeric=True, or list the names of the numeric predictors.",
         )
     refuse_batches(data, "shooter()", "data")
     # order=None accepts interactions of any order, so that `_check_feasible` can name them
@@ -336,7 +336,7 @@ def _check_numeric(numeric: bool | Sequence[Hashable]) -> bool | tuple[Hashable,
     raise BBLTypeError(
         f"numeric must be True, False or a list of column names; got {type(numeric).__name__}.",
         argument="numeric",
-        hint="Use numeric=True if all predictors are numbers.",
+        hint="Use numeric=True if all predictors are numeric.",
     )
 
 
@@ -369,7 +369,7 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     if interacting_pair is not None:
         interaction = ":".join(str(names[i]) for i in interacting_pair)
         raise FormulaError(
-            f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
+            f"formula {design.terms.text!r} contains the interaction {interaction}, but "
             f"{ShooterResults._refusals['pairs']}.",
             argument="formula",
             hint="Write 'y ~ .' or 'y ~ a + b', and set the maximum number of predictors per "
@@ -406,9 +406,9 @@ def _warn_no_terms_or_separation(
         largest = largest_penalty(problem, uses_group_penalty, screen)
         warnings.warn(
             DataWarning(
-                "lambda_ selects no terms: with one penalty for all orders, the first term enters "
-                f"below {largest:.6g} on the sum of losses ({largest / problem.total:.6g} with "
-                "scale='mean').",
+                "lambda_ selects no terms: with one penalty for all orders, the first term is "
+                f"selected when lambda_ is below {largest:.6g} "
+                f"({largest / problem.total:.6g} with scale='mean').",
                 hint="Use a smaller lambda_, or 'ebic' or 'cv'.",
             ),
             stacklevel=4,

@@ -30,7 +30,7 @@ Unit = tuple[Family, ...]
 class Validation:
     """Cross-validated accuracy of structures; each family is fitted once, for all folds together.
 
-    The N validated rows are the rows of all folds; the fold is an additional variable of each
+    The N held-out rows are the rows of all folds; the fold is an additional variable of each
     table. A row's log joint is a sum over units. A unit is a family or, if values are missing, a
     connected component of the features.
 
@@ -42,7 +42,7 @@ class Validation:
     Attributes
     ----------
     sample : Sample
-        The N validated rows; the last column of their codes, after the m features, is the fold.
+        The N held-out rows; the last column of their codes, after the m features, is the fold.
     fold : ndarray of int, shape (N,)
         The fold that validates each row.
     context : (int, int)
@@ -64,7 +64,7 @@ class Validation:
         smooth: float,
     ):
         fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
-        fold_weights = fold_weights[fold_weights.any(axis=1)]  # drop folds without validated rows
+        fold_weights = fold_weights[fold_weights.any(axis=1)]  # drop folds without held-out rows
         # (N,) each: a row of the sample appears once for each fold that validates it
         fold, row = np.nonzero(fold_weights)
         m = sample.codes.shape[1]
@@ -105,7 +105,7 @@ class Validation:
         )
 
     def contribution(self, unit: Unit) -> np.ndarray:
-        """Return the contribution (N, K) of a unit to the log joint of the validated rows."""
+        """Return the contribution (N, K) of a unit to the log joint of the held-out rows."""
         log_joint = self.cache.get(unit)
         if log_joint is None:
             log_joint = self._compute_contribution(unit)

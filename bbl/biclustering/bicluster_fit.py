@@ -74,7 +74,8 @@ def refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) -> 
     """
     if groups is not None:
         raise OptionError(
-            f"method={method!r} does not accept groups=: {chooser} determines their number.",
+            f"method={method!r} does not accept groups=: {chooser} determines the number "
+            "of groups.",
             argument="groups",
             hint="Leave groups out, or choose method='prototype'.",
             value=method,

@@ -108,7 +108,7 @@ class Prototype:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood with which to choose the numbers of groups.",
+                "metric='pearson' has no likelihood, so it cannot choose the numbers of groups.",
                 argument="groups",
                 hint="Use groups=(rows, columns).",
             )

@@ -1,7 +1,7 @@
 """`method="auto"`: a weighted average of the probabilities of several tuned methods.
 
 A *member* is a tuned engine, fitted to all rows. K, M, N, n and m are the numbers of groups,
-members, validated rows, rows and predictors.
+members, held-out rows, rows and predictors.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -
 def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) -> Member:
     """Return the member without predictors, which predicts the class proportions.
 
-    `shares_log_p` (N,) are its log-probabilities of the observed groups in the validated rows
+    `shares_log_p` (N,) are its log-probabilities of the observed groups in the held-out rows
     `scored`.
     """
     engine = NaiveBayes()
@@ -469,7 +469,7 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     `FEWER_FOLDS` above `MANY_CELLS`; candidates that are too large are left out. With
     more than `SINGLE_HOLDOUT_ABOVE` distinct rows, `CANDIDATES_OF_MANY_ROWS` is used instead: one
     fold is held out, and settings are first compared on a sample of rows. If the average is not
-    clearly better than the class proportions on the validated rows, a member without predictors,
+    clearly better than the class proportions on the held-out rows, a member without predictors,
     which predicts these proportions, is added with the weight of `shrinkage_to_shares`. If no
     predictor is relevant, it is the only member. The result does not depend on the order of the
     rows, or on whether rows are repeated or weighted.
@@ -487,7 +487,7 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
         data, CANDIDATES_OF_MANY_ROWS if has_many_rows else CANDIDATES
     )
     members = tune_members(data, replace(spec, calibrate=calibrate), candidates, folds, progress)
-    # all members have the same validated rows
+    # all members have the same held-out rows
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, data.K)
@@ -530,7 +530,7 @@ class CrossAverage:
     averaged : Averaged
         Average fitted to all rows, or to the training rows of the last fold.
     loss : LossRecord
-        Log-loss of the validated rows.
+        Log-loss of the held-out rows.
     """
 
     table: np.ndarray

@@ -178,20 +178,20 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
     if not has_classes and score not in ("logloss", "pnll"):
         raise OptionError(
-            f"score={score!r} is for classes, but the formula has no response.",
+            f"score={score!r} requires classes, but the formula has no response.",
             argument="score",
             hint="Use score='logloss' or 'pnll'.",
             value=score,
         )
     if has_classes and score == "pnll":
         raise OptionError(
-            "score='pnll' is only for models without a response.",
+            "score='pnll' is only available for models without a response.",
             argument="score",
             hint="Use score='logloss'.",
         )
     if score == "auc" and K != 2:
         raise OptionError(
-            f"score='auc' needs two response groups, not {K}.",
+            f"score='auc' requires two groups, but the response has {K}.",
             argument="score",
             hint="Use score='accuracy'.",
         )
@@ -217,7 +217,7 @@ def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> 
             f"{nfold} folds of whole clusters need at least as many clusters, but the sampling "
             f"design has {n_clusters}.",
             argument="nfold",
-            hint="Use fewer folds in crossVal (nfold), or a number instead of a rule.",
+            hint="Use fewer folds in crossVal (nfold), or pass a number instead of a rule.",
         )
     return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
 

@@ -192,7 +192,7 @@ def check_known(
                 f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             )
             raise DataError(
-                f"In {group}, {option} needs rows where {name!r} and all predictors it "
+                f"In {group}, {option} requires rows in which {name!r} and all predictors it "
                 f"interacts with are known, but there are none.",
                 column=name,
                 hint=(
@@ -220,9 +220,9 @@ def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
-        f"The fit of {stall.n:,} rows makes no progress on a sample of {stall.rows:,}: the "
+        f"The fit to {stall.n:,} rows makes no progress on a sample of {stall.rows:,}: the "
         f"gradient norm of {name!r} stays at {stall.norm:.2g}, and there is not enough memory "
-        "for a larger sample. Its levels, or those of its neighbours, are too rare.",
+        "for a larger sample. Its levels, or its neighbours' levels, are too rare.",
         column=name,
         hint=(
             "Merge rare levels (bbl.lump), use a larger lambda_, or use a computer with "
@@ -514,8 +514,8 @@ def fit_location(data: FitData, model: LocationModel) -> Location:
         unknown = model.used[rows.missing[:, model.used].any(axis=0)]
         if len(unknown):
             raise DataError(
-                f"column {labels.names[unknown[0]]!r} has missing values, but the mean of a number "
-                "depends on it.",
+                f"column {labels.names[unknown[0]]!r} has missing values, but the mean of "
+                "a numeric predictor depends on it.",
                 column=labels.names[unknown[0]],
                 argument="missing",
                 hint="Drop these rows (missing='drop'), make missing values a level "

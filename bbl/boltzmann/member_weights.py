@@ -1,6 +1,6 @@
 """Compute the weights of the members of an average, and compare their log-losses.
 
-M, K and N are the numbers of members, groups and validated rows.
+M, K and N are the numbers of members, groups and held-out rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def limited_equality(
 ) -> np.ndarray:
     """Cap `equality` (M,) at `CLEARLY_WORSE` for members that are clearly worse than the best.
 
-    `log_p` (M, N) are log-probabilities of the observed groups of the validated rows, with weights
+    `log_p` (M, N) are log-probabilities of the observed groups of the held-out rows, with weights
     `row_weights` (N,).
     """
     # False where a fold has no training row of the row's group
@@ -54,7 +54,7 @@ def beats_shares(
     """Return whether the average of members has a clearly lower loss than the class proportions.
 
     `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the
-    validated rows, from each of M members and from the class proportions in training rows.
+    held-out rows, from each of M members and from the class proportions in training rows.
     `member_weights` has shape (M,), and `row_weights` (N,).
     """
     # False where a fold has no training row of the row's group

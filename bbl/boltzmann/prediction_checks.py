@@ -1,6 +1,6 @@
 """Warnings about predictions that are worse than a baseline, and about folds of ordered rows.
 
-n, N, K and F are the numbers of scored rows, validated rows, groups and folds; predictor i has L_i
+n, N, K and F are the numbers of scored rows, held-out rows, groups and folds; predictor i has L_i
 levels.
 """
 
@@ -147,7 +147,7 @@ def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
 def held_out_record(
     scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
 ) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of validated rows, and that of the class
+    """Return the log-loss of class scores (N, K) of held-out rows, and that of the class
     proportions.
 
     `log_shares` (F, K) are the log class proportions of the training rows of each fold.
@@ -408,7 +408,7 @@ def check_validation(
         text = _describe_excess(scores, naive, scored)
         if text:
             _warn_of_losses(
-                f"On the validated rows, the {text}",
+                f"On the held-out rows, the {text}",
                 engine,
                 fitted_layout,
                 K,
@@ -439,7 +439,7 @@ def _warn_of_losses(
     advice = ", or ".join(remedies)
     warnings.warn(
         DataWarning(
-            f"{finding}: ln Z, the penalty or the formula does not fit these data well, so the "
+            f"{finding}: ln Z, the penalty or the formula is inadequate for these data, so the "
             f"probabilities are unreliable{groups_clause}.",
             hint=f"{advice[:1].upper()}{advice[1:]}.",
         ),

@@ -383,7 +383,7 @@ def _tune_together(
         np.arange(len(positions_by_fold)),
         [len(fold_positions) for fold_positions in positions_by_fold],
     )
-    base = Validated(  # the validated rows without scores
+    base = Validated(  # the held-out rows without scores
         scores=np.empty((0, 0, 0)),
         y=sample.response[positions],
         weights=weights,

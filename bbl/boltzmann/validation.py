@@ -23,10 +23,10 @@ __all__ = ["Validated", "validate"]
 
 @dataclass(frozen=True)
 class Validated(Scored):
-    """Class scores of all validated rows, pooled over the folds; `fits` contains only the fits of
+    """Class scores of all held-out rows, pooled over the folds; `fits` contains only the fits of
     the last fold.
 
-    The other attributes of `Scored` are the `scores` (settings, N, K) of the N validated rows;
+    The other attributes of `Scored` are the `scores` (settings, N, K) of the N held-out rows;
     their groups `y`, `weights`, `fold` and positions `rows` in the sample, each (N,); and
     `score_method`, the name of the scoring method.
 

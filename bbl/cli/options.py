@@ -60,7 +60,7 @@ examples:
   {PROGRAM} predict fit.bbl new.csv --keep id > predicted.csv     predict with a saved model
   {PROGRAM} evaluate fit.bbl test.csv                             compare predictions with observed groups
   {PROGRAM} explain fit.bbl new.csv --keep id > explained.csv     explain each prediction
-  {PROGRAM} explore fit.bbl                                       a page that answers "what if"
+  {PROGRAM} explore fit.bbl                                       write an interactive "what if" page
   {PROGRAM} effects fit.bbl people.csv --variables Home           effects of levels on probabilities
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
@@ -76,8 +76,8 @@ probabilities, with a standard error, test and interval if the method provides t
 EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy,
 log-loss, Brier score and AUC with intervals, confusion matrix, and scores of each group, on
 standard output. A note counts the rows without a group, which are left out."""
-EXPLORE_TEXT = """Write a page that answers "what if" for a saved model: one HTML file, without
-network access, that shows the predictions as levels are chosen."""
+EXPLORE_TEXT = """Write an interactive "what if" page for a saved model: a self-contained HTML file
+that shows the predictions for the levels you choose."""
 EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a
 row adds to the log-odds of two groups. The result is a CSV table on standard output, one line for
 each row of the table."""
@@ -130,8 +130,8 @@ def bin_rule(text: str) -> tuple[str, int]:
     method, _, number = text.partition(":")
     if method not in CUTS or not (number or str(DEFAULT_BINS)).isdigit():
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a binning method; pass {', '.join(CUTS)}, with the number of "
-            f"intervals as in quantile:4"
+            f"{text!r} is not a binning method; pass {', '.join(CUTS)}, optionally with the number "
+            f"of intervals, as in quantile:4"
         )
     return method, int(number or DEFAULT_BINS)
 
@@ -298,21 +298,24 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--numeric",
         type=_numeric_columns,
         metavar="COL,...",
-        help="predictors that are numbers, separated by commas, or 'all' for all columns with "
-        "fractions or many integers: normally distributed in each group",
+        help="numeric predictors, separated by commas, or 'all' for all columns with fractions or "
+        "many integers; they are modelled as normally distributed in each group",
     )
     group.add_argument(
         "--covariance",
         choices=get_args(Covariance),
         default="group",
-        help="covariance of the numbers: one for each group (default), or shared by all groups",
+        help=(
+            "covariance of numeric predictors: one for each group (default), or shared by all "
+            "groups"
+        ),
     )
     group.add_argument(
         "--relevance",
         type=_level_or_rule,
         metavar="P",
         help=(
-            "let only those predictors differ between groups that are significant at this level; "
+            "significance level: only predictors significant at this level differ between groups; "
             "or cv, cv-1se to choose the level"
         ),
     )
@@ -622,7 +625,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     for name, default in MACHINE_OPTIONS.items() if args.learner is not None else ():
         if getattr(args, name) != default:
             parser.error(
-                f"{option_names()[name]} is for Boltzmann machines; leave it out with --learner"
+                f"{option_names()[name]} applies only to Boltzmann machines; leave it out "
+                "with --learner"
             )
     if args.missing is None:
         args.missing = "raise" if args.learner is None else "marginal"

@@ -72,7 +72,7 @@ def check_writable(argument: str, path: Path | None) -> None:
         remedy = "Create it first, or choose another directory."
     elif not os.access(folder, os.W_OK):
         problem = f"the directory {str(folder)!r} is not writable."
-        remedy = "Name another."
+        remedy = "Choose another directory."
     if problem:
         raise OptionError(f"{argument}: {problem}", argument=argument, hint=remedy)
 
@@ -86,7 +86,7 @@ def check_figure(path: Path) -> None:
     file_types = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in file_types:
         raise OptionError(
-            f"plot: no figure can be written to {path.name!r}.",
+            f"plot: {path.name!r} is not a supported type of figure file.",
             argument="plot",
             hint=(
                 "Pass a name that ends in "

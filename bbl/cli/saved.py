@@ -84,7 +84,7 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
     if is_read_in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
             raise OptionError(
-                f"keep is for tables in memory, and {args.newdata} is read in batches.",
+                f"keep requires a table in memory, but {args.newdata} is read in batches.",
                 argument="keep",
                 hint="Leave --keep out.",
             )
@@ -201,7 +201,7 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
                 f"{args.newdata} has no column {name!r}. Its columns are "
                 f"{', '.join(map(repr, rows.columns))}.",
                 column=name,
-                hint=f"{near_match(name, rows.columns)}Name one of its columns.",
+                hint=f"{near_match(name, rows.columns)}Use one of its columns.",
             )
     copied = rows[copied_names]
     # column names in a CSV file are strings; the model's may have other types

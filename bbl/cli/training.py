@@ -41,7 +41,7 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
         for name in IN_MEMORY:
             if getattr(args, name) is not None:
                 raise OptionError(
-                    f"{name} is for tables in memory, and {args.data} is read in batches.",
+                    f"{name} requires a table in memory, but {args.data} is read in batches.",
                     argument=name,
                     hint="Prepare the files first.",
                 )
@@ -152,7 +152,7 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
         raise OptionError(
             f"levels={text!r}: the table has no column {text_before_sign!r}.",
             argument="levels",
-            hint=f"{near}Name one of its columns.",
+            hint=f"{near}Use one of its columns.",
             value=text,
         )
     # split at commas outside of quotes

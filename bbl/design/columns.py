@@ -64,7 +64,7 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
         return {}
     if not isinstance(xlevels, Mapping):
         raise BBLTypeError(
-            "xlevels must be a dict of column names to lists of levels; got "
+            "xlevels must be a dict that maps column names to lists of levels; got "
             f"{type(xlevels).__name__}.",
             argument="xlevels",
         )

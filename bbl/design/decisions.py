@@ -153,7 +153,7 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
         for true, row in costs.items():
             if not isinstance(row, Mapping):
                 raise BBLTypeError(
-                    f"costs[{true!r}] must be a dict of predicted groups to costs; got {row!r}.",
+                    f"costs[{true!r}] must be a dict that maps groups to costs; got {row!r}.",
                     argument="costs",
                     value=row,
                 )
@@ -178,7 +178,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
         return
     example = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
     raise OptionError(
-        f"{argument} has numbers without names, but the order of the groups of "
+        f"{argument} has values without group names, but the order of the groups of "
         f"{response.name!r} was not declared.",
         argument=argument,
         hint=(
@@ -208,7 +208,7 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
         raise OptionError(
             f"{argument} {problem}.",
             argument=argument,
-            hint=f"Name each of {group_names} exactly once.",
+            hint=f"Include each of {group_names} exactly once.",
         )
 
 
@@ -225,7 +225,7 @@ def _check_numbers(
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise BBLTypeError(
-            f"{argument} must be numbers for the groups {', '.join(map(repr, groups))}; got "
+            f"{argument} must contain numbers for the groups {', '.join(map(repr, groups))}; got "
             f"{values!r}.",
             argument=argument,
             value=values,

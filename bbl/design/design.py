@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 # hint in the error about an unknown group in new data
-GROUP_REMEDY = "Refit with them, or leave those rows out."
+GROUP_REMEDY = "Refit with these levels, or leave those rows out."
 MISSING = get_args(MissingPolicy)
 # fewest rows for which a column with only unknown levels gives a warning
 MIN_UNKNOWN_ROWS = 10
@@ -399,7 +399,9 @@ class Design:
                     f"numeric contains {name!r}, which is not a predictor.",
                     argument="numeric",
                     value=name,
-                    hint=f"{near_match(name, terms.predictors)}Name predictors of the formula.",
+                    hint=(
+                        f"{near_match(name, terms.predictors)}List only predictors of the formula."
+                    ),
                 )
         # widened below if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
@@ -693,8 +695,8 @@ def _read_number(
     if rules.measured and len(distinct := np.unique(values)) <= FEW_VALUES:
         warnings.warn(
             DataWarning(
-                f"column {name!r} has only {len(distinct)} values, but is modelled as a normally "
-                "distributed number.",
+                f"column {name!r} has only {len(distinct)} values, but is modelled as normally "
+                "distributed.",
                 hint=f"Remove {name!r} from numeric to give each value a parameter of its own.",
                 column=name,
                 argument="numeric",

@@ -142,7 +142,7 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     # files from before higher orders only have pairs
     stored_orders = [stored["pairs"], *stored.get("terms", [])]
     if len(stored_orders) > max(m - 1, 1):  # orders 2 to m; "pairs" is present for any m
-        raise ValueError("terms with more predictors than there are")
+        raise ValueError("a term has more predictors than the model")
     # terms_by_order[0] has the terms (T, 2) of order 2, and so on; None means all terms of an order
     terms_by_order = [
         _terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)

@@ -31,11 +31,12 @@ __all__ = ["MAX_INTEGERS", "Factor", "check_discrete", "has_many_fractions", "re
 
 MAX_SHOWN = 5  # levels shown in a message
 UNSEEN_REMEDY = Hint(
-    "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out "
-    "in those rows.",
-    command_line="Refit with them, or pass --unseen ignore to leave the predictor out in those "
+    "Refit with these levels (or list them in xlevels), or pass unseen='ignore' to ignore the "
+    "predictor in those rows.",
+    command_line="Refit with these levels, or pass --unseen ignore to ignore the predictor in "
+    "those rows.",
+    estimators="Refit with these levels, or pass unseen='ignore' to ignore the predictor in those "
     "rows.",
-    estimators="Refit with them, or pass unseen='ignore' to leave the predictor out in those rows.",
 )
 
 

@@ -421,7 +421,7 @@ class _Columns:
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
             fail(
                 self.formula,
-                f"it is too repetitive: over {self.n_terms:,} terms",
+                f"it is too repetitive: it expands to more than {self.n_terms:,} terms",
                 hint="Shorten it",
             )
 
@@ -440,7 +440,7 @@ class _Columns:
             fail(
                 self.formula,
                 "no predictors are left",
-                hint="Name at least one column to the right of '~'",
+                hint="Add at least one column to the right of '~'",
             )
         if self.response is not None and self.response in predictors:
             fail(

@@ -148,7 +148,7 @@ def _check_characters(argument: str, characters: object) -> None:
         )
     if any(character.isspace() for character in characters):
         raise DataError(
-            f"{argument}={characters!r} contains a space, which sequences never do.",
+            f"{argument}={characters!r} contains a space, but sequences never contain spaces.",
             hint="Leave the spaces out.",
             argument=argument,
             value=characters,

@@ -96,7 +96,7 @@ class SurveyDesign:
         if not frame.has(name):
             absent_names = [column for column in self.columns if not frame.has(column)]
             count_text = (
-                f" {len(absent_names)} columns of the design are absent."
+                f" In all, {len(absent_names)} columns of the design are missing from the data."
                 if len(absent_names) > 1
                 else ""
             )
@@ -118,7 +118,7 @@ class SurveyDesign:
         if not values.all():
             row = int((values == 0.0).argmax())
             raise DataError(
-                f"{shown} must be positive, and row {row} has 0. Rows that were not sampled do "
+                f"{shown} must be positive, but row {row} has 0. Rows that were not sampled do "
                 f"not belong in the data.",
                 column=name,
                 argument="design",
@@ -488,9 +488,9 @@ def _check_together(design: SurveyDesign) -> None:
     n_stages = max(1, len(design.cluster))
     if design.fpc and len(design.fpc) != n_stages:
         raise OptionError(
-            f"fpc names {len(design.fpc)} columns, but the design has {n_stages} stages.",
+            f"fpc lists {len(design.fpc)} columns, but the number of stages is {n_stages}.",
             argument="fpc",
-            hint="Name one column for each stage, or leave fpc out.",
+            hint="List one column for each stage, or leave fpc out.",
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(

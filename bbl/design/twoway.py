@@ -113,7 +113,7 @@ class TwoWay:
             value, levels = _read_values(response, frame.column(response).iloc[keep], holds)
         elif holds != "rated":
             raise FormulaError(
-                f"formula {formula!r}: it has no response.",
+                f"formula {formula!r} has no response.",
                 argument="formula",
                 hint=(
                     "Write it like 'rating ~ user*movie', or use method='mcmc' for pairs that are "
@@ -231,8 +231,8 @@ def _parse_names(
         terms = parse(formula, names, exclude, order=None)
     if len(terms.predictors) != 2:
         raise FormulaError(
-            f"formula {formula!r}: it names {len(terms.predictors)} factors, but a two-way table "
-            f"has two.",
+            f"formula {formula!r} has {len(terms.predictors)} factors, but a two-way table "
+            "requires two.",
             argument="formula",
             hint="Write it like 'rating ~ user*movie'.",
         )

@@ -240,7 +240,7 @@ class Engine:
         """Advice for a numeric column that is not a factor."""
         if "numeric" in self.refusals():
             return ""
-        return "To model its mean and variance instead, name it in numeric=."
+        return "To model its mean and variance instead, list it in numeric=."
 
     @property
     def has_tests(self) -> bool:
@@ -369,7 +369,8 @@ class Engine:
             )
         if cls.posterior:
             reasons |= dict.fromkeys(
-                ("tests", "composite_criteria"), f"{method} has a posterior, not tests"
+                ("tests", "composite_criteria"),
+                f"{method} provides a posterior distribution, not tests",
             )
             reasons["pooled"] = SHARED_ROWS
             reasons["numeric"] = (
@@ -697,7 +698,7 @@ def absent_levels(counts: list[np.ndarray], *, hint: str) -> tuple[Note, ...]:
     """
     if all(n.all() for n in counts):  # the usual case, and quick to check
         return ()
-    text = "never occurs, so its field has no finite value"
+    text = "never occurs, so its field has no finite estimate"
     return tuple(
         Note(i, int(a), text, hint=hint)
         for i, n in enumerate(counts)
@@ -709,8 +710,8 @@ def check_two_levels(layout: Layout) -> None:
     """Raise an OptionError, for ``penalty="l1"``, if a predictor has more than two levels."""
     if (layout.n_levels > 2).any():
         raise OptionError(
-            f"penalty='l1' is for predictors with two levels; some have "
-            f"{int(layout.n_levels.max())}, and the couplings it sets to zero would depend on the "
+            f"penalty='l1' requires predictors with two levels, but some have "
+            f"{int(layout.n_levels.max())}: the couplings set to zero would depend on the "
             f"reference level.",
             hint="Use penalty='group', which sets whole coupling tables to zero.",
             argument="penalty",

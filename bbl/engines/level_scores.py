@@ -62,9 +62,10 @@ def linear_options(ordered: str, level_scores: object) -> tuple[str, LevelScores
     pairs = level_scores.items() if isinstance(level_scores, Mapping) else level_scores
     if isinstance(level_scores, str) or not isinstance(pairs, Iterable):
         raise BBLTypeError(
-            f"level_scores must be a dict of lists; got {type(level_scores).__name__}.",
+            "level_scores must be a dict with a list for each predictor; got "
+            f"{type(level_scores).__name__}.",
             argument="level_scores",
-            hint="Name predictors and list the scores of their levels, such as {'edu': [8, 12]}.",
+            hint="Map each predictor to the scores of its levels, such as {'edu': [8, 12]}.",
         )
     return ordered, tuple(_checked_scores(*pair) for pair in pairs)
 
@@ -121,15 +122,15 @@ def layout_scores(
     if given:
         name = next(iter(given))
         raise OptionError(
-            f"level_scores names {name!r}, which is not a predictor of the formula.",
+            f"level_scores contains {name!r}, which is not a predictor of the formula.",
             argument="level_scores",
-            hint=f"{near_match(name, names)}Name predictors of the formula.",
+            hint=f"{near_match(name, names)}List only predictors of the formula.",
             value=name,
         )
     if out and all(scores is None for scores in out):  # the null model has no predictors
         raise OptionError(
-            "ordered='linear' is for ordered predictors with three or more levels, but there are "
-            "none.",
+            "ordered='linear' requires ordered predictors with three or more levels, but there "
+            "are none.",
             argument="ordered",
             hint=(
                 "Declare them as an ordered pd.Categorical, give their level_scores, or use "

@@ -229,8 +229,8 @@ class LocationModel:
         """
         check_memory(
             8.0 * K * (self.p + self.q) ** 2,
-            f"The moments of {self.q} numbers and {self.p - 1} levels in {K} groups",
-            "Let fewer means depend on levels: leave out interactions with numbers.",
+            f"The moments of {self.q} numeric predictors and {self.p - 1} levels in {K} groups",
+            "Leave out interactions of numeric predictors with levels.",
         )
         T = np.zeros((K, self.p + self.q, self.p + self.q))
         for block in rows.blocks(BLOCK):
@@ -476,7 +476,7 @@ def _refuse_singular(
         reason = (
             f"is constant in {where}, given the predictors it depends on"
             if not S[g][j, j] > SINGULAR * pooled[j, j]
-            else f"is a linear function of the other numbers in {where}"
+            else f"is a linear function of the other numeric predictors in {where}"
         )
         can_share = _singular_number(pooled, pooled.diagonal(), model.correlated) is None
         shared = "covariance='shared', " if can_share and not is_shared else ""
@@ -689,8 +689,9 @@ class EnergyWithNumbers:
             n_states = float(np.prod(L.astype(float)))
             if n_states > MAX_STATES:
                 raise DataError(
-                    f"{len(predictors)} missing predictors, on which means of numbers depend, have "
-                    f"{n_states:.0e} combinations of levels; the limit is {MAX_STATES:,}.",
+                    f"{len(predictors)} missing predictors, on which the means of numeric "
+                    f"predictors depend, have {n_states:.0e} combinations of levels; the limit is "
+                    f"{MAX_STATES:,}.",
                     argument="newdata",
                     hint="Predict rows with fewer missing values.",
                 )

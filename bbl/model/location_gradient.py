@@ -260,7 +260,7 @@ class NumberScoreGradient:
         if missing is not None and self._location.is_needed(missing).any():
             raise OptionError(
                 "Standard errors are not available for rows with a missing predictor on which the "
-                "mean of a number depends.",
+                "mean of a numeric predictor depends.",
                 argument="se",
                 hint="Use se='bootstrap' or se=False, or complete rows.",
             )

@@ -72,7 +72,7 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
            [4., 0., 0.]])
     """
     if layout.order > 2:
-        raise ValueError("terms of more than two predictors do not fit into the shape of a matrix")
+        raise ValueError("terms of three or more predictors cannot be stored in a matrix")
     return pair_matrix(layout, theta)
 
 

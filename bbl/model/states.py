@@ -195,7 +195,7 @@ def sample_groups(
         or not group_weights.sum() > 0
     ):
         raise OptionError(
-            f"prob must contain {K} numbers of at least 0, one per group and not all 0; got "
+            f"prob must contain {K} non-negative numbers, one per group and not all 0; got "
             f"{prob!r}.",
             argument="prob",
             value=prob,

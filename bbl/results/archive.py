@@ -157,7 +157,7 @@ def _unpack_kept(stored: Any, sample: Sample, arrays: Mapping[str, np.ndarray]) 
     if not all(type(n) is int and n >= 0 for n in n_rows) or (
         sample.n and int(sample.response.max()) >= len(n_rows)
     ):
-        raise ValueError("the numbers of its rows are malformed")
+        raise ValueError("its numbers of rows are malformed")
     return KeptRows(sample, arrays.get("expansion"), tuple(n_rows), stored["whole"])
 
 

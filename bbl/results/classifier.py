@@ -321,12 +321,12 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             rng = generator(seed)
             # at most one fold per observation; `integer` raises an error for other numbers of folds
             folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
-            # losses (1 + m, N) of the N validated rows, with all m predictors and without each;
+            # losses (1 + m, N) of the N held-out rows, with all m predictors and without each;
             # groups and weights (N,); each fold has its own random generator
             losses, y, row_weights = validated_losses(
                 rows, folds, self._refit, rng.spawn(len(folds)), workers
             )
-            subject = f"validated rows of {len(folds)} folds"
+            subject = f"held-out rows of {len(folds)} folds"
             # `remedy`: the advice stored with the log-loss of the fit; `_advice` if that log-loss
             # is unknown
             return summarise_importance(

@@ -175,7 +175,7 @@ class ClassifierBase(ModelResults):
     def log_loss(self) -> LossRecord | None:
         """Log-loss, and the log-loss of predicting the class proportions for every row.
 
-        It is computed on validated rows if the fit was tuned, calibrated or averaged by
+        It is computed on held-out rows if the fit was tuned, calibrated or averaged by
         cross-validation, otherwise on the training rows; it does not depend on `priors`. Very large
         training data are scored by a sample; the record is then None unless the log-loss is above
         the baseline. It is also None for models from files of earlier versions without rows.
@@ -185,7 +185,7 @@ class ClassifierBase(ModelResults):
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
         >>> print(bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv").log_loss)
-        0.48 on validated rows; 0.629 for the class proportions
+        0.48 on held-out rows; 0.629 for the class proportions
         """
         if self._stored_loss is not None or self.training is None:
             return self._stored_loss

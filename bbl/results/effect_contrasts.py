@@ -227,9 +227,9 @@ def find_level_codes(
     )
     if not level_list:
         raise OptionError(
-            f"{argument} gives no levels of {labels.names[predictor]!r}.",
+            f"{argument} lists no levels of {labels.names[predictor]!r}.",
             argument=argument,
-            hint="Name at least one, or leave the predictor out.",
+            hint="List at least one level, or leave the predictor out.",
         )
     if predictor in labels.measured:
         center = labels.center(predictor)
@@ -289,7 +289,7 @@ def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
         ]
     elif numbers := [labels.names[i] for i in predictors if i in labels.measured]:
         raise OptionError(
-            f"variables contains the number {numbers[0]!r} without values.",
+            f"variables lists no values for the numeric predictor {numbers[0]!r}.",
             argument="variables",
             hint=f"Pass values, for example variables={{{numbers[0]!r}: [...]}}, or compare "
             f"values with avg_comparisons({numbers[0]!r}).",
@@ -439,8 +439,8 @@ def _number_pairs(
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BBLTypeError(
-                f"variables takes a pair (high, low) of values of {labels.names[predictor]!r}, or "
-                f"a list of pairs; got {contrast!r}.",
+                f"variables must contain a pair (high, low) of values of "
+                f"{labels.names[predictor]!r}, or a list of pairs; got {contrast!r}.",
                 argument="variables",
                 value=contrast,
             )
@@ -468,7 +468,7 @@ def _parse_pairs(
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BBLTypeError(
-                f"{argument} takes a pair (high, low) of levels, a list of pairs, or one of "
+                f"{argument} must be a pair (high, low) of levels, a list of pairs, or one of "
                 f"{', '.join(map(repr, CONTRASTS))}; got {contrast!r}.",
                 argument=argument,
                 value=contrast,
@@ -488,7 +488,7 @@ def _check_n_quantities(n: int) -> None:
         raise OptionError(
             f"{n:,} combinations of levels are too many to compare (at most {MAX_QUANTITIES:,}).",
             argument="variables",
-            hint="Name fewer predictors, or pairs of levels.",
+            hint="Choose fewer predictors, or pairs of levels.",
         )
 
 

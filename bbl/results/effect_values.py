@@ -236,9 +236,9 @@ def make_streamed_rows(
     names = [] if by is None else [by] if by in predictors else by
     if not isinstance(names, list | tuple) or not all(name in predictors for name in names):
         raise OptionError(
-            f"by={by!r} must name predictors, because {source.text} is read in batches.",
+            f"by must list predictors because {source.text} is read in batches; got {by!r}.",
             argument="by",
-            hint="Name predictors, or pass newdata=bbl.sample_rows(data, 100_000).",
+            hint="List only predictors, or pass newdata=bbl.sample_rows(data, 100_000).",
             value=by,
         )
     positions = [predictors.index(name) for name in names]
@@ -375,7 +375,8 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
         text = "a grid"
     elif not isinstance(grid, str):
         raise BBLTypeError(
-            f"grid must be 'balanced', 'mode' or a dict of levels by predictor; got {grid!r}.",
+            "grid must be 'balanced', 'mode' or a dict that maps predictors to levels; "
+            f"got {grid!r}.",
             argument="grid",
             value=grid,
         )
@@ -383,7 +384,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
         code_lists = [list(range(len(levels))) for levels in labels.levels]
         text = "a balanced grid"
     else:
-        text = "the row of most frequent levels"
+        text = "a row of the most frequent levels"
     n = math.prod(len(code_list) for code_list in code_lists)
     if n > MAX_GRID:
         raise OptionError(
@@ -489,9 +490,9 @@ def _number_units(
             i = predictors.index(name)
             if i in fit.labels.measured:
                 raise OptionError(
-                    f"by={name!r} is a number, which has no levels.",
+                    f"by={name!r} is a numeric predictor, which has no levels.",
                     argument="by",
-                    hint="Name predictors with levels, or a column of intervals in newdata.",
+                    hint="Use predictors with levels, or a column of intervals in newdata.",
                 )
             column_codes = rows.codes[:, i].astype(np.intp)
             levels = list(fit.labels.levels[i])
@@ -530,7 +531,7 @@ def _encode_by_column(
         raise OptionError(
             f"by={name!r} is not a predictor.",
             argument="by",
-            hint=f"{near_match(name, candidates)}Name predictors, or columns of newdata.",
+            hint=f"{near_match(name, candidates)}Use predictors or columns of newdata.",
             value=name,
         )
     cells = pd.Series(np.asarray(frame.column(name), dtype=object)[is_kept])

@@ -117,7 +117,9 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     rows.check_whole("The bootstrap requires")
     members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
-        reason = fit._refusals.get("effects_bootstrap", "A member of this average is not refitted")
+        reason = fit._refusals.get(
+            "effects_bootstrap", "A member of this average cannot be refitted"
+        )
         raise OptionError(f"{reason}.", argument="se", hint="Use se=False.")
     # whether the model draws its tables itself; this first draw is discarded
     is_redrawn = (
@@ -925,9 +927,9 @@ n_jobs, verbose
             (i,) = find_predictors(labels, [name], "step")
             if i not in labels.measured:
                 raise OptionError(
-                    f"step contains {name!r}, which is not a number.",
+                    f"step contains {name!r}, which is not a numeric predictor.",
                     argument="step",
-                    hint="Name numbers: "
+                    hint="Choose from the numeric predictors "
                     f"{', '.join(repr(labels.names[j]) for j in labels.measured)}.",
                 )
             steps[i] = any_real("step", value)

@@ -448,7 +448,7 @@ def _make_priors(
         return dict(zip(result.labels.groups, shares / shares.sum(), strict=True))
     if not isinstance(class_weight, str) or class_weight != "balanced":
         raise OptionError(
-            "class_weight must be None, 'balanced' or a dict of classes to weights; got "
+            "class_weight must be None, 'balanced' or a dict that maps classes to weights; got "
             f"{class_weight!r}.",
             argument="class_weight",
             value=class_weight,

@@ -222,7 +222,7 @@ class BBLClassifier(TableClassifier):
             options = {**engine_class(self.method).classifier_defaults(options), **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(
-                f"options must be a dict of the method's options by name; got {self.options!r}.",
+                f"options must be a dict that maps option names to values; got {self.options!r}.",
                 argument="options",
                 value=self.options,
             )

@@ -426,7 +426,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if not self._numeric:
             raise OptionError(
-                f"sample() is for method='conjugate', not for {self.method!r}.",
+                f"sample() requires method='conjugate'; got method={self.method!r}.",
                 hint="Call model_.result_.sample().",
                 argument="method",
             )

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-HELD_OUT = "validated rows"
+HELD_OUT = "held-out rows"
 TRAINING = "training rows"
 # an excess over the baseline up to this proportion is tolerated: pseudocounts and ridges can cause
 # it
@@ -60,7 +60,7 @@ class LossRecord:
     baseline : float
         Mean loss of the class proportions in the training rows.
     rows : str
-        The rows used: "validated rows" of a cross-validation inside the fit, or "training rows".
+        The rows used: "held-out rows" of a cross-validation inside the fit, or "training rows".
     remedy : str
         Advice on how to reduce the loss; may be empty.
 
@@ -70,7 +70,7 @@ class LossRecord:
     >>> record.is_worse
     True
     >>> print(record)
-    0.674 on validated rows; 0.565 for the class proportions
+    0.674 on held-out rows; 0.565 for the class proportions
     """
 
     loss: float

@@ -95,13 +95,13 @@ PAIR = (np.zeros(2), np.zeros((2, 2)))
 
 CALLS = {
     "an effective size": case(
-        "Raise n_steps or batch",
+        "Increase n_steps or batch",
         lambda: bbl.effective_size(PROTEINS, n_steps=1, batch=2, **QUIET),
         lambda: bbl.effective_size(PROTEINS, n_steps=300, batch=2, **QUIET),
         lambda: bbl.effective_size(PROTEINS, n_steps=300, batch=20, **QUIET),
     ),
     "a name that is no predictor": case(
-        "List all of them in predictors",
+        "Include every name in predictors",
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")], predictors=["a", "b"]),
         lambda: bbl.enrichment([("a", "b"), ("a", "c")], [("a", "b")], predictors=["a", "b", "c"]),
     ),
@@ -132,7 +132,8 @@ CALLS = {
         lambda: bbl.average([FITTED, fit(FITTED.formula)], weights="equal"),
     ),
     "priors that differ": case(
-        r"Average fit\.with_priors\(None\) of each, and pass the priors .* with with_priors\(\)",
+        r"Average the fits returned by fit\.with_priors\(None\), and set the priors of the average "
+        r"with with_priors\(\)",
         lambda: bbl.average([FITTED, FITTED.with_priors("equal")]),
         lambda: bbl.average(
             [FITTED.with_priors(None), FITTED.with_priors("equal").with_priors(None)]
@@ -267,7 +268,7 @@ CALLS = {
         lambda: bbl.to_spins(PARAMETERS),
     ),
     "spins of three": case(
-        r"Fit a formula of pairs, such as '~ \.\^2', without hidden units",
+        r"Fit a formula with pairs only, such as '~ \.\^2', without hidden units",
         lambda: bbl.to_spins(fit("~ .^3", DATA[["a", "b", "c"]])),
         lambda: bbl.to_spins(fit("~ .^2", DATA[["a", "b", "c"]])),
     ),
@@ -295,7 +296,7 @@ CALLS = {
         lambda: bbl.from_spins([0.0, 0.0], np.zeros((2, 2))),
     ),
     "spins of half a matrix": case(
-        r"If both triangles of M are meant, pass \(M \+ M\.T\) / 2",
+        r"To use both triangles of M, pass \(M \+ M\.T\) / 2",
         lambda: bbl.from_spins([0.0, 0.0], HALF),
         lambda: bbl.from_spins([0.0, 0.0], (HALF + HALF.T) / 2),
     ),
@@ -469,12 +470,12 @@ NETWORKS = {
         lambda: networks.structure("y", {"a": []}),
     ),
     "a parent that is no feature": case(
-        "Give it an entry too",
+        "Add an entry for it",
         lambda: networks.structure("y", {"a": ["b"]}),
         lambda: networks.structure("y", {"a": ["b"], "b": []}),
     ),
     "a parent twice": case(
-        "Name each only once",
+        "List each parent only once",
         lambda: networks.structure("y", {"a": ["b", "b"], "b": []}),
         lambda: networks.structure("y", {"a": ["b"], "b": []}),
     ),

@@ -100,7 +100,7 @@ FORMULAS = {
         "y ~ 1:c", "Put the column 1 in backticks", "y ~ `1`:c", data=DIGITS
     ),
     "no predictors": case(
-        "Name at least one column to the right",
+        "Add at least one column to the right",
         lambda: shot("y ~ a - a"),
         lambda: shot("y ~ a"),
     ),
@@ -242,7 +242,7 @@ SURVEYS = {
         lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),
     ),
     "a population of one stage": case(
-        "Name one column for each stage, or leave fpc out",
+        "List one column for each stage, or leave fpc out",
         lambda: stratified(cluster=["v", "c"], fpc="N"),
         lambda: stratified(cluster=["v", "c"], fpc=["N", "M"]),
         lambda: stratified(cluster=["v", "c"]),
@@ -433,7 +433,7 @@ COLUMNS = {
         lambda: fit(priors={"s": 0.4, "t": 0.6}),
     ),
     "a prior too few": case(
-        "Name each of 's', 't' exactly once",
+        "Include each of 's', 't' exactly once",
         lambda: fit(priors={"s": 1.0}),
         lambda: fit(priors={"s": 0.4, "t": 0.6}),
     ),
@@ -594,7 +594,7 @@ def changing(first: Any, later: Any) -> Any:
     return tables
 
 
-AGAIN = "Read the data again while nothing is writing to them"
+AGAIN = "Read the data again when no process is writing to it"
 
 
 def twice(wrong: Any, says: str) -> Any:
@@ -768,13 +768,13 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA.assign(w=1)]), weights="w"),
     ),
     "a level in the second pass alone": twice(
-        DATA.assign(a=7), "Read the data again while nothing is writing to them"
+        DATA.assign(a=7), "Read the data again when no process is writing to it"
     ),
     "fewer rows in the second pass": twice(
-        DATA.head(50), "Read the data again while nothing is writing to them"
+        DATA.head(50), "Read the data again when no process is writing to it"
     ),
     "other rows in the second pass": twice(
-        DATA.assign(a=1 - DATA["a"]), "Read the data again while nothing is writing to them"
+        DATA.assign(a=1 - DATA["a"]), "Read the data again when no process is writing to it"
     ),
     "a source that fails": case(
         "Check the source, or read it again",

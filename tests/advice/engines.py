@@ -152,7 +152,7 @@ ENGINES = {
         lambda: fit(data=ORDERED),
     ),
     "scores that are not in a dict": case(
-        "Name predictors and list the scores of their levels",
+        "Map each predictor to the scores of its levels",
         lambda: linear(level_scores=3),
         lambda: linear(level_scores={"a": [1, 2, 4]}),
     ),
@@ -168,7 +168,7 @@ ENGINES = {
         lambda: fit(data=ORDERED.assign(a=ORDERED["a"].astype(int) // 2)),
     ),
     "scores of an unknown predictor": case(
-        "Name predictors of the formula",
+        "List only predictors of the formula",
         lambda: linear(level_scores={"z": [1, 2, 4]}),
         lambda: linear(level_scores={"a": [1, 2, 4]}),
     ),
@@ -220,7 +220,7 @@ ENGINES = {
         lambda: conditional(start=None, ridge=0.1).inference().table(of=("s", "t")),
     ),
     "a coding that is chosen": case(
-        "Pass one of the codings to crossVal",
+        "Pass a single coding to crossVal",
         lambda: crossed(data=ORDERED, method="conditional", ordered="cv", scale=0.5),
         lambda: crossed(data=ORDERED, method="conditional", ordered="linear", scale=0.5),
     ),
@@ -317,7 +317,7 @@ ENGINES = {
         lambda: fit("y ~ a*b", ORDERED, penalty="group", lambda_=0.03),
     ),
     "errors of norms": case(
-        r"Use penalty='l2', or call bootstrap\(\) for the spread",
+        r"Use penalty='l2', or call bootstrap\(\) to see how estimates vary",
         lambda: fit(penalty="l1", lambda_=0.03).inference().bse,
         lambda: fit(penalty="l2", lambda_=0.03).inference().bse,
         lambda: fit(penalty="l1", lambda_=0.03).bootstrap(nboot=3, seed=0),
@@ -401,7 +401,7 @@ MACHINES = {
         lambda: crossed(data=THREE, score="accuracy"),
     ),
     "folds of few clusters": case(
-        r"Use fewer folds in crossVal \(nfold\), or a number instead of a rule",
+        r"Use fewer folds in crossVal \(nfold\), or pass a number instead of a rule",
         lambda: clustered(nfold=5),
         lambda: clustered(nfold=3),
         lambda: fit("y ~ a + b", CLUSTERED, design=DESIGN, lambda_=0.1),

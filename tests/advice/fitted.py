@@ -43,7 +43,7 @@ WORDY = NUMBERS.assign(x=NUMBERS["x"].map(str).where(NUMBERS.index > 0, "u"))
 
 NUMERIC = {
     "a number of no predictor": case(
-        "Name predictors of the formula",
+        "List only predictors of the formula",
         lambda: numeric(formula="y ~ a"),
         lambda: numeric(formula="y ~ x"),
     ),
@@ -71,13 +71,13 @@ NUMERIC = {
         lambda: shot("y ~ a", WORDY),
     ),
     "standardised levels": case(
-        "Use numeric=True, or the names of the numeric predictors",
+        "Use numeric=True, or list the names of the numeric predictors",
         lambda: shot("y ~ x", GAMMA, standardise=True),
         lambda: shot("y ~ x", GAMMA, standardise=True, numeric=True),
         lambda: shot("y ~ x", GAMMA, standardise=True, numeric=["x"]),
     ),
     "numeric that is a number": case(
-        "Use numeric=True if all predictors are numbers",
+        "Use numeric=True if all predictors are numeric",
         lambda: shot("y ~ x", GAMMA, numeric=3),
         lambda: shot("y ~ x", GAMMA, numeric=True),
     ),

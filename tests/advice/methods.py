@@ -115,7 +115,7 @@ TABLE = {
         (lambda: shot(order=2, lambda_=2.0), lambda: shot(order=2, lambda_=(1.0, 2.0))),
     ),
     "penalties of shbm": Advice(
-        r"Pass 2, for products of 1 to 2 predictors, or one number\.",
+        r"Pass 2 penalties, one for each number of predictors in a term, or a single number\.",
         lambda: fit("y ~ .", method="shbm", lambda_=(1.0,)),
         (
             lambda: fit("y ~ .", method="shbm", lambda_=(5.0, 5.0)),
@@ -181,7 +181,7 @@ TABLE = {
         (lambda: fit("y ~ a + b", WEIGHTED.assign(n=2), weights="n", method="shbm"),),
     ),
     "new level": Advice(
-        r"Refit with them \(or list them in xlevels\), or pass unseen='ignore'",
+        r"Refit with these levels \(or list them in xlevels\), or pass unseen='ignore'",
         lambda: FITTED.predict(NEW),
         (
             lambda: fit(data=pd.concat([DATA, NEW.assign(y="s")])).predict(NEW),

@@ -52,26 +52,26 @@ def effects(newdata: Any, **options: Any) -> Any:
 
 TABLE = {
     "numbers in a posterior": case(
-        "Choose method='pseudo', or cut the numbers with bbl.bin",
+        "Choose method='pseudo', or bin the numeric predictors with bbl.bin",
         lambda: numeric(method="pvi", n_iter=20),
         lambda: numeric(method="pseudo"),
         lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="pvi", n_iter=20),
     ),
     "a covariance of no numbers": case(
-        "Name them, for example numeric='age', or leave it out",
+        "List numeric predictors, for example numeric='age', or leave it out",
         lambda: fit("y ~ a", covariance="shared"),
         lambda: numeric(covariance="shared"),
         lambda: fit("y ~ a"),
     ),
     "numbers and a choice of predictors": case(
-        "Leave out one of them, or cut the numbers with bbl.bin",
+        "Leave out one of them, or bin the numeric predictors with bbl.bin",
         lambda: numeric(relevance=0.05),
         lambda: numeric(),
         lambda: fit("y ~ a + b", relevance=0.05),
         lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3), relevance=0.05),
     ),
     "a number in a term of three": case(
-        "Remove the term, or make one column of the combinations",
+        "Remove the term, or combine its other predictors into one column",
         lambda: numeric("y ~ a*b*x", method="ml"),
         lambda: numeric("y ~ a*b + x", method="ml"),
         lambda: numeric("y ~ ab*x", ROWS.assign(ab=ROWS["a"] * 2 + ROWS["b"]), method="ml"),
@@ -127,7 +127,7 @@ TABLE = {
         lambda: numeric().avg_comparisons("x"),
     ),
     "averages by a number": case(
-        "Name predictors with levels, or a column of intervals",
+        "Use predictors with levels, or a column of intervals",
         lambda: numeric().avg_predictions(by="x"),
         lambda: numeric().avg_predictions(by="a"),
         lambda: numeric().avg_predictions(
@@ -146,7 +146,7 @@ TABLE = {
         lambda: fit("y ~ a").avg_comparisons(),
     ),
     "a step of levels": case(
-        "Name numbers: 'x'",
+        "Choose from the numeric predictors 'x'",
         lambda: numeric().avg_comparisons(step={"a": 1}),
         lambda: numeric().avg_comparisons(step={"x": 1}),
     ),
@@ -161,7 +161,7 @@ TABLE = {
         lambda: numeric("y ~ a + x").discriminants(),
     ),
     "a reconstruction of numbers": case(
-        r"Fit intervals of the numbers, from bbl.bin\(\)",
+        r"Bin the numeric predictors with bbl.bin\(\) before you fit",
         lambda: numeric().reconstruct(ROWS.head(2).assign(a=None)),
         lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3)).reconstruct(
             ROWS.head(2).assign(a=None)

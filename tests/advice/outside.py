@@ -84,7 +84,7 @@ COMMANDS = {
         ran("predict", "{}/m.bbl", "{}/parts"),
     ),
     "a kept column that is absent": case(
-        "Name one of its columns",
+        "Use one of its columns",
         tried("predict", "{}/m.bbl", "{}/d.csv", "--keep", "z"),
         ran("predict", "{}/m.bbl", "{}/d.csv", "--keep", "c"),
     ),
@@ -109,7 +109,7 @@ COMMANDS = {
         ran("y ~ a", "{}/parts", *NAIVE),
     ),
     "ordered levels of no column": case(
-        "Name one of its columns",
+        "Use one of its columns",
         tried("y ~ a", "{}/d.csv", "--levels", "z=0,1"),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--levels", "a=0,1"),
     ),
@@ -369,7 +369,7 @@ FILES = {
         "Replace it or delete it", stored(gzip.compress(b"other")), stored(None)
     ),
     "a folder of data that is absent": case(
-        "Set it to the directory of downloaded files, or unset it",
+        "Set it to the directory that contains the downloaded files, or unset it",
         downloaded("/no/such/folder"),
         stored(None),
     ),

@@ -82,7 +82,7 @@ EFFECTS = {
         lambda: FITTED.avg_comparisons(["a"]),
     ),
     "effects of no level": case(
-        "Name at least one, or leave the predictor out",
+        "List at least one level, or leave the predictor out",
         lambda: FITTED.avg_comparisons("a", grid={"b": []}),
         lambda: FITTED.avg_comparisons("a", grid={"b": [0]}),
         lambda: FITTED.avg_comparisons("a"),
@@ -98,7 +98,7 @@ EFFECTS = {
         lambda: FITTED.avg_comparisons(["a", "b"], cross=True),
     ),
     "too many quantities": case(
-        "Name fewer predictors, or pairs of levels",
+        "Choose fewer predictors, or pairs of levels",
         patched("bbl.results.effect_contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons()),
         patched(
             "bbl.results.effect_contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons("a")
@@ -138,7 +138,7 @@ EFFECTS = {
         lambda: banned().avg_predictions("c", grid={"a": [0], "b": [1]}),
     ),
     "effects by no predictor": case(
-        "Name predictors, or columns of newdata",
+        "Use predictors or columns of newdata",
         lambda: FITTED.avg_comparisons("a", by="z"),
         lambda: FITTED.avg_comparisons("a", by="b"),
         lambda: FITTED.avg_comparisons("a", by="z", newdata=DATA.assign(z=1)),
@@ -367,7 +367,7 @@ JUDGED = {
         ),
     ),
     "units of effects in batches": case(
-        r"Name predictors, or pass newdata=bbl\.sample_rows",
+        r"List only predictors, or pass newdata=bbl\.sample_rows",
         lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), by="y"),
         lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), by="b"),
         lambda: FITTED.avg_comparisons(

@@ -356,7 +356,7 @@ def test_rare_groups_and_few_rows_do_not_break_it():
 
 
 # groups that hardly differ
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 @pytest.mark.long
 def test_it_is_cross_validated(data):
     cv = bbl.crossVal(

@@ -259,7 +259,7 @@ def test_wrong_options_of_sampling_and_results():
 
 # -- what is left alone ----------------------------------------------------------------------------
 # groups that do not differ
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 @pytest.mark.usefixtures("short_annealing")
 def test_global_random_states_are_neither_read_nor_changed():
     data, found = table(60, 3), []

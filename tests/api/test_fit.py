@@ -204,7 +204,7 @@ def test_warning_names_group_predictor_and_level():
 
 
 # groups that do not differ
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 def test_what_happens_in_many_places_is_one_line():
     rng = np.random.default_rng(1)
     data = pd.DataFrame(rng.integers(0, 4, (60, 20)), columns=[f"x{i}" for i in range(20)])
@@ -221,7 +221,7 @@ def test_what_happens_in_many_places_is_one_line():
     assert len(caught) == 1
     levels, steps = str(caught[0].message).split("\n  in ")
     assert levels.startswith(
-        f"In {absent} places: a level never occurs, so its field has no finite value: "
+        f"In {absent} places: a level never occurs, so its field has no finite estimate: "
     )
     assert levels.endswith(f"; and {absent - 5} more") and all(
         f"group {g!r}" in levels for g in "abcde"
@@ -504,7 +504,7 @@ def test_an_interrupt_is_heard_and_work_stops():
 
 
 # groups that do not differ
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 def test_the_positive_class_does_not_change_with_the_encoding():
     pa = pytest.importorskip("pyarrow")
     pl = pytest.importorskip("polars")

@@ -419,7 +419,7 @@ class TestNothingKnown:
         no = data.index[data["y"] == "no"]
         data.loc[no[::2], "x0"], data.loc[no[1::2], "x1"] = None, None
         with pytest.raises(
-            DataError, match="In group 'no', .* needs rows where 'x0' and all predictors"
+            DataError, match="In group 'no', .* requires rows in which 'x0' and all predictors"
         ) as caught:
             bbl.bbl("y ~ x0*x1 + x3", data, missing="marginal")
         assert caught.value.column == "x0"
@@ -709,7 +709,7 @@ class TestOneGroup:
             bbl.mlestimate(xi)
         with pytest.raises(DataError, match="row of xi is complete"):
             bbl.mlestimate(xi[1:], missing="drop")
-        with pytest.raises(DataError, match="In xi, .* needs rows where .* all predictors"):
+        with pytest.raises(DataError, match="In xi, .* requires rows in which .* all predictors"):
             bbl.mlestimate(xi[1:], missing="marginal")
         with pytest.raises(OptionError, match="missing"):
             bbl.mlestimate(xi, missing="omit")

@@ -317,7 +317,7 @@ def test_invalid_numbers_are_refused(table):
     with pytest.raises(OptionError, match="covariance='full' is unknown"):
         numeric("y ~ a + u + v", table, covariance="full")
     with pytest.raises(
-        DataError, match=r"'v' is a linear function of the other numbers in group 'n'"
+        DataError, match=r"'v' is a linear function of the other numeric predictors in group 'n'"
     ):
         numeric("y ~ u*v", table.assign(u=table["v"] * 2 - 1, v=table["v"]))
 
@@ -433,7 +433,7 @@ def test_models_of_numbers_are_compared_by_their_likelihood(table):
     levels = [numeric(f, table, numeric="u") for f in ("y ~ a*b + u", "y ~ a + b + u")]
     without = bbl.bbl("y ~ a*b", table, lambda_=0.0), bbl.bbl("y ~ a + b", table, lambda_=0.0)
     assert levels[1]._ratio_test(levels[0])["p"] == without[1]._ratio_test(without[0])["p"]
-    with pytest.raises(OptionError, match="differ in couplings and in the numbers"):
+    with pytest.raises(OptionError, match="differ in both couplings and numeric predictors"):
         levels[1]._ratio_test(numeric("y ~ a*b + a:u + u", table, numeric="u"))
 
 

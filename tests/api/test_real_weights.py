@@ -14,7 +14,7 @@ from bbl.errors import DataError, DataWarning
 FORMULA = "Survived ~ Class * Sex + Age"
 TAKEN = ("pseudo", "ml", "mf", "naive", "pvi", "conditional", "pcd", "mpf")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:weights are not all integers", "ignore:On the validated rows"
+    "ignore:weights are not all integers", "ignore:On the held-out rows"
 )
 
 
@@ -197,7 +197,7 @@ def test_a_fit_warns_and_what_counts_rows_refuses(titanic, tmp_path):
         back.inference()
 
 
-@pytest.mark.filterwarnings("ignore:On the validated rows")
+@pytest.mark.filterwarnings("ignore:On the held-out rows")
 def test_a_row_with_such_a_weight_lies_in_one_fold(titanic):
     data = titanic[titanic["Freq"] > 0].assign(Freq=lambda d: d["Freq"] * 0.37)
     cv = bbl.crossVal(

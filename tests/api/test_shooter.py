@@ -150,7 +150,7 @@ def test_an_order_above_the_number_of_predictors_is_that_number(table, n_predict
 
 @pytest.mark.filterwarnings("ignore:The refitted weights:bbl.errors.ConvergenceWarning")
 # of one row each
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 @pytest.mark.parametrize("n_rows", [2, 3])
 def test_the_smallest_tables_are_fitted_with_the_defaults(n_rows):
     few = pd.DataFrame({"y": ["s", "t", "t"], "a": [0, 1, 1], "b": [0, 0, 1]}).head(n_rows)

@@ -113,7 +113,7 @@ def test_what_has_no_spins_is_refused():
         ([[0.0]], [[0.0]], "shape"),
         ([0.0, 1.0], [[0.0, 1.0], [2.0, 0.0]], "not symmetric"),
         ([0.0, np.nan], np.zeros((2, 2)), "non-finite"),
-        (["a", "b"], np.zeros((2, 2)), "must contain numbers"),
+        (["a", "b"], np.zeros((2, 2)), "must be numeric arrays"),
     ],
 )
 def test_spins_that_do_not_fit_are_refused(b, M, match):

@@ -179,7 +179,7 @@ def test_fits_without_a_maximum_are_refused(survey, arguments, error, match):
             bbl.errors.OptionError,
             "Hint: Fit a formula with this term",
         ),
-        ({"scope": ("~ 1", "Sex ~ .^3")}, bbl.errors.OptionError, "a predictor of the fit"),
+        ({"scope": ("~ 1", "Sex ~ .^3")}, bbl.errors.OptionError, "a predictor in the fit"),
         ({"scope": ("~ 1", "~ Klass*Sex")}, bbl.errors.FormulaError, "Klass"),
     ],
 )

@@ -52,7 +52,7 @@ FITS = {
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FITS)
 # most of these classes differ by chance alone
-@pytest.mark.filterwarnings("ignore:On the validated rows")
+@pytest.mark.filterwarnings("ignore:On the held-out rows")
 def test_of_equally_probable_classes_the_first_is_predicted(kind):
     for seed in range(12):
         for data in variants(mirrored(seed), seed):

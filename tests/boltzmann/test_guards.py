@@ -78,7 +78,7 @@ def test_the_remedies_that_are_named_are_remedies(biased):
 
 def test_cross_validation_names_it_for_the_setting_that_it_chose(biased):
     with pytest.warns(
-        bbl.DataWarning, match="On the validated rows, .* for naive Bayes: .*score='logloss'"
+        bbl.DataWarning, match="On the held-out rows, .* for naive Bayes: .*score='logloss'"
     ):
         bbl.crossVal("y ~ .^2", biased, method="mf", eps=0.9, refit=False, verbose=0)
     bbl.crossVal(
@@ -102,7 +102,7 @@ class Loud(NaiveBayes):
 def test_engines_are_not_asked_for_their_name(biased):
     with pytest.warns(bbl.DataWarning, match="On the training rows, .* for the class proportions"):
         bbl.bbl("y ~ x0 + x1", biased, method=Loud(), verbose=0)
-    with pytest.warns(bbl.DataWarning, match="On the validated rows, .* for the class proportions"):
+    with pytest.warns(bbl.DataWarning, match="On the held-out rows, .* for the class proportions"):
         bbl.crossVal("y ~ x0 + x1", biased, method=Loud(), verbose=0)
 
 

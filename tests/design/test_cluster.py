@@ -176,7 +176,7 @@ def test_errors_of_workers_name_the_partition(client):
 
 
 def test_clients_are_refused_where_they_have_nothing_to_read(client):
-    with pytest.raises(OptionError, match="client= is for data"):
+    with pytest.raises(OptionError, match="client= requires data"):
         bbl.bbl("y ~ .", make_frame(n=100), client=client, verbose=0)
 
 

@@ -342,7 +342,9 @@ def test_where_it_does_not_apply_an_error_says_so():
     data = table(60).drop(columns="w")
     with pytest.raises(
         OptionError,
-        match="gauge='zero-sum' is for terms of up to two predictors, but the model has terms of 3",
+        match=(
+            "gauge='zero-sum' supports terms of up to two predictors, but the model has terms of 3"
+        ),
     ):
         bbl.bbl("y ~ a*b*c", data, gauge="zero-sum", verbose=0)
     with pytest.raises(OptionError, match="gauge='zero' is unknown.*'reference', 'zero-sum'"):

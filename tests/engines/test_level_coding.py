@@ -303,5 +303,5 @@ def test_an_order_that_nobody_declared_is_refused():
     with pytest.raises(OptionError, match=r"an ordered pd\.Categorical, or use ordered='nominal'"):
         bbl.bbl("y ~ .", data, method="conditional", ordered="linear")
     assert bbl.bbl("y ~ .", data, method="conditional", ordered="cv").engine.ordered == "nominal"
-    with pytest.raises(OptionError, match="one of the codings to crossVal"):
+    with pytest.raises(OptionError, match="single coding to crossVal"):
         bbl.crossVal("y ~ .", table(60), method="conditional", ordered="cv", ridge=[0.1, 0.01])

@@ -183,7 +183,7 @@ def test_influences_are_the_change_of_the_estimate_with_a_rows_weight():
 
 
 # groups that do not differ
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
+@pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 def test_fits_with_a_pseudocount_are_tuned_saved_and_cross_validated(tmp_path):
     data = pd.DataFrame(make_sample(90).codes.astype(str), columns=list("abcd"))
     fit = bbl.bbl("a ~ .^2", data, lambda_="cv", prior_count=1.0, verbose=0)

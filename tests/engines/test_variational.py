@@ -159,7 +159,7 @@ def test_it_runs_through_every_verb(data, tmp_path):
     back = bbl.load(tmp_path / "m.bbl")
     pd.testing.assert_frame_equal(back.inference().table(), table)
     pd.testing.assert_frame_equal(back.interactions(), pairs)
-    with pytest.raises(DataError, match="no history"):
+    with pytest.raises(DataError, match="which does not contain it"):
         print(back.history)
     boot = fit.bootstrap(2, seed=0)
     assert boot["se"].notna().all()

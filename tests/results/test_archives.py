@@ -20,7 +20,7 @@ def content(tmp_path_factory):
         {"y": list("uvw") * 8, "a": rng.integers(0, 3, 24), "b": rng.integers(0, 2, 24)}
     )
     # mere noise
-    with pytest.warns(bbl.DataWarning, match="On the validated rows, .* for the class proportions"):
+    with pytest.warns(bbl.DataWarning, match="On the held-out rows, .* for the class proportions"):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1, lambdah=0.1, testNull=True, calibrate="offset")
     fit.save(path, store_data=True)
     return path, *read_model(path)
@@ -83,7 +83,7 @@ def put(array, value, at=0):
 def test_arrays_that_no_fit_has(content, tmp_path, name, change):
     _, meta, arrays = content
     write_model(tmp_path / "forged.bbl", meta, arrays | {name: change(arrays[name])})
-    with pytest.raises(ModelFileError, match="not a model of this package"):
+    with pytest.raises(ModelFileError, match="not a model saved by this package"):
         bbl.load(tmp_path / "forged.bbl")
 
 
@@ -134,7 +134,7 @@ def test_counts_whose_sum_is_infinite(content, tmp_path):
 def test_names_and_options_that_no_fit_has(content, tmp_path, name, value):
     _, meta, arrays = content
     write_model(tmp_path / "forged.bbl", meta | {name: value}, arrays)
-    with pytest.raises(ModelFileError, match="not a model of this package"):
+    with pytest.raises(ModelFileError, match="not a model saved by this package"):
         bbl.load(tmp_path / "forged.bbl")
 
 

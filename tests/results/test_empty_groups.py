@@ -42,7 +42,7 @@ def crossed(method, empty, missing="raise"):
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 @pytest.mark.parametrize("empty", ["u", "v"])
 @pytest.mark.parametrize("method", OPTIONS)
-@pytest.mark.filterwarnings("ignore:On the validated rows, the log-loss")
+@pytest.mark.filterwarnings("ignore:On the held-out rows, the log-loss")
 def test_all_of_it_can_be_used(method, empty, missing, tmp_path):
     cv, data = crossed(method, empty, missing)
     fit, other = cv.model, "v" if empty == "u" else "u"

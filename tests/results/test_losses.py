@@ -72,7 +72,7 @@ def test_a_tuned_fit_worse_than_the_shares_says_so_everywhere(tuned, example, tm
     assert warning in said and warning in " ".join(str(fit.summary()).split())
     fit.report(tmp_path / "r.html", data[1000:])
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert page.count(WORSE) == 3  # of the validated rows, and of the new ones, first in short
+    assert page.count(WORSE) == 3  # of the held-out rows, and of the new ones, first in short
     evaluation = fit.evaluate(data[1000:])
     assert evaluation.log_loss.is_worse and evaluation.log_loss.remedy == record.remedy
     for form in (str(evaluation), evaluation.as_html(), evaluation.as_latex()):

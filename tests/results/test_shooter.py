@@ -165,5 +165,5 @@ def test_a_file_that_holds_something_else_is_refused(fit, tmp_path, change):
     meta, arrays = read_model(tmp_path / "fit.bbl", fit._kind)
     change(meta, arrays)
     write_model(tmp_path / "changed.bbl", meta, arrays, fit._kind)
-    with pytest.raises(ModelFileError, match="is not a model of this package"):
+    with pytest.raises(ModelFileError, match="is not a model saved by this package"):
         bbl.load(tmp_path / "changed.bbl")

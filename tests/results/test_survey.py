@@ -354,7 +354,7 @@ def test_bad_designs_are_answered():
             .all()
         )
     bad("no column 'r1'", replicates=["r1", "r2"], type="JK1")
-    bad("2 columns of the design are absent", replicates=["r1", "r2"], type="JK1")
+    bad("2 columns of the design are missing from", replicates=["r1", "r2"], type="JK1")
     bad("type", OptionError, replicates=["r1", "r2"])
     bad("rscales", OptionError, replicates=["r1", "r2"], type="JKn")
     bad("JK1", OptionError, strata="stratum", cluster="psu", type="JK1")

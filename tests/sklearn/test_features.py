@@ -265,5 +265,5 @@ def test_grey_values_have_hidden_units_and_are_drawn():
             ScoreFeatures("conjugate", options=options).fit(X, y)
     with pytest.raises(ValueError, match="not a class.*Hint: Pass one of 'dark'"):
         features.sample("grey")
-    with pytest.raises(ValueError, match="sample.. is for method='conjugate'"):
+    with pytest.raises(ValueError, match="sample.. requires method='conjugate'"):
         ScoreFeatures("naive").fit((X > 0).astype(int), y).sample("dark")

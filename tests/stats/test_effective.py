@@ -114,7 +114,7 @@ def test_a_size_that_is_not_found_brings_a_warning():
     with pytest.warns(ConvergenceWarning, match="no mutual information.*Hint: Leave"):
         bbl.effective_size(design, n_steps=300, batch=10, verbose=0)
     rows = np.repeat(np.random.default_rng(0).integers(0, 4, (30, 20)), 300, axis=0)
-    with pytest.warns(ConvergenceWarning, match="not converged.*Hint: Raise n_steps"):
+    with pytest.warns(ConvergenceWarning, match="not converge.*Hint: Increase n_steps"):
         bbl.effective_size(rows, n_steps=4, verbose=0)
 
 

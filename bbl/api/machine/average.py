@@ -1,6 +1,6 @@
 """The public function `average`, and ``method="auto"``, which averages Boltzmann machines.
 
-A *member* is one of the M averaged classifiers, and N is the number of validated rows in all folds.
+A *member* is one of the M averaged classifiers, and N is the number of held-out rows in all folds.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def _check_members(members: tuple[Any, ...]) -> None:
                 "The fits have different priors.",
                 argument="fits",
                 hint=(
-                    "Average fit.with_priors(None) of each, and pass the priors of the "
-                    "average with with_priors()."
+                    "Average the fits returned by fit.with_priors(None), and set the priors of "
+                    "the average with with_priors()."
                 ),
             )
 
@@ -187,7 +187,7 @@ def average(
         At least two fits with the same response, predictors, levels and order of levels (set by
         `xlevels`), and the same `priors`, if any. Interactions, methods and networks may differ.
     weights : {"cv", "equal"}, default "cv"
-        "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds.
+        "cv": convex weights that maximise the likelihood of the held-out rows of 5 shuffled folds.
         Every model is refitted in each fold with its own settings; sparse regressions and averages
         cannot be refitted. "equal": 1/M each.
     seed : int, numpy.random.Generator or None, default 0
@@ -263,7 +263,7 @@ def average(
             )
         if not _have_same_rows(member._rows(), rows):
             raise DataError(
-                "The fits were fitted to different rows.",
+                "The models were fitted to different rows.",
                 argument="weights",
                 hint="Use weights='equal'.",
             )
@@ -286,7 +286,7 @@ def average(
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
     # (K,) total weights of the classes, for the baseline loss
     class_totals = first_member.class_shares * rows.total
-    # `scored` is the last member's: all members have the same validated rows. `member_advice` is
+    # `scored` is the last member's: all members have the same held-out rows. `member_advice` is
     # the remedy for an average that predicts worse than the class proportions
     member_weights, losses, loss = weigh(
         np.array(oof_log_p), scored, class_totals, member_advice(members)

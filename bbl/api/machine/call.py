@@ -157,9 +157,9 @@ def support_of(zeros: object, encoded: FitData) -> Support | None:
 
 
 NO_COUNTS = (
-    "weights are not all integers, so they are not counts: there are no standard errors, tests "
-    "or bootstrap, and in cross-validation each row stays in one fold. They are scaled to sum to "
-    "the effective number of rows, so only their relative sizes matter."
+    "weights are not all integers, so they are not treated as counts: standard errors, tests and "
+    "the bootstrap are not available, and cross-validation keeps each row in one fold. The weights "
+    "are scaled to sum to the effective number of rows, so only their relative sizes matter."
 )
 MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 
@@ -281,7 +281,7 @@ def refuse_numbers(options: NumberOptions, refusals: Mapping[str, str]) -> None:
         raise OptionError(
             f"{reason}.",
             argument="numeric",
-            hint="Choose method='pseudo', or cut the numbers with bbl.bin.",
+            hint="Choose method='pseudo', or bin the numeric predictors with bbl.bin().",
         )
 
 
@@ -303,7 +303,7 @@ def check_numbers(
             raise OptionError(
                 f"{given[0]} applies to numeric predictors, but there are none.",
                 argument=given[0],
-                hint="Name them, for example numeric='age', or leave it out.",
+                hint="List numeric predictors, for example numeric='age', or leave it out.",
             )
         return
     if not isinstance(options.columns, bool):
@@ -320,7 +320,7 @@ def check_numbers(
             raise OptionError(
                 f"numeric= and {name} cannot be combined: {WITH_NUMBERS[name]}.",
                 argument="numeric",
-                hint="Leave out one of them, or cut the numbers with bbl.bin.",
+                hint="Leave out one of them, or bin the numeric predictors with bbl.bin().",
             )
     refuse_batches(data, "numeric", "numeric")
 
@@ -342,11 +342,10 @@ def location_model(options: NumberOptions, design: Design, engine: Engine) -> Lo
             if len(of_number):
                 names = [str(design.predictors[i].name) for i in of_number[0]]
                 raise OptionError(
-                    f"The term {':'.join(names)} contains a number, but means of numbers are sums "
-                    "over predictors.",
+                    f"The term {':'.join(names)} contains a numeric predictor, but interactions of "
+                    "numeric predictors are limited to pairs.",
                     argument="formula",
-                    hint="Remove the term, or make one column of the combinations of its other "
-                    "predictors.",
+                    hint="Remove the term, or combine its other predictors into one column.",
                 )
     # naive Bayes has no interactions
     for i, j in design.pairs if engine.order > 1 else ():
@@ -591,7 +590,7 @@ def check_relevance(
         )
     if conflict is not None:
         raise OptionError(
-            f"relevance selects predictors by the likelihood of single rows, which {conflict} "
+            f"relevance selects predictors by the likelihood of individual rows, which {conflict} "
             f"changes.",
             argument="relevance",
             hint=f"Leave out relevance or {conflict}.",

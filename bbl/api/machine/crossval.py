@@ -1,6 +1,6 @@
 """The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
 
-There are *S* settings of the tuned option, K groups, and N validated rows of all folds. `Scored`
+There are *S* settings of the tuned option, K groups, and N held-out rows of all folds. `Scored`
 holds the out-of-fold scores (S, N, K).
 """
 
@@ -291,7 +291,7 @@ def crossVal(
 
 
 def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> list[np.ndarray]:
-    """Return the positions in the data of each fold's validated rows; empty if the data were read
+    """Return the positions in the data of each fold's held-out rows; empty if the data were read
     in batches.
     """
     if encoded.index is None:
@@ -306,7 +306,7 @@ def _refuse_rule(relevance: object) -> None:
     """Raise an OptionError if a rule, such as "cv", is given instead of a significance level."""
     if isinstance(relevance, str):
         raise OptionError(
-            f"relevance={relevance!r} is not a significance level, which crossVal requires.",
+            f"relevance must be a significance level in crossVal; got {relevance!r}.",
             argument="relevance",
             hint="Call crossVal once for each level, or pass the rule to bbl().",
             value=relevance,

@@ -182,7 +182,7 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
     for argument, labels in axes.items():
         if not all(axis.equals(xi.columns) for axis in labels):
             raise DataError(
-                f"The labels of {argument} do not match the columns of xi in order.",
+                f"The labels of {argument} must be the columns of xi, in the same order.",
                 argument=argument,
                 hint=f"Reindex it, or pass {argument}.to_numpy() to match by position.",
             )
@@ -255,7 +255,8 @@ def _coded_sample(
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
         raise BBLTypeError(
-            f"xi must be a 2-d array of integer codes; got {codes.ndim}-d of type {codes.dtype}.",
+            f"xi must be a 2-d array of integer codes; got a {codes.ndim}-d array of type "
+            f"{codes.dtype}.",
             argument="xi",
         )
     if not codes.size:

@@ -117,8 +117,8 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
         names = [f"x{i + 1}" for i in range(len(levels))]
     else:
         raise BBLTypeError(
-            "predictors must be a list of level lists, or a dict of names to level lists; "
-            f"got {type(predictors).__name__}.",
+            "predictors must be a list of lists of levels, or a dict that maps names to lists of "
+            f"levels; got {type(predictors).__name__}.",
             argument="predictors",
         )
     if not levels:
@@ -153,9 +153,9 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
             layout.table(theta, *term)[...] = np.asarray(table, dtype=float)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         raise DataError(
-            f"{argument} does not match the predictors: h needs one array of L_i - 1 fields for "
-            "each predictor, and J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and likewise "
-            "for terms of more predictors.",
+            f"{argument} does not match the predictors: h must contain one array of L_i - 1 fields "
+            "for each predictor, and J must map each pair (i, j) to an array of shape "
+            "(L_i - 1, L_j - 1), and likewise for terms of three or more predictors.",
             argument=argument,
         ) from None
     return theta

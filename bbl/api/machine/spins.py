@@ -90,8 +90,8 @@ def to_spins(
         if layout.order > 2 or model._hidden is not None:
             what = "hidden units" if model._hidden is not None else "terms of three predictors"
             raise OptionError(
-                f"Eq. (8) couples pairs of spins, but this fit has {what}.",
-                hint="Fit a formula of pairs, such as '~ .^2', without hidden units.",
+                f"Models of spins have only fields and pairs, but this fit has {what}.",
+                hint="Fit a formula with pairs only, such as '~ .^2', without hidden units.",
                 argument="model",
             )
         names = model.labels.names
@@ -151,7 +151,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
         couplings = np.array(M, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
-            "b and M must contain numbers.",
+            "b and M must be numeric arrays.",
             hint="Pass arrays of shapes (m,) and (m, m).",
             argument="b",
         ) from None
@@ -167,7 +167,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     if not np.allclose(couplings, couplings.T, rtol=1e-10, atol=1e-12):
         raise DataError(
             "M is not symmetric.",
-            hint="If both triangles of M are meant, pass (M + M.T) / 2.",
+            hint="To use both triangles of M, pass (M + M.T) / 2.",
             argument="M",
         )
     np.fill_diagonal(couplings, 0.0)
@@ -197,7 +197,7 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
     for term, table in (par.J or {}).items():
         if len(term) > 2:
             raise OptionError(
-                f"Eq. (8) couples pairs of spins, but J has the term {term}.",
+                f"Models of spins have only fields and pairs, but J has the term {term}.",
                 hint="Leave out terms that involve three or more predictors.",
                 argument="model",
             )

@@ -269,8 +269,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
-            f"scope: {text!r} contains the response {parsed.response!r}, which is a predictor of "
-            "the fit.",
+            f"scope: the response {parsed.response!r} of {text!r} is a predictor in the fit.",
             argument="scope",
             hint="Write '~' and the interactions.",
         )

@@ -118,7 +118,7 @@ def prepare(
     if term is not None:
         interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
-            f"formula {formula!r}: it has the interaction {interaction_text}, but "
+            f"formula {formula!r} contains the interaction {interaction_text}, but "
             f"{NetworkResults._refusals['pairs']}.",
             argument="formula",
             hint=(
@@ -143,7 +143,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
         ]
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"folds are not lists of positions among the {n} rows ({error}).",
+            f"folds must be lists of row positions in 0..{n - 1} ({error}).",
             argument="folds",
             hint="For each fold, pass the positions of its validation rows.",
         ) from None

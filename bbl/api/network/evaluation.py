@@ -123,7 +123,7 @@ def cv(
     labels = first_data.design.labels
     if score == "auc" and len(labels.groups) != 2:
         raise OptionError(
-            f"score='auc' needs two classes, not {len(labels.groups)}.",
+            f"score='auc' requires two classes, but there are {len(labels.groups)}.",
             argument="score",
             hint="Use score='accuracy'.",
         )
@@ -206,7 +206,7 @@ def _score_fold(
     score: str,
     rng: np.random.Generator,
 ) -> float:
-    """Refit a model on a fold, and return its `score` on the validated rows with a known class.
+    """Refit a model on a fold, and return its `score` on the held-out rows with a known class.
 
     The fold is given by weights (n,) of the encoded rows. With `learns_structure`, the structure is
     relearned.

@@ -101,19 +101,19 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
             if parent not in position:
                 fail(
                     f"{name!r} has the parent {parent!r}, which is not a feature",
-                    hint=f"{near_match(parent, names)}Give it an entry too",
+                    hint=f"{near_match(parent, names)}Add an entry for it",
                 )
         if len(set(parent_names)) < len(parent_names):
             fail(
                 f"{name!r} has a duplicate parent: {list(parent_names)!r}",
-                hint="Name each only once",
+                hint="List each parent only once",
             )
         parents.append(tuple(position[parent] for parent in parent_names))
     dag = Dag(tuple(enumerate(parents)))
     in_cycle = next((i for i in dag.features if i in dag.ancestors(i)), None)
     if in_cycle is not None:
         fail(
-            f"the arcs have a cycle through {names[in_cycle]!r}",
+            f"the arcs form a cycle through {names[in_cycle]!r}",
             hint="Reverse or drop one of its arcs",
         )
     return Structure(class_, names, (dag,))
@@ -315,7 +315,7 @@ def _check_structure(structure: object) -> None:
     """Raise a BBLTypeError unless `structure` is a structure."""
     if not isinstance(structure, Structure | AveragedStructure):
         raise BBLTypeError(
-            "structure must be a result of a learner or of networks.structure(); got "
+            "structure must be the result of a learner or of networks.structure(); got "
             f"{type(structure).__name__}.",
             argument="structure",
         )

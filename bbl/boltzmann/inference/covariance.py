@@ -199,7 +199,7 @@ class Covariances:
             influence, rows = (None, None) if group is None else group
             if mean is None or rows is None or not isinstance(influence, Influence):
                 raise DataError(
-                    "Composite criteria of this fit need all rows, but it keeps a random sample.",
+                    "Composite criteria require all rows, but this fit keeps only a random sample.",
                     hint="Fit a table, such as bbl.sample_rows(data, 500_000).",
                 )
             out.append((mean * influence.total, influence.composite(rows)[1]))

@@ -86,8 +86,8 @@ def log_odds_ratios(
     n_ratios = float(np.prod([float(len(levels)) for levels in level_ranges]))
     if n_ratios * len(used_parameters) > MAX_CONTRASTS:
         raise OptionError(
-            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to "
-            f"list, because the pair interacts with {len(modifiers)} other predictors.",
+            f"A pair has {n_ratios:.3g} odds ratios, too many to list, because it interacts with "
+            f"{len(modifiers)} other predictors.",
             argument="pairs",
             hint="Leave the pair out of pairs, or fit fewer terms of three predictors.",
         )

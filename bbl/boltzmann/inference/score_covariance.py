@@ -37,7 +37,7 @@ __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
 # A function is treated as estimable if its derivatives in unidentified directions are at most this.
 HARMLESS = 1e-6
-ROBUST = "Sandwich standard errors, which do not assume that numbers are normally distributed."
+ROBUST = "Sandwich standard errors, valid even if numeric predictors are not normally distributed."
 
 
 @dataclass(frozen=True)

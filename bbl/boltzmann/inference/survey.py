@@ -106,8 +106,8 @@ def replicated(
         warnings.warn(
             DataWarning(
                 f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
-                f"{len(is_lost)} estimates of a group are infinite, because in them a level is "
-                "absent or separates the groups; these estimates have no standard errors.",
+                f"{len(is_lost)} estimates of a group are infinite, because a level is absent "
+                "or separates the groups; these estimates have no standard errors.",
                 hint="Omit type, so that standard errors are linearised; merge rare levels; or "
                 "use prior_count if the method supports it.",
             ),

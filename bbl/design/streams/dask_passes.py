@@ -38,9 +38,11 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):
-        problem = "tables in memory are not" if source is None else f"{source.text} cannot be"
+        problem = "the data is a table in memory"
+        if source is not None:
+            problem = f"{source.text} cannot be read in parts"
         raise OptionError(
-            f"client= is for data that workers read in parts, but {problem}.",
+            f"client= requires data that workers can read in parts, but {problem}.",
             argument="client",
             hint=(
                 "Pass a Dask DataFrame, Parquet files or a pyarrow Dataset; to distribute the "

@@ -271,7 +271,7 @@ def _check_schema(
             continue
         if name not in file_schema.names:
             raise DataError(
-                f"{place} has no column {name!r}, which other files have.",
+                f"{place} has no column {name!r}, but other files do.",
                 column=name,
                 argument="data",
                 hint="Leave the file out, or rewrite it.",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
-READ_AGAIN = "Read the data again while nothing is writing to them."
+READ_AGAIN = "Read the data again when no process is writing to it."
 
 
 @dataclass(frozen=True)
@@ -426,7 +426,7 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
             except LevelError as error:  # the first pass collected all levels
                 place = f" (in {batch.place})" if batch.place else ""
                 raise DataError(
-                    f"the data changed between the two passes over them{place}: "
+                    f"the data changed between the two passes{place}: "
                     f"{error.message.partition(';')[0]}.",
                     hint=READ_AGAIN,
                     column=error.column,
@@ -477,8 +477,7 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):
         raise DataError(
-            "the data changed between the two passes over them: "
-            f"{summary.n:,} rows at first, then {n:,}.",
+            f"the data changed between the two passes: {summary.n:,} rows at first, then {n:,}.",
             hint=READ_AGAIN,
             argument="data",
         )
@@ -491,7 +490,7 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
         expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
         if not np.allclose(counts, expected / unit, rtol=1e-9):
             raise DataError(
-                "the data changed between the two passes over them: the levels of column "
+                "the data changed between the two passes: the levels of column "
                 f"{factor.name!r} have different counts.",
                 hint=READ_AGAIN,
                 column=factor.name,

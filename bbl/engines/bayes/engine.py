@@ -216,7 +216,7 @@ class Posterior(Engine):
         for name, is_given in (("c", self.c is not None), ("hidden", self.hidden > 0)):
             if is_given and not conjugate:
                 raise OptionError(
-                    f"{name} is for prior='conjugate', not for prior={self.prior!r}.", argument=name
+                    f"{name} requires prior='conjugate'; got prior={self.prior!r}.", argument=name
                 )
 
     @property

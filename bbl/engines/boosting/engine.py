@@ -25,7 +25,7 @@ __all__ = ["Boosting"]
 
 NFOLD = 5  # number of models: each is fitted to four fifths of the rows
 # ends the message "method='boosting' ..."
-NO_ERRORS = "stops before its optimum, where standard errors are not available"
+NO_ERRORS = "stops before its optimum, so standard errors are not available"
 
 
 @dataclass(frozen=True)

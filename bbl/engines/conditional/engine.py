@@ -183,7 +183,7 @@ class Conditional(Engine):
             self._check_unpenalised()
             if self.ordered != "nominal":
                 raise OptionError(
-                    f"ordered={self.ordered!r} is for fits with a penalty.",
+                    f"ordered={self.ordered!r} requires a penalty.",
                     argument="ordered",
                     hint="Use ridge='cv' or ridge > 0, or ordered='nominal'.",
                     value=self.ordered,
@@ -347,7 +347,7 @@ class Conditional(Engine):
         if self.ordered == "cv":
             return replace(engine, ordered="nominal")
         raise OptionError(
-            f"ordered={self.ordered!r} is for ordered predictors with three or more levels, but "
+            f"ordered={self.ordered!r} requires ordered predictors with three or more levels, but "
             f"there are none.",
             argument="ordered",
             hint="Declare them as an ordered pd.Categorical, or use ordered='nominal'.",
@@ -398,7 +398,7 @@ class Conditional(Engine):
                 "only with ridge=0"
             ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
-            "odds_ratios": f"{no_density}, which does not contain the odds of predictors",
+            "odds_ratios": f"{no_density}, which does not determine the odds of predictors",
             "numeric": f"method={cls.name!r} does not support numeric predictors yet",
         }
 
@@ -538,7 +538,7 @@ class Conditional(Engine):
             raise OptionError(
                 "ordered='cv' is only available in bbl(), not in crossVal.",
                 argument="ordered",
-                hint="Pass one of the codings to crossVal.",
+                hint="Pass a single coding to crossVal.",
             )
         if self.logits == "cv":
             raise OptionError(

@@ -471,9 +471,12 @@ def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
     if isinstance(value, Sequence | np.ndarray):
         if len(value) != n:
             raise OptionError(
-                f"lambda_ has {len(value)} penalties.",
+                f"lambda_ has {len(value)} penalties, but terms have 1 to {n} predictors.",
                 argument="lambda_",
-                hint=f"Pass {n}, for products of 1 to {n} predictors, or one number.",
+                hint=(
+                    f"Pass {n} penalties, one for each number of predictors in a term, or a "
+                    "single number."
+                ),
             )
         return tuple(real("lambda_", v, 0.0, open_low=True) for v in value)
     if value is None:

@@ -502,14 +502,15 @@ class PseudoLikelihood(Engine):
             self._check_sparse_layout(sample, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
-                f"gauge={self.gauge!r} is for fits in memory, and {sample.n:,} rows are too many.",
+                f"gauge={self.gauge!r} requires all rows in memory, but there are "
+                f"{sample.n:,} rows.",
                 argument="gauge",
                 hint="Leave gauge out, or pass a table of some of the rows.",
                 value=self.gauge,
             )
         if self.zero_sum and layout.order > 2:
             raise OptionError(
-                f"gauge={self.gauge!r} is for terms of up to two predictors, but the model has "
+                f"gauge={self.gauge!r} supports terms of up to two predictors, but the model has "
                 f"terms of {layout.order}.",
                 argument="gauge",
                 hint="Pass a formula with pairs only, or leave gauge out.",
@@ -536,7 +537,8 @@ class PseudoLikelihood(Engine):
             )
         if layout.order > 2:
             raise OptionError(
-                f"{what} is for pairs, but the model has terms of {layout.order} predictors.",
+                f"{what} supports only pairs, but the model has terms of {layout.order} "
+                "predictors.",
                 hint="Use a formula with pairs only, or method='shbm'.",
                 argument="penalty",
             )
@@ -565,7 +567,7 @@ class PseudoLikelihood(Engine):
             raise OptionError(
                 f"Fits with penalty={self.penalty!r} have no standard errors: estimates that the "
                 f"penalty sets to zero are not normally distributed.",
-                hint="Use penalty='l2', or call bootstrap() for the spread of the estimates.",
+                hint="Use penalty='l2', or call bootstrap() to see how estimates vary.",
                 argument="penalty",
                 value=self.penalty,
             )

@@ -398,9 +398,9 @@ class PersistentVI(Engine):
         if self.sd == "lrvb" and count_multiplications(layout) > MAX_MULTIPLICATIONS:
             raise OptionError(
                 f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors "
-                f"with {layout.size:,} parameters take {count_multiplications(layout):.1e} "
-                f"products at a time; the most is {MAX_MULTIPLICATIONS:.1e}, such as 14 "
-                "predictors of two levels with all pairs.",
+                f"with {layout.size:,} parameters require {count_multiplications(layout):.1e} "
+                f"multiplications at a time; the limit is {MAX_MULTIPLICATIONS:.1e}, enough for 14 "
+                "predictors with two levels and all pairs.",
                 argument="sd",
                 hint="Use sd='factorised', or choose method='bayes'.",
             )
@@ -462,7 +462,7 @@ class PersistentVI(Engine):
         detail = f"after {t[-1]:.0f} iterations"
         if self._global_scale is None:
             scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
-            detail += f"; the global scale of couplings went {scales}"
+            detail += f"; the global scale of couplings changed {scales}"
         return (
             Note(
                 predictor=-1,

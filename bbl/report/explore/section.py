@@ -174,8 +174,9 @@ class WhatIf:
         is_open = "" if np.array_equal(self.priors, self.shares) else " open"
         return (
             f"<details{is_open}><summary>Class proportions (priors)</summary><p>The proportion of "
-            "each class in the population to predict. Probabilities follow by Bayes' rule; other "
-            f"proportions keep their ratios.</p>{rows}</details>"
+            "each class in the population that you predict. Probabilities are updated by Bayes' "
+            "rule; when you change one proportion, the others keep their ratios.</p>"
+            f"{rows}</details>"
         )
 
     def _costs(self) -> str:

@@ -95,7 +95,7 @@ def mean_test_section(labels: Labels, location: Location) -> Section:
             f"Wilks' lambda = {together.lambda_:.4g}, F = {together.F:.4g}, df = "
             f"{together.df:g} and {together.residual_df:.6g}, Pr(>F) = {together.p:.4g}. {note}"
         )
-    return Section("One-way analysis of variance of the numbers", table, note)
+    return Section("One-way analysis of variance of the numeric predictors", table, note)
 
 
 def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str:
@@ -127,7 +127,7 @@ def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str
         if omitted > 0:
             blocks[-1] += f"\n... ({omitted} more level{'s' * (omitted > 1)})"
     if model.q > shown_numbers:
-        blocks.append(f"... ({model.q - shown_numbers} more numbers)")
+        blocks.append(f"... ({model.q - shown_numbers} more numeric predictors)")
     names = [label_text(labels.names[i]) for i in model.numbers[:shown_numbers]]
     is_pair = model.correlated & ~np.eye(model.q, dtype=bool)
     if is_pair.any():

@@ -74,7 +74,7 @@ def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -
     are penalised.
     """
     if not counts.sum():
-        return f"{head_text(call, labels)}\n\nNo terms: every row is given the class proportions."
+        return f"{head_text(call, labels)}\n\nNo terms: all predictions are the class proportions."
     counts_text = ", ".join(f"{n} of order {k}" for k, n in counts.items())
     penalty_text = "unpenalised" if refitted else "penalised"
     return f"{head_text(call, labels)}\n\nTerms: {counts_text}\nWeights: {penalty_text}"

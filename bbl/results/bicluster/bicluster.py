@@ -300,7 +300,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         without_cells = np.flatnonzero(np.diff(cells.start) == 0)
         if len(without_cells):
             raise LevelError(
-                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and newdata "
+                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, but newdata "
                 "has no cells from which to estimate its group.",
                 column=self.table.rows.name,
                 argument="newdata",

@@ -63,7 +63,8 @@ def model_table(
     for name in () if keep is None else keep:
         if name not in predictors:
             raise OptionError(
-                f"keep names {name!r}, which is not a predictor of these models.", argument="keep"
+                f"keep contains {name!r}, which is not a predictor of these models.",
+                argument="keep",
             )
     fits_in_order = list(fits_by_name.values())
     pair = _two_groups(fits_in_order) if of is None else None

@@ -110,7 +110,7 @@ def stored_data(
 
 
 def validated_positions(scored: Scored, folds: Folds) -> list[np.ndarray]:
-    """Return, for each fold, the positions of its validated rows in the training rows."""
+    """Return, for each fold, the positions of its held-out rows in the training rows."""
     return [scored.rows[scored.fold == fold] for fold in range(len(folds))]
 
 

@@ -1,6 +1,6 @@
 """CVResults: the result of a cross-validation.
 
-The *validated rows* are the held-out rows of all folds, one fold after another; each is predicted
+The *held-out rows* are the validation rows of all folds, one fold after another; each is predicted
 by the model that was fitted to the other folds.
 """
 
@@ -73,7 +73,7 @@ class CVResults(Notebook):
         with weight w counts as w copies and belongs to every fold that contains some of them;
         the weights in `observed` are numbers of copies.
     scored : Scored
-        Class scores (S, N, K) of the N validated rows for each of S settings, with their groups
+        Class scores (S, N, K) of the N held-out rows for each of S settings, with their groups
         `y` and weights (N,).
     calibrate : str
         Calibration of the scores before settings were compared: ``"none"``, ``"offset"`` or
@@ -115,14 +115,14 @@ class CVResults(Notebook):
 
     @property
     def _best_scores(self) -> np.ndarray:
-        """Calibrated class scores (N, K) of the validated rows at `regstar`; K is 1 without a
+        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K is 1 without a
         response.
         """
         return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Predictions for the validated rows at `regstar`, fold by fold: the log-odds of each
+        """Predictions for the held-out rows at `regstar`, fold by fold: the log-odds of each
         group, then ``yhat``.
 
         Without a response, the column is ``log_prob``, each row's log-probability, or ``log_pl``,
@@ -142,7 +142,7 @@ class CVResults(Notebook):
 
     @property
     def observed(self) -> pd.DataFrame:
-        """Observed group ``y`` and ``weights`` of the validated rows, in the order of `pooled`."""
+        """Observed group ``y`` and ``weights`` of the held-out rows, in the order of `pooled`."""
         # object: labels of mixed types, such as 1 and "a", are not converted to text; the original
         # type is restored if all labels have it
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
@@ -336,7 +336,7 @@ class CVResults(Notebook):
     def evaluate(
         self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None
     ) -> Evaluation:
-        """Compare predicted with observed groups on the validated rows at `regstar`; see
+        """Compare predicted with observed groups on the held-out rows at `regstar`; see
         `BBLResults.evaluate`.
 
         The intervals, with confidence `level`, treat the rows as independent and ignore that
@@ -361,7 +361,7 @@ class CVResults(Notebook):
         if priors is not None:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
-        subject = f"validated rows of {len(self.folds)} folds"
+        subject = f"held-out rows of {len(self.folds)} folds"
         model = cast(ClassifierResults, self.model)  # with a response, it is a classifier
         # a sentence, printed if the predictions are worse than the class proportions; may be empty
         advice = remedy(model.log_loss, model._advice)
@@ -463,7 +463,7 @@ class CVResults(Notebook):
     def _warning(self) -> str:
         """Warning if the log-loss of `model` is above the baseline; otherwise empty.
 
-        `log_loss` is a record of both losses: on the validated rows if the fit was tuned,
+        `log_loss` is a record of both losses: on the held-out rows if the fit was tuned,
         calibrated or averaged by its own cross-validation, otherwise on the training rows; None if
         unknown.
         """
@@ -492,6 +492,6 @@ def cv_results(
     folds: list[np.ndarray],
     model: MachineResults,
 ) -> CVResults:
-    """Wrap a cross-validation; `folds` are the positions of each fold's validated rows."""
+    """Wrap a cross-validation; `folds` are the positions of each fold's held-out rows."""
     frame = score_frame(found.table, score, found.setting_name, found.settings)
     return CVResults(frame, found.best, score, folds, found.validated, calibrate, model)

@@ -329,7 +329,7 @@ class DistributionMixin(MachineResults):
             raise OptionError(
                 "reconstruct() fills in levels, but this model has numeric predictors.",
                 argument="numeric",
-                hint="Fit intervals of the numbers, from bbl.bin().",
+                hint="Bin the numeric predictors with bbl.bin() before you fit.",
             )
         choice("method", method, MARGINS)
         choice("type", type, ("prob", "class", "joint"))

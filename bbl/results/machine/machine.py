@@ -146,7 +146,7 @@ class MachineResults(ModelResults):
         ]
         if not histories:
             reason = self.engine.refusals().get(
-                "history", "the model was loaded from a file, which has no history"
+                "history", "the model was loaded from a file, which does not contain it"
             )
             raise DataError(f"This fit has no convergence history: {reason}.")
         return pd.concat(
@@ -455,8 +455,8 @@ class MachineResults(ModelResults):
             if not isinstance(rows, str):
                 if self.survey is not None or self.engine.joint:
                     raise OptionError(
-                        "A number of rows is only possible for methods that fit each group, and "
-                        "without a sampling design.",
+                        "rows can be a number only for methods that fit each group separately, "
+                        "and only without a sampling design.",
                         argument="rows",
                         hint="Leave rows out.",
                     )

@@ -23,9 +23,9 @@ def differ_in_numbers(fit: MachineResults, other: MachineResults) -> bool:
     if one is None and two is None:
         return False
     if one is None or two is None or fit.labels.names != other.labels.names:
-        raise OptionError("the models have different predictors, or different ones are numbers.")
+        raise OptionError("the models have different predictors, or different numeric predictors.")
     if not np.array_equal(one.model.numbers, two.model.numbers):
-        raise OptionError("different predictors are numbers.")
+        raise OptionError("the models have different numeric predictors.")
     return not (
         np.array_equal(one.model.partners, two.model.partners)
         and np.array_equal(one.model.correlated, two.model.correlated)
@@ -43,9 +43,13 @@ def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, f
 
     one, two = fit._location(), other._location()
     if fit._categorical.estimate.parameters.layout != other._categorical.estimate.parameters.layout:
-        raise OptionError("the models differ in couplings and in the numbers: change one of them.")
+        raise OptionError(
+            "the models differ in both couplings and numeric predictors: change only one of these."
+        )
     if "normal" in (one.model.transform, two.model.transform):
-        raise OptionError("the numbers are replaced by normal scores, so there is no likelihood.")
+        raise OptionError(
+            "numeric predictors are replaced by normal scores, so there is no likelihood."
+        )
     if not (
         np.allclose(one.n, two.n)
         and np.allclose(_number_moments(one), _number_moments(two), rtol=1e-8)

@@ -371,7 +371,9 @@ class ShooterResults(ClassifierResults):
             + ", ".join(f"{v:.4g}" for v in self.penalties)
             + " by order (on the sum of losses)",
             "Weights": "unpenalised" if self.refitted else "penalised",
-            "Optimality": f"conditions satisfied to {path_row['violation']:.1e} times the penalty",
+            "Optimality": (
+                f"conditions satisfied to within {path_row['violation']:.1e} times the penalty"
+            ),
             "Parameters": self.n_parameters,
             "Observations": self.nobs(),
         }

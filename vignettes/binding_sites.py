@@ -17,10 +17,10 @@
 # classifier to distinguish binding sites of a transcription factor from the same sites with three
 # random mutations.
 #
-# If the file MA0014.3 is available, this page reproduces the table of mean field to all printed
-# digits, the table of pseudo-likelihood to within 0.0001, and, for both methods, the best setting
-# and its AUC of 0.853 (figure 8). The protocol of figure 9 is applied to other motifs instead of
-# the paper's 684 sets from JASPAR.
+# If the file MA0014.3 is available, this page reproduces the paper's results: the table for mean
+# field to all printed digits, the table for pseudo-likelihood to within 0.0001, and, for both
+# methods, the best setting and its AUC of 0.853 (figure 8). The protocol of figure 9 is applied to
+# other motifs instead of the paper's 684 sets from JASPAR.
 
 # %%
 import os
@@ -63,8 +63,8 @@ print(sites.shape)
 # ## Non-binding sites
 #
 # The paper mutates three positions of each site at random, after `set.seed(561)`. To obtain exactly
-# the same rows, this cell implements R's random number generator in Python: `sample` takes 16 bits
-# of a Mersenne twister at a time and redraws while the number is too large.
+# the same rows, this cell implements R's random number generator in Python. `sample` takes 16 bits
+# from a Mersenne twister at a time and redraws as long as the number is too large.
 
 
 # %%

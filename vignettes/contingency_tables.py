@@ -45,8 +45,8 @@ pd.options.display.max_columns = 12
 #
 # In 1973 the University of California at Berkeley admitted 44.5 % of the men who applied to its six
 # largest departments, and 30.4 % of the women (Bickel, Hammel & O'Connell 1975). Did it
-# discriminate against women? The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. Rows
-# with counts are equivalent to one row per applicant.
+# discriminate against women? The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. A
+# row with a count is equivalent to one row for each applicant.
 
 # %%
 LEVELS = {

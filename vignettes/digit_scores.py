@@ -150,10 +150,10 @@ plt.show()
 #
 # Given the units, the pixels of a restricted machine are independent, with densities `exp(a x)`
 # between -1 and 1, which are sampled by inverting their distribution functions (appendix B). In
-# Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean image, and the images here
-# also look like sharp means. The machines are degenerate: their units freeze, as described in the
-# warning about `hidden=` for black-and-white pixels, and nearly all probability is concentrated on
-# one image.
+# Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean image, and the images
+# simulated here also look like sharpened means. The machines are degenerate: their units freeze, as
+# described in the warning about `hidden=` for black-and-white pixels, and nearly all probability is
+# concentrated on one image.
 
 # %%
 drawn = ("100 hidden units", "layers of 100 and 50", "full, 10 units")

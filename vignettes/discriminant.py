@@ -29,8 +29,9 @@
 #
 # The last column is the key difference. Three of the five methods can only weight predictors
 # individually. If two groups differ only in *how predictors are associated*, these methods cannot
-# distinguish them, regardless of sample size. Boltzmann Bayes relates to LDA as quadratic
-# discriminant analysis does for continuous predictors: each group has its own couplings.
+# distinguish them, regardless of sample size. For categorical predictors, Boltzmann Bayes plays the
+# role that quadratic discriminant analysis plays for continuous ones: each group has its own
+# couplings.
 
 # %%
 import itertools
@@ -53,9 +54,9 @@ PREDICTORS = {name: list("rst") for name in NAMES}
 # %% [markdown]
 # ## Bayes' rule by hand
 #
-# Of 100 patients, 20 have the flu and 80 have a cold. A fever occurs in 18 of those with the flu
-# and in 16 of those with a cold. A patient comes in with a fever. Of the $18 + 16 = 34$ patients
-# with a fever, 18 have the flu, so
+# Of 100 patients, 20 have the flu and 80 have a cold. Of these, 18 patients with the flu and 16
+# with a cold have a fever. A patient comes in with a fever. Of the $18 + 16 = 34$ patients with a
+# fever, 18 have the flu, so
 #
 # $$P(\mathrm{flu} \mid \mathrm{fever}) = \frac{P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu})}
 # {P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu}) + P(\mathrm{cold})\,P(\mathrm{fever} \mid
@@ -89,16 +90,16 @@ print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold"
 # For continuous predictors, $P(x \mid y)$ is often assumed to be normal. If all groups share one
 # covariance matrix, the boundary between two groups is a line (**linear discriminant analysis**,
 # Fisher 1936). If each group has its own covariance matrix, the boundary is a quadratic curve
-# (**quadratic discriminant analysis**). Regularised discriminant analysis (Friedman 1989) lies in
-# between: it shrinks the covariance of each group towards the pooled covariance, and towards a
-# multiple of the identity. The parameter `reg_param` of scikit-learn does only the latter: it
-# shrinks each covariance towards the identity, so that the boundary remains quadratic but assumes
-# weaker correlations.
+# (**quadratic discriminant analysis**). Regularised discriminant analysis (Friedman 1989) is a
+# compromise between the two: it shrinks the covariance of each group towards the pooled covariance,
+# and towards a multiple of the identity. The parameter `reg_param` of scikit-learn does only the
+# latter: it shrinks each covariance towards the identity, so that the boundary remains quadratic
+# but assumes weaker correlations.
 #
 # The groups below have the same means and correlations of opposite sign, so a linear boundary
-# cannot separate them. For the last two panels, both variables are cut into five intervals, whose
-# order the methods do not use. Naive Bayes does no better than a linear boundary; Boltzmann Bayes
-# finds the interaction of the intervals, and its boundary consists of steps.
+# cannot separate them. For the last two panels, both variables are cut into five intervals; the
+# methods do not use the order of the intervals. Naive Bayes does no better than a linear boundary;
+# Boltzmann Bayes finds the interaction of the intervals, and its boundary consists of steps.
 
 # %%
 rng = np.random.default_rng(0)
@@ -409,8 +410,8 @@ plt.show()
 # %% [markdown]
 # ## How many rows are needed?
 #
-# More rows do not correct a wrong assumption; a correct assumption reduces the number of rows
-# needed.
+# More rows do not compensate for a wrong assumption, but a correct assumption reduces the number of
+# rows needed.
 
 # %%
 sizes = [50, 150, 400, 1200]
@@ -466,7 +467,7 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #
 # * Few rows, many predictors, an exploratory analysis: naive Bayes, but do not trust its
 #   probabilities if predictors are associated.
-# * Effects of single predictors and their significance: logistic regression.
+# * An interest in the effects of single predictors and their significance: logistic regression.
 # * Many groups, or an interest in the distribution of each group and the associations within it:
 #   Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it
 #   becomes naive Bayes, so cross-validation also shows whether interactions improve prediction.
@@ -488,9 +489,10 @@ for name, options in {
     print(f"\n{name}\n{found.scores.round(3).to_string()}")
 
 # %% [markdown]
-# Errors may have different costs. Calling off the search for a survivor is a disaster, whereas
-# searching for a victim is merely a waste: let the first error cost four times the second. The
-# class with the lowest expected cost is then no longer always the most probable one.
+# Errors may have different costs. Suppose that these predictions direct a search: abandoning a
+# survivor is a disaster, whereas searching for a victim is merely a waste. Let the first error cost
+# four times as much as the second. The class with the lowest expected cost is then no longer always
+# the most probable one.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_=0.001)
@@ -510,20 +512,20 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 2. A second symptom, cough, is a copy of the first: whoever has a fever also coughs. What
-#    probability of flu does naive Bayes give a patient with both, at a flu prevalence of 0.2, and
-#    what is the correct one?
+# 2. A second symptom, cough, is a copy of the first: whoever has a fever also coughs. At a flu
+#    prevalence of 0.2, what probability of flu does naive Bayes give a patient with both symptoms,
+#    and what is the correct probability?
 #
 # <details><summary>Answer</summary>
 #
 # It counts the same evidence twice: $0.2 \cdot 0.81 / (0.2 \cdot 0.81 + 0.8 \cdot 0.04) = 0.835$.
 # The correct probability is still 0.529, since the cough adds no information. The same happens in
-# the scenario *same couplings*, which is why naive Bayes has such a poor log-loss there.
+# the scenario *same couplings*, which explains the poor log-loss of naive Bayes there.
 #
 # </details>
 #
 # 3. Measuring the temperature costs nothing, a needless flu treatment costs 1, and an untreated flu
-#    costs 10. Above which probability of flu should one treat?
+#    costs 10. Above which probability of flu should the patient be treated?
 #
 # <details><summary>Answer</summary>
 #

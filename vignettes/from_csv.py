@@ -14,8 +14,8 @@
 # # From your own CSV to a decision
 #
 # Real tables contain numeric columns, dates, several codes for missing values, and rare levels.
-# This page shows a complete analysis of such a table: reading the file, binning numbers, merging
-# rare levels, tuning and evaluating a model, explaining predictions, making cost-sensitive
+# This page shows a complete analysis of such a table: reading the file, binning numeric columns,
+# merging rare levels, tuning and evaluating a model, explaining predictions, making cost-sensitive
 # decisions, saving the model, writing a report, and doing the same on the command line. Replace the
 # file generated here with your own; the page "Your own table" of the user guide lists common
 # problems and their solutions.
@@ -38,7 +38,7 @@ pd.options.display.width = 120
 # ## The data file
 #
 # The passengers' class, sex and survival are real Titanic data. Ages in years, fares, ports and
-# dates are simulated for this page, so they carry no information about the ship.
+# dates are simulated for this page, so they contain no information about the real passengers.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -79,8 +79,8 @@ print(
 
 # %% [markdown]
 # A date cannot be used as a predictor, but its parts can: the month, the weekday or the elapsed
-# time. A full date, like the ticket, has almost as many values as there are rows, so a model would
-# memorise rows; `bbl` rejects such a column.
+# time. A full date, like the ticket, has almost as many values as there are rows. A model would
+# memorise the rows, so `bbl` rejects such a column.
 
 # %%
 weeks = (pd.Timestamp("1912-04-10") - table["booked"]).dt.days // 7

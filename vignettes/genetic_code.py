@@ -31,8 +31,8 @@ import pandas as pd
 import bbl
 
 # %% [markdown]
-# The paper translates the codons with a Bioconductor package. Only the table of the
-# standard code is needed, which is shipped with `bbl`:
+# The paper translates the codons with a Bioconductor package. Only the table of the standard code
+# is needed here, and it is included in `bbl`:
 
 # %%
 code = bbl.datasets.load_genetic_code()
@@ -81,8 +81,8 @@ print(xdat[["aa", "b1", "b2", "b3"]].head(6))
 #
 # With more than two groups the score is the accuracy. At a given position, most bases never occur
 # for most amino acids: methionine is always `atg`. Without a penalty on the fields, the fields of
-# these levels diverge to minus infinity. `bbl` then issues a `ConvergenceWarning`, which is
-# expected and silenced here.
+# these levels diverge to minus infinity. `bbl` then issues a `ConvergenceWarning`; it is expected,
+# and it is silenced here.
 
 # %%
 grid = 10 ** np.linspace(-3, 1, 9)
@@ -97,9 +97,9 @@ print(
 )
 
 # %% [markdown]
-# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper.
-# The other scores agree with R 1.0.0, except for the first: with almost no penalty, the score
-# depends on the diverging fields, and how far these diverge depends on the optimiser.
+# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper. The other
+# scores agree with R 1.0.0, except for the first: with almost no penalty, the score depends on the
+# diverging fields, which depend on where the optimiser stops.
 #
 # The test set is the complete code:
 
@@ -110,10 +110,10 @@ print(f"codons translated correctly: {right.sum()} of {len(code)} (paper: all)")
 # %% [markdown]
 # ## Effect of the exact partition function
 #
-# In the table above the score *falls* for small penalties. This is not overfitting but the effect
-# of the approximation of $\ln Z$ in eq. (31), which counts each interaction twice, with a different
-# error in each of the 21 groups. With the exact sum over the 64 states, the default here, the code
-# is learnt perfectly at any penalty below 1.
+# In the table above, the score *decreases* for small penalties. This is not overfitting but the
+# effect of the approximation of $\ln Z$ in eq. (31), which counts each interaction twice, with a
+# different error in each of the 21 groups. With the exact sum over the 64 states, which is the
+# default in `bbl`, the code is learnt perfectly at any penalty below 1.
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.ConvergenceWarning):

@@ -72,13 +72,13 @@ table_1 = pd.DataFrame(rows, columns=["method", "terms", "test error"])
 print(table_1.round(4).to_string(index=False))
 
 # %% [markdown]
-# On all 13,779 MNIST images of 0 and 6, the test errors, measured once at these
-# penalties, are 0.87 % at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic
-# regression and 1.02 % for the linear SVM. The paper reports 1.1 % at order 1, 0.9 % at order 3,
-# and 1.4 % for the other two methods.
+# We measured the test errors on all 13,779 MNIST images of 0 and 6 once, at these penalties: 0.87 %
+# at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic regression and 1.02 % for
+# the linear SVM. The paper reports 1.1 % at order 1, 0.9 % at order 3, and 1.4 % for the other two
+# methods.
 #
 # The paper's synthetic data are covered on the page *Interactions of order three among very many
-# predictors*; for 200,000 predictors, time, memory and errors were measured once:
+# predictors*; for 200,000 predictors, time, memory and errors were measured once and are in
 # `benchmarks/results/shooter_large.md`.
 #
 # ## Data with three-way interactions
@@ -149,7 +149,8 @@ fits = {
 # `n_universe=` gives the paper's expected number, based on the proportion of known pairs in a
 # larger universe. The paper's Bayesian network (BN) comes from other software; here it is the
 # Chow-Liu tree, the maximum likelihood network with at most one parent per feature. `tan_cl` finds
-# it when every row occurs once in each of two classes, which are then uninformative.
+# this network if every row occurs once in each of two classes, because the class is then
+# uninformative.
 
 # %%
 twice = pd.concat([train.assign(copy=0), train.assign(copy=1)])
@@ -176,8 +177,8 @@ tables = {
 print(pd.DataFrame(tables).T.round(2).add_prefix("top "))
 
 # %% [markdown]
-# The paper draws three networks; here we draw that of its own method (Figure 1). The
-# other fits have `plot_network` too.
+# The paper draws three networks; here we draw the network of its own method (Figure 1).
+# `plot_network` is available for the other fits too.
 
 # %%
 fits["SHBM with GS"].plot_network(top=30)
@@ -196,9 +197,10 @@ print(pd.DataFrame({"pNLL": table_4, "paper, TF": paper}).loc[list(fits)].round(
 # %% [markdown]
 # ## Table 3: squared error of masked features
 #
-# In each held-out row, the given number of features is masked and imputed by their conditional
-# probabilities given the others. The error is the sum of squares over rows and masked features,
-# averaged over 20 random sets of features, as in the paper (which masks 5, 10, ..., 30 of 116).
+# In each held-out row, a given number of features is masked and imputed by their conditional
+# probabilities given the other features. The error is the sum of squared differences over rows and
+# masked features, averaged over 20 random sets of features, as in the paper (which masks 5, 10,
+# ..., 30 of 116).
 
 
 # %%

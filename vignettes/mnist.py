@@ -56,9 +56,9 @@ plt.show()
 # %% [markdown]
 # ## Choosing the coupling weight (Figure 6)
 #
-# `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000
-# images and some 600 pixels the sample covariance alone is far too noisy; at `eps=0`, all
-# interactions vanish. There is a clear optimum in between.
+# `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). At `eps=1`, the
+# sample covariance alone is used, which is far too noisy for 1,000 images of about 600 pixels; at
+# `eps=0`, all interactions vanish. There is a clear optimum in between.
 
 # %%
 cv = bbl.crossVal(
@@ -184,11 +184,11 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # | 0.02 | 9.82 | 8.77 | 8.69 | 8.40 | 8.32 | **8.50** | 8.59 | 8.81 | 9.47 | 11.06 | 12.58 |
 # | 0.05 | 17.27 | 14.39 | 12.85 | 11.79 | 11.07 | **10.40** | 10.31 | 10.39 | 10.79 | 12.00 | 14.08 |
 #
-# Neither does $\ln Z$: at 0.05, eq. (31) with and without its factor 1/2 gives 11.87 and 36.1 %,
-# and without prior counts the error is 10.3 %. Cross-validation on all 60,000 images, which the
-# paper mentions, scores 0.887 at 0.05, and is best between 0.015 (0.9093) and 0.02 (0.9087). The
-# 8.5 % is thus the error at the best $\epsilon$ for the full data, whereas the value 0.05 next to
-# it in the paper's table is the best value for the subsample.
+# The approximation of $\ln Z$ does not explain it either: at 0.05, eq. (31) with and without its
+# factor 1/2 gives 11.87 and 36.1 %, and without prior counts the error is 10.3 %. Cross-validation
+# on all 60,000 images, which the paper mentions, scores 0.887 at 0.05, and is best between 0.015
+# (0.9093) and 0.02 (0.9087). Thus, 8.5 % is the error at the best $\epsilon$ for the full data,
+# whereas the value 0.05 next to it in the paper's table is the best value for the subsample.
 #
 # ## The most probable digits (Figure 7)
 #
@@ -210,10 +210,10 @@ def show_digits(fit):
 show_digits(mnist)
 
 # %% [markdown]
-# Each picture is a digit that nobody wrote. As the paper points out, the digit 1
-# slants both ways at once: it mixes forward- and backward-slanting images, which the pairs of
-# pixels cannot separate with so few images. With all images and the best $\epsilon$, the strokes
-# become clearer and the 1 slants in one direction:
+# Each picture is a digit that nobody wrote. As the paper points out, the digit 1 slants both ways
+# at once: it mixes forward- and backward-slanting images, because with so few images the couplings
+# of pixels cannot separate them. With all images and the best $\epsilon$, the strokes become
+# clearer and the 1 slants in one direction:
 
 # %%
 show_digits(fits[best])

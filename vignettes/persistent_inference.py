@@ -149,11 +149,11 @@ print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).r
 # variance 1/2.
 #
 # The paper draws its data by Swendsen-Wang sampling, which flips clusters of spins. This helps near
-# the critical point of a large ferromagnet, but not in a glass, and Potts models with arbitrary
-# tables have no such clusters. `sample_xi` samples exactly where all states can be enumerated, and
-# otherwise by Gibbs sampling, which suffices here: 4,000 draws from this ferromagnet have a mean
-# squared magnetisation of 0.192, as do independent Swendsen-Wang draws, and successive
-# magnetisations have a correlation of 0.02.
+# the critical point of a large ferromagnet, but not in a spin glass, and it does not apply to Potts
+# models with arbitrary coupling tables. `sample_xi` samples exactly where all states can be
+# enumerated, and otherwise by Gibbs sampling, which suffices here: 4,000 draws from this
+# ferromagnet have a mean squared magnetisation of 0.192, as do independent Swendsen-Wang draws, and
+# successive magnetisations have a correlation of 0.02.
 
 
 # %%
@@ -300,13 +300,13 @@ for row, (system, ising) in zip(axes, systems.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# On the glass data, PVI has the smallest error, as in the paper: its strong couplings
-# are not shrunk. MPF comes next. With 1,000 rows, decimation has a smaller error than PL with the
+# On the spin-glass data, PVI has the smallest error, as in the paper, because it does not shrink
+# strong couplings. MPF comes next. With 1,000 rows, decimation has a smaller error than PL with the
 # L1 penalty, because the remaining couplings are almost unpenalised; with 300 rows, it removes the
-# wrong ones. On the ferromagnet, all couplings are equal and weak, and the L1 estimates and these
-# 2,500 iterations of PVI have about the same error. The global scale converges last: with 1,000
-# rows or more, the default of 20,000 iterations makes the error of PVI smaller than that of L1, as
-# the guide to posteriors shows.
+# wrong couplings. On the ferromagnet, all couplings are equal and weak, and the L1 estimates and
+# these 2,500 iterations of PVI have about the same error. The global scale converges last. With
+# 1,000 rows or more, the default of 20,000 iterations makes the error of PVI smaller than the error
+# of L1, as the guide to posteriors shows.
 #
 # The parts of the method can be changed one at a time: the centred approximation, no prior (eq. 10
 # of the paper), and fixed scales instead of scales averaged over (eq. 12).
@@ -432,8 +432,9 @@ if is_paper:
 print(table.round(2))
 
 # %% [markdown]
-# L2 shrinks the contacts most and PVI least. The penalties shown are the best on the
-# test sequences, which favours pseudo-likelihood. On the paper's protein, we measured:
+# L2 shrinks the couplings of contacts most, and PVI shrinks them least. The penalties shown are the
+# best ones for the test sequences, which favours pseudo-likelihood. On the paper's protein, we
+# measured:
 #
 # | method | negative log pseudo-likelihood | in the paper |
 # | --- | --- | --- |

@@ -129,8 +129,8 @@ plt.show()
 # %% [markdown]
 # ## Predictions
 #
-# Predicted probabilities are averaged over draws. With 2,201 passengers, this differs little from
-# plugging in the posterior mean. The difference matters in small samples: with one passenger in
+# Predicted probabilities are averaged over draws. With 2,201 passengers, the result is close to a
+# prediction from the posterior mean. The difference matters in small samples: with one passenger in
 # twenty, averaged probabilities are less extreme.
 
 # %%

@@ -94,8 +94,8 @@ print(bfit.tidy().head(3))
 
 # %% [markdown]
 # The elements of `coef()` can be accessed as attributes or by name, as in R:
-# `bfit.coef()["h"]["No"]["Class"]`. If an argument has a different name here, the error message
-# gives it: `progress_bar=` is `verbose=`.
+# `bfit.coef()["h"]["No"]["Class"]`. If an argument has a different name in Python, the error
+# message gives the new name: `progress_bar=` is `verbose=`.
 #
 # `tidy()` returns all coefficients as a long table. `summary()` shows R's likelihood ratio tests
 # and, unlike R, tests of fields and couplings. `fit.inference()` gives standard errors and tests
@@ -115,9 +115,9 @@ print(bfit.predict(newdata, type="prob"))
 print(bfit.predict(newdata, type="class"))
 
 # %% [markdown]
-# Extra columns, such as *Name*, are ignored; R's `predict` fails. Column names are the group names,
-# even where R would change them (`Non-binding` to `Non.binding`). An unknown level raises an error
-# that names it:
+# Extra columns, such as *Name*, are ignored; with such columns, R's `predict` fails. Column names
+# are the group names, even where R would change them (`Non-binding` to `Non.binding`). An unknown
+# level raises an error that names it:
 
 # %%
 try:
@@ -232,9 +232,9 @@ plt.show()
 print(bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0))
 
 # %% [markdown]
-# R prints energies of 3.394166 and 0 and, for those who died, a configuration that depends on the
-# seed, because its energy is the field of one predictor instead of the sum in eq. (6). Here the
-# energy is that sum.
+# R prints energies of 3.394166 and 0. For those who died, the configuration depends on the seed,
+# because R's energy is the field of one predictor instead of the sum in eq. (6). In Python, the
+# energy is this sum.
 #
 # ```r
 # predictors <- list(); for(i in 1:5) predictors[[i]] <- 0:2
@@ -251,9 +251,9 @@ fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)
 print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0].round(3))
 
 # %% [markdown]
-# Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`. `par.J[i, j]`
-# counts predictors from 0. If you need the same rows, the page on binding sites implements R's
-# `sample` in Python.
+# Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`. In `par.J[i,
+# j]`, predictors are numbered from 0. If you need the same rows, the page on binding sites
+# implements R's `sample` in Python.
 #
 # ## More features
 #

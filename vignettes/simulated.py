@@ -18,8 +18,8 @@
 # with two groups of a few hundred rows each, where mean field needs regularisation, chosen by
 # cross-validation (figure 5).
 #
-# All 33 numbers of the paper's cross-validation table are reproduced on the paper's own draw.
-# Figure 4 uses a different draw, because the paper did not set a seed.
+# All 33 values in the paper's cross-validation table are reproduced on the paper's own sample.
+# Figure 4 uses a different sample, because the paper did not set a seed.
 
 # %%
 import base64
@@ -84,7 +84,7 @@ print(
 # The paper draws 1,000 rows of five predictors with the levels a, c, g, t and a response with the
 # groups *case* and *ctrl*, with R's `set.seed(135)`. The rows and true parameters follow in packed
 # form, so that the same table can be computed here; `bbl.randomsamp(predictors, ["case", "ctrl"],
-# par=[...])` would draw new ones.
+# par=[...])` would draw a new table.
 
 # %% tags=["hide-input"]
 ROWS = """
@@ -189,8 +189,8 @@ plt.show()
 #
 # ## Pseudo-likelihood on the same rows
 #
-# The paper ends here. Pseudo-likelihood does slightly better on these rows. The true parameters
-# give an upper limit: no model can beat Bayes' rule with the true distributions.
+# The paper's example ends here. On these rows, pseudo-likelihood predicts slightly better. The true
+# parameters give an upper limit: no model can improve on Bayes' rule with the true distributions.
 
 # %%
 by_penalty = bbl.crossVal(

@@ -118,7 +118,7 @@ print(
 # ## Digits 0 and 6
 #
 # We take the images of the two digits from the 1,000 training and 500 test images included in the
-# package. A pixel is 1 where it is dark.
+# package. Dark pixels are coded as 1.
 
 # %%
 digits = bbl.datasets.load_mnist()
@@ -145,12 +145,12 @@ fit.plot()
 plt.show()
 
 # %% [markdown]
-# One of these 83 images corresponds to 1.2 %, so the test set is too small for more
-# than a rough conclusion: single pixels separate 0 from 6 almost as well as their products. On all
-# images, the paper reports an error of 0.9 % with products and 1.1 % without. On all 13,779 images,
-# a fifth of them for testing, the error at order 1 is 1.16 % (as for scikit-learn's L1 logistic
-# regression), and at orders 2 and 3 it is 0.47 %, at penalties chosen on held-out training images:
-# see `benchmarks/results/shooter.md`.
+# One of these 83 images corresponds to 1.2 %, so the test set is too small for more than a rough
+# conclusion: single pixels separate 0 from 6 almost as well as their products. On all images, the
+# paper reports an error of 0.9 % with products and 1.1 % without. On all 13,779 images, with a
+# fifth of them for testing and penalties chosen on held-out training images, the error is 1.16 % at
+# order 1 (as for scikit-learn's L1 logistic regression) and 0.47 % at orders 2 and 3; see
+# `benchmarks/results/shooter.md`.
 #
 # ## Limitations
 #

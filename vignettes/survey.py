@@ -116,8 +116,8 @@ print((folder / "survey.csv").read_text()[:620])
 # ## Read the file
 #
 # List the strings that stand for missing values; `read_csv` already recognises `""` and `NA`. The
-# full questions are too long as names in a formula, so we give the columns short names and keep the
-# questions in a dictionary.
+# full questions are too long to be used as names in a formula, so we give the columns short names
+# and keep the questions in a dictionary.
 
 # %%
 table = pd.read_csv(folder / "survey.csv", na_values=["-"])
@@ -132,7 +132,7 @@ print(table.isna().sum().to_string())
 #
 # Four statements form one scale; one of them is reverse-coded. We average the answered items and
 # cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains the same number of
-# people in the population, not in the file.
+# people in the population, but not in the file.
 
 # %%
 signs = pd.Series(list(items.values()), index=[f"Q8_{number}" for number in range(1, 5)])

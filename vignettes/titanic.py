@@ -263,10 +263,10 @@ released += [-0.4114330, -0.9075005, -0.9584320, -1.2390130, 0.5148763]
 compare(names, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
-# The printed `dh` is the group's field minus the field of the pooled data. The first number has the
-# exact value $\ln\frac{154 + 13}{118 + 4} - \ln\frac{285}{325}$; R's optimiser stopped just short
-# of it. `summary` tests each predictor separately. The paper's output names mean field as the method;
-# the method of this fit is pseudo-likelihood:
+# The printed `dh` is the group's field minus the field of the pooled data. The exact value of the
+# first coefficient is $\ln\frac{154 + 13}{118 + 4} - \ln\frac{285}{325}$; R's optimiser stopped
+# just before reaching it. `summary` tests each predictor separately. The paper's output names mean
+# field as the method, but this fit uses pseudo-likelihood:
 
 # %%
 print(bfit0.summary())
@@ -336,9 +336,9 @@ compare(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
 
 # %% [markdown]
 # Figure 2 shows the same numbers. Fields are conditional on the reference levels: among first-class
-# adults who died, men are over-represented (top, *Male*). Third-class men are less so than the main
-# effects of sex and class suggest (left map). Among the survivors, boys are more frequent than
-# expected (right map, *Child* with *Male*).
+# adults who died, men are over-represented (top, *Male*). Third-class men are less over-represented
+# than the main effects of sex and class suggest (left map). Among the survivors, boys are more
+# frequent than expected (right map, *Child* with *Male*).
 
 # %%
 bfit.plot()
@@ -459,10 +459,10 @@ found = bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0)
 print(found)
 
 # %% [markdown]
-# The paper prints *3rd, Male, Adult* with energy 3.381014 for those who died, and
-# *1st, Female, Adult* with 0 for the survivors. Both energies are wrong: the R package does not sum
-# the terms of eq. (6), and 3.381 is just the field of *Male*. The energy of that configuration is
-# larger, and that of male crew members is larger still, as the counts confirm:
+# The paper prints *3rd, Male, Adult* with energy 3.381014 for those who died, and *1st, Female,
+# Adult* with 0 for the survivors. Both energies are wrong, because the R package does not sum the
+# terms of eq. (6), and 3.381 is just the field of *Male*. The actual energy of that configuration
+# is larger, and the energy of male crew members is larger still, as the counts confirm:
 
 # %%
 print("field of Male:", round(bfit.coef().h["No"]["Sex"]["Male"], 6))

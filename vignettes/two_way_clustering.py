@@ -18,8 +18,8 @@
 # similar. This page chooses the number of groups, plots the blocks, predicts missing ratings, and
 # then analyses expression data in the same way.
 #
-# The methods are from chapters 1 and 2 of Li (2014), an Iowa State University thesis, with its
-# errors corrected; the page on theory lists the corrections.
+# The methods are from chapters 1 and 2 of Li (2014), a thesis at Iowa State University. The page on
+# theory lists the errors in the thesis that are corrected here.
 
 # %%
 import matplotlib.pyplot as plt
@@ -149,8 +149,8 @@ chains.plot_similarity()
 plt.show()
 
 # %% [markdown]
-# The information about who rated which film says little about the types of users, and
-# the posterior is accordingly spread over many partitions.
+# Which films a user has rated contains little information about the types of users, so the
+# posterior is spread over many partitions.
 #
 # ## Expression data
 #

@@ -32,9 +32,9 @@ import bbl
 # %% [markdown]
 # ## Table 1.1: ten ratings, and the posterior of their groups
 #
-# The first model of the thesis uses only which films a user rated. Its Markov chain took hours for
-# 10,000 sweeps with these two users and ten films. `method="mcmc"` samples the corrected model (see
-# the page on theory).
+# The first model in the thesis uses only the information about which films a user rated. Its Markov
+# chain took hours for 10,000 sweeps with these two users and ten films. `method="mcmc"` samples the
+# corrected model (see the page on theory).
 
 # %%
 rated = pd.DataFrame(
@@ -97,10 +97,10 @@ print(MEANS)
 
 # %% [markdown]
 # The thesis penalises each block by half the logarithm of the number of ratings, and reports that
-# two runs of 1,000 generations found the true groups of its data set. Over several data sets, that
-# penalty is too small: in some of them, a partition that splits true groups has higher fitness than
-# the true partition. The default here is the full logarithm, as in the BIC, which finds the true
-# groups in all of them.
+# two runs of 1,000 generations found the true groups of its data set. For several data sets, this
+# penalty is too small: in some of them, a partition that splits true groups has a higher fitness
+# than the true partition. The default in `bicluster` is the full logarithm, as in the BIC, which
+# finds the true groups in all of them.
 
 # %%
 rows = []
@@ -315,19 +315,19 @@ perfect.insert(0, "thesis", [*PERFECT["fixed"], *PERFECT["random"]])
 print(perfect.round(1))
 
 # %% [markdown]
-# With the default start, and with Ward's, nearly every table is reconstructed as long
-# as half of its cells are observed. Some of the exceptions have random prototypes with two equal
-# rows or columns, which no method can separate. With 90 % of cells missing and the prototypes of
-# Table 2.1, two groups of films differ only in the ratings by one group of users, and a film has 10
-# cells in all. Random prototypes are a poor start: if two are from the same group, another group
-# has none, and the alternation does not recover. The thesis does not describe its start in enough
-# detail to reproduce it exactly; the other two starts follow its final recommendation to cluster
+# With the default start, and with Ward's, nearly every table is reconstructed as long as half of
+# its cells are observed. Some of the exceptions have random prototypes with two equal rows or
+# columns, which no method can separate. With 90 % of cells missing and the prototypes of Table 2.1,
+# two groups of films differ only in the ratings by one group of users, and a film has 10 cells in
+# all. Random prototypes are a poor start: if two are from the same group, another group has none,
+# and the alternation does not recover. The thesis does not describe its starting values in enough
+# detail to reproduce them exactly; the other two starts follow its final recommendation to cluster
 # rows and columns separately first.
 #
 # ## Figure 2.9: time against the proportion of missing cells
 #
-# In the thesis, time increases with the proportion of missing cells. Here only observed cells are
-# visited, so more missing cells mean less work per iteration, but more iterations.
+# In the thesis, time increases with the proportion of missing cells. `bicluster` visits only
+# observed cells, so more missing cells mean less work per iteration, but more iterations.
 
 # %%
 missing = [*range(0, 90, 10), 85, 90]

@@ -58,8 +58,8 @@ def section() -> str:
         f"The last long run drew {found['scenarios']:,} scenarios, at {found['per_minute']:,} per "
         f"minute on a busy machine ({found['jobs']} processes, {found['cpu_ms']} ms of CPU time "
         f"per scenario), and checked {sum(laws.values()):,} laws with {found['failures']} "
-        f"failures. In {found['refused']:,} scenarios, a call raised an error, and following the "
-        "hint in the message worked.",
+        f"failures. In {found['refused']:,} scenarios, a call raised an error, and the hint in its "
+        "message resolved it.",
         "",
         "| law | checked |",
         "| --- | --- |",

@@ -550,7 +550,7 @@ STATEMENTS = [
     ),
     (
         "vignettes/r_users.py",
-        "If an argument has a different name here, the error message",
+        "If an argument has a different name in Python, the error",
         BBLTypeError,
         "verbose",
         [lambda: fit("Survived ~ .", progress_bar=True)],

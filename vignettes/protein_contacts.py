@@ -41,8 +41,8 @@ import bbl
 # contact. They form a hairpin, where the first site touches the last, the third touches the third
 # from last, and so on; in addition, a few pairs nine sites apart are in contact. We draw 400
 # unrelated sequences from this model, and then bias the sample, as real samples are: forty of the
-# sequences have 60 close relatives each, in which an eighth of the letters are replaced by other
-# letters that occur at the site.
+# sequences have 60 close relatives each, with an eighth of the letters replaced by other letters
+# that occur at the site.
 
 # %%
 rng = np.random.default_rng(5)

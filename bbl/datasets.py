@@ -18,6 +18,7 @@ import warnings
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,7 @@ __all__ = [
     "load_mnist",
     "load_splice_sites",
     "load_titanic",
+    "load_titanic_passengers",
 ]
 
 # sorted, as R's bbl sorts the levels of predictors: these are the reference levels in the paper
@@ -102,6 +104,38 @@ def load_titanic() -> pd.DataFrame:
     return table.astype(
         {name: pd.CategoricalDtype(levels) for name, levels in _TITANIC_LEVELS.items()}
     )
+
+
+def load_titanic_passengers() -> pd.DataFrame:
+    """Return the passengers of the Titanic one by one, with their age in years.
+
+    Returns
+    -------
+    DataFrame, shape (1309, 4)
+        Unordered categorical columns ``Class``, ``Sex`` and ``Survived`` with their levels in
+        alphabetical order, and ``Age`` as float, missing for 263 passengers.
+
+    Notes
+    -----
+    Source: F. E. Harrell Jr. and T. Cason, from the Encyclopedia Titanica; OpenML data set 40945.
+    The crew is not included, and numbers of passengers differ a little from `load_titanic`.
+
+    Examples
+    --------
+    >>> passengers = load_titanic_passengers()
+    >>> passengers.head(3)
+      Class     Sex      Age Survived
+    0   1st  Female  29.0000      Yes
+    1   1st    Male   0.9167      Yes
+    2   1st  Female   2.0000       No
+    """
+    table = _read("titanic_passengers.csv")
+    levels = _TITANIC_LEVELS | {"Class": _TITANIC_LEVELS["Class"][:3]}
+    columns: dict[str, Any] = {
+        name: pd.CategoricalDtype(levels[name]) for name in ("Class", "Sex", "Survived")
+    }
+    # an unknown age is an empty text
+    return table.assign(Age=pd.to_numeric(table["Age"])).astype(columns)
 
 
 def load_genetic_code() -> pd.DataFrame:

@@ -24,6 +24,7 @@ from bbl.datasets import (
     load_mnist,
     load_splice_sites,
     load_titanic,
+    load_titanic_passengers,
 )
 from bbl.errors import DataError, OptionError
 
@@ -75,6 +76,21 @@ def test_titanic_survivors_by_sex_and_class():
     )
     assert alive["Female"].to_dict() == {"1st": 141, "2nd": 93, "3rd": 90, "Crew": 20}
     assert alive["Male"].to_dict() == {"1st": 62, "2nd": 25, "3rd": 88, "Crew": 192}
+
+
+def test_passengers_of_the_titanic():
+    passengers = load_titanic_passengers()
+    assert list(passengers.columns) == ["Class", "Sex", "Age", "Survived"]
+    known = passengers["Age"].dropna()
+    # the summaries that are published with the data
+    assert (len(passengers), len(known), round(known.mean(), 2)) == (1309, 1046, 29.88)
+    assert (known.min(), known.max()) == (0.1667, 80.0)
+    alive = passengers[passengers["Survived"] == "Yes"].groupby(["Sex", "Class"], observed=True)
+    assert alive.size().tolist() == [139, 94, 106, 61, 25, 75]
+    # as in the table of the report, but without its crew
+    report = load_titanic().query("Class != 'Crew'").groupby("Class", observed=True)["Freq"].sum()
+    counts = passengers["Class"].value_counts()
+    assert (counts - report).dropna().abs().max() <= 8
 
 
 def test_genetic_code_counts_per_amino_acid():

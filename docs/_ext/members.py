@@ -54,8 +54,8 @@ TOPICS = {
         nobs weights class_shares model_frame labels
     """,
     "Plots and graphs": """
-        plot plot_means plot_regions plot_network plot_logo plot_terms plot_mosaic plot_history
-        plot_selection plot_similarity to_networkx to_dot
+        plot plot_means plot_regions plot_discriminants plot_network plot_logo plot_terms
+        plot_mosaic plot_history plot_selection plot_similarity to_networkx to_dot
     """,
     "Reports and storage": """
         summary report explore save write_bif

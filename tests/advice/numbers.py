@@ -160,6 +160,11 @@ TABLE = {
         lambda: numeric("~ a + x").discriminants(),
         lambda: numeric("y ~ a + x").discriminants(),
     ),
+    "a figure of discriminants without classes": case(
+        "Fit a formula with a response",
+        lambda: numeric("~ a + x").plot_discriminants(),
+        lambda: numeric("y ~ a + x").plot_discriminants(),
+    ),
     "a reconstruction of numbers": case(
         r"Bin the numeric predictors with bbl.bin\(\) before you fit",
         lambda: numeric().reconstruct(ROWS.head(2).assign(a=None)),

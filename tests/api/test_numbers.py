@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import reference_numbers as oracle
 from numpy.testing import assert_allclose
+from scipy import stats
 
 import bbl
 from bbl.__main__ import main
@@ -489,6 +490,46 @@ def test_discriminants_are_those_of_lda():
         assert_allclose(found.iloc[:, k], sign * np.array(column), atol=1e-6)
 
 
+def iris_fit(**options):
+    iris = pytest.importorskip("sklearn.datasets").load_iris(as_frame=True)
+    data = iris["data"].set_axis(["sl", "sw", "pl", "pw"], axis=1).assign(y=iris["target"])
+    return bbl.bbl("y ~ .^2", data, numeric=True, **options)
+
+
+@pytest.mark.parametrize("covariance", ["shared", "group"])
+def test_a_figure_of_discriminants_has_the_scores_of_each_row(covariance):
+    fit = iris_fit(covariance=covariance)
+    ax = fit.plot_discriminants()
+    # R 4.2.2, MASS 7.3-58.2: the proportions of trace
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("LD1 (99.1 %)", "LD2 (0.9 %)")
+    numbers = pytest.importorskip("sklearn.datasets").load_iris()["data"]
+    scores = (numbers - numbers.mean(axis=0)) @ fit.discriminants().to_numpy()
+    ellipses = [line for line in ax.lines if len(line.get_xdata()) > 1]
+    means = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    for g in range(3):
+        own = scores[50 * g : 50 * (g + 1)]
+        assert_allclose(ax.collections[g].get_offsets(), own, atol=1e-9)
+        assert_allclose(means[g].get_xydata()[0], own.mean(axis=0), atol=1e-9)
+        # squared Mahalanobis distance of the ellipse: the 95 % quantile of chi-square, 2 df
+        S = np.eye(2) if covariance == "shared" else np.cov(own.T)
+        from_mean = ellipses[g].get_xydata() - own.mean(axis=0)
+        distances = (from_mean @ np.linalg.inv(S) * from_mean).sum(axis=1)
+        assert_allclose(distances, 5.991464547, rtol=1e-8)
+    plt.close("all")
+
+
+def test_a_single_discriminant_has_normal_densities(table):
+    fit = numeric("y ~ u*v + a", table)
+    axis = fit.plot_discriminants()
+    scores = fit.discriminants()["LD1"]
+    projected = (table[["u", "v"]] - table[["u", "v"]].mean()) @ scores
+    for group, line in zip(fit.labels.groups, axis.lines, strict=True):
+        own = projected[table["y"] == group]
+        x, density = line.get_data()
+        assert_allclose(density, stats.norm.pdf(x, own.mean(), own.std()), rtol=1e-8)
+    plt.close("all")
+
+
 def test_figures_show_means_and_regions(table):
     fit = numeric("y ~ u*v", table)
     for panels in (fit.plot_means(), fit.plot()):
@@ -496,8 +537,8 @@ def test_figures_show_means_and_regions(table):
         centre = panels[0].lines[0].get_ydata()[0]
         assert_allclose(centre, table.loc[table["y"] == "n", "u"].mean())
     ax = numeric("y ~ (a + b + u + v)^2", table).plot_regions("u", "v")
-    winner = ax.collections[0].get_array().reshape(150, 150)
-    u, v = (np.linspace(*limits, 150) for limits in (ax.get_xlim(), ax.get_ylim()))
+    winner = ax.collections[0].get_array().reshape(300, 300)
+    u, v = (np.linspace(*limits, 300) for limits in (ax.get_xlim(), ax.get_ylim()))
     new = pd.DataFrame({"a": 0, "b": 0, "u": u[[3, 75, 140]], "v": v[[10, 75, 100]]})
     expected = numeric("y ~ (a + b + u + v)^2", table).predict(new, type="class") == "s"
     assert winner[[10, 75, 100], [3, 75, 140]].tolist() == expected.astype(int).tolist()

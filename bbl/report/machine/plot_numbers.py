@@ -1,4 +1,6 @@
-"""Figures of numeric predictors: means of the groups, and decision regions of two numbers."""
+"""Figures of numeric predictors: means of the groups, decision regions of two numbers, and
+discriminants.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from bbl.report.canvas import axes_or_new, check_axes, draw_legend, group_colour
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ELLIPSE", "plot_means", "plot_regions"]
+__all__ = ["ELLIPSE", "ellipse_points", "plot_discriminants", "plot_means", "plot_regions"]
 
 ELLIPSE = 0.95  # probability inside an ellipse
 POINTS = 200  # of an ellipse
@@ -100,16 +102,7 @@ def plot_regions(
         shading="nearest",
         rasterized=True,
     )
-    step = max(1, -(-len(points) // MAX_POINTS))
-    handles = []
-    for g, colour in enumerate(colours):
-        own = points[point_groups == g][::step]
-        handles.append(
-            ax.scatter(own[:, 0], own[:, 1], s=12, color=colour, edgecolor="white", linewidth=0.3)
-        )
-        ellipse = ellipses[g]
-        if ellipse is not None:
-            ax.plot(*_ellipse(*ellipse).T, color=colour, linewidth=1.2)
+    handles = _draw_groups(ax, points, point_groups, ellipses)
     ax.set_xlim(grid[0][0], grid[0][-1])
     ax.set_ylim(grid[1][0], grid[1][-1])
     ax.set_xlabel(names[0])
@@ -118,7 +111,91 @@ def plot_regions(
     return ax
 
 
-def _ellipse(mean: np.ndarray, S: np.ndarray) -> np.ndarray:
+def plot_discriminants(
+    points: np.ndarray,
+    point_groups: np.ndarray,
+    ellipses: Sequence[tuple[np.ndarray, np.ndarray] | None],
+    names: Sequence[str],
+    groups: Sequence[str],
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw rows and groups on the first two of r discriminants, or their distributions on one.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, r)
+        Rows, of the groups `point_groups` (n,).
+    ellipses : sequence of (mean of shape (r,), covariance of shape (r, r)) or None
+        For each group; None for a group without rows.
+    names : sequence of r str
+        Labels of the axes.
+    groups : sequence of str
+    """
+    ax = axes_or_new(ax, (5.0, 4.2))
+    if len(names) == 1:
+        handles = _draw_densities(ax, points, point_groups, ellipses)
+        ax.set_ylabel("Density")
+        ax.set_ylim(bottom=0.0)
+    else:
+        first_two = [None if own is None else (own[0][:2], own[1][:2, :2]) for own in ellipses]
+        handles = _draw_groups(ax, points, point_groups, first_two)
+        for own, colour in zip(first_two, group_colours(len(groups)), strict=True):
+            if own is not None:
+                ax.plot(*own[0], marker="P", markersize=9, color=colour, markeredgecolor="black")
+        ax.set_ylabel(names[1])
+        ax.set_aspect("equal", adjustable="datalim")
+    ax.set_xlabel(names[0])
+    ax.spines[["top", "right"]].set_visible(False)
+    draw_legend(ax, handles, [short_name(group) for group in groups], loc="best")
+    return ax
+
+
+def _draw_groups(
+    ax: Axes,
+    points: np.ndarray,
+    point_groups: np.ndarray,
+    ellipses: Sequence[tuple[np.ndarray, np.ndarray] | None],
+) -> list[Any]:
+    """Draw the rows and the ellipse of each group, and return a handle for each."""
+    step = max(1, -(-len(points) // MAX_POINTS))
+    handles = []
+    for g, colour in enumerate(group_colours(len(ellipses))):
+        own = points[point_groups == g][::step]
+        handles.append(
+            ax.scatter(own[:, 0], own[:, 1], s=12, color=colour, edgecolor="white", linewidth=0.3)
+        )
+        ellipse = ellipses[g]
+        if ellipse is not None:
+            ax.plot(*ellipse_points(*ellipse).T, color=colour, linewidth=1.2)
+    return handles
+
+
+def _draw_densities(
+    ax: Axes,
+    points: np.ndarray,
+    point_groups: np.ndarray,
+    normals: Sequence[tuple[np.ndarray, np.ndarray] | None],
+) -> list[Any]:
+    """Draw the histogram of each group's rows on one discriminant and its normal density, and
+    return a handle for each.
+    """
+    bins = np.histogram_bin_edges(points[:, 0], "fd").tolist()
+    handles = []
+    for g, (normal, colour) in enumerate(zip(normals, group_colours(len(normals)), strict=True)):
+        own = points[point_groups == g, 0]
+        if len(own):
+            ax.hist(own, bins=bins, density=True, color=colour, alpha=0.3)
+        x = density = np.zeros(0)
+        if normal is not None:
+            mean = float(normal[0][0])
+            sd = float(np.sqrt(normal[1][0, 0]))
+            x = mean + sd * np.linspace(-4.0, 4.0, POINTS)
+            density = np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2.0 * np.pi))
+        handles.append(ax.plot(x, density, color=colour)[0])
+    return handles
+
+
+def ellipse_points(mean: np.ndarray, S: np.ndarray) -> np.ndarray:
     """Return points (POINTS, 2) of the ellipse that contains `ELLIPSE` of a normal distribution."""
     angle = np.linspace(0.0, 2.0 * np.pi, POINTS)
     radius = np.sqrt(-2.0 * np.log(1.0 - ELLIPSE))

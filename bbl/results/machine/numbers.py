@@ -14,7 +14,12 @@ from bbl.design.numbers import NumberFactor
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.numbers import covariance_frame, mean_frame
-from bbl.report.machine.plot_numbers import plot_means, plot_regions
+from bbl.report.machine.plot_numbers import (
+    ellipse_points,
+    plot_discriminants,
+    plot_means,
+    plot_regions,
+)
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.student import t_quantile
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NumbersMixin"]
 
-GRID = 150  # points of each axis at which decision regions are computed
+GRID = 300  # points of each axis at which decision regions are computed
 
 
 @dataclass(frozen=True, repr=False)
@@ -187,27 +192,30 @@ class NumbersMixin(MachineResults):
         factors = [cast(NumberFactor, self.design.predictors[i]) for i in positions]
         rows = self.training
         points = np.zeros((0, 2)) if rows is None else rows.codes[:, positions]
+        ellipses = [
+            None
+            if location.scores is not None or location.n[g] == 0.0
+            else (location.C[g, 0, pair], location.S[g][np.ix_(pair, pair)])
+            for g in range(len(location.n))
+        ]
+        # the range of the rows and of the ellipses; of the training rows if there are neither
+        shown = [points, *(ellipse_points(*own) for own in ellipses if own is not None)]
         spread = np.array([factor.sd for factor in factors])
-        low = np.minimum(points.min(axis=0, initial=np.inf), -2.5 * spread) - 0.3 * spread
-        high = np.maximum(points.max(axis=0, initial=-np.inf), 2.5 * spread) + 0.3 * spread
+        ends = np.vstack(shown) if sum(map(len, shown)) else np.outer([-2.5, 2.5], spread)
+        low = ends.min(axis=0) - 0.15 * spread
+        high = ends.max(axis=0) + 0.15 * spread
         axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
         codes = np.zeros((GRID * GRID, len(self.design.predictors)))
         codes[:, positions[0]] = np.tile(axes[0], GRID)
         codes[:, positions[1]] = np.repeat(axes[1], GRID)
         scores = self._class_scores(codes)
         centers = np.array([factor.center for factor in factors])
-        ellipses = [
-            None
-            if location.scores is not None or location.n[g] == 0.0
-            else (location.C[g, 0, pair] + centers, location.S[g][np.ix_(pair, pair)])
-            for g in range(len(location.n))
-        ]
         return plot_regions(
             (axes[0] + centers[0], axes[1] + centers[1]),
             scores.argmax(axis=1).reshape(GRID, GRID),
             points + centers,
             np.zeros(0, dtype=int) if rows is None else rows.response,
-            ellipses,
+            [own if own is None else (own[0] + centers, own[1]) for own in ellipses],
             (label_text(x), label_text(y)),
             [label_text(group) for group in self.labels.groups],
             ax,
@@ -240,6 +248,76 @@ class NumbersMixin(MachineResults):
              LD1
         u  0.655
         """
+        found = self._discriminants()
+        numbers = [self.labels.names[i] for i in self._location().model.numbers]
+        return pd.DataFrame(
+            found.coefficients, index=pd.Index(numbers, dtype=object), columns=found.names
+        )
+
+    @check_keywords
+    def plot_discriminants(self, ax: Axes | None = None) -> Axes:
+        """Draw rows and groups on the linear discriminants of the numbers, see `discriminants`.
+
+        The training rows, if the model contains them, are points on the first two discriminants; a
+        plus is a group's mean, and an ellipse contains 95 % of the group's normal distribution.
+        With a single discriminant, as for two groups, the figure has histograms and normal
+        densities. The origin is the mean of all rows. Percentages are shares of the variance
+        between groups.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        DataError
+            If no predictor is numeric, or there are no classes.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> data = {"y": ["a", "a", "a", "b", "b", "b"], "u": [1.0, 2.0, 4.0, 3.0, 5.0, 6.0]}
+        >>> axis = bbl.bbl("y ~ u", data, numeric="u").plot_discriminants()
+        >>> axis.get_xlabel()
+        'LD1'
+        >>> plt.close()
+        """
+        location = self._location()
+        found = self._discriminants()
+        V = found.coefficients
+        n, means, _ = location.group_means()
+        own = slice(location.model.p, None)
+        is_shared = location.model.covariance == "shared"
+        ellipses: list[tuple[np.ndarray, np.ndarray] | None] = []
+        for g, total in enumerate(n):
+            if total == 0.0:
+                ellipses.append(None)
+                continue
+            squares = location.T[g][own, own] - total * np.outer(means[g], means[g])
+            # within groups, discriminants are uncorrelated and have the variance 1
+            S = np.eye(V.shape[1]) if is_shared else V.T @ squares @ V / max(total - 1.0, 1.0)
+            ellipses.append(((means[g] - found.origin) @ V, S))
+        rows = self.training
+        points = np.zeros((0, V.shape[1]))
+        if rows is not None:
+            points = (location.numbers(rows.codes) - found.origin) @ V
+        return plot_discriminants(
+            points,
+            np.zeros(0, dtype=int) if rows is None else rows.response,
+            ellipses,
+            found.labels,
+            [label_text(group) for group in self.labels.groups],
+            ax,
+        )
+
+    def _discriminants(self) -> _Discriminants:
+        """Return the linear discriminants; raises a DataError without classes."""
         from scipy.linalg import eigh
 
         location = self._location()
@@ -256,12 +334,43 @@ class NumbersMixin(MachineResults):
         n_groups = int((n > 0.0).sum())
         within /= n.sum() - n_groups
         scale = np.sqrt(within.diagonal())
-        _, vectors = eigh(between / np.outer(scale, scale), within / np.outer(scale, scale))
-        vectors = vectors[:, ::-1][:, : min(location.model.q, n_groups - 1)]
+        values, vectors = eigh(between / np.outer(scale, scale), within / np.outer(scale, scale))
+        r = min(location.model.q, n_groups - 1)
+        vectors = vectors[:, ::-1][:, :r]
+        variances = np.maximum(values[::-1][:r], 0.0)
         largest = np.abs(vectors).argmax(axis=0)
-        vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
-        return pd.DataFrame(
-            vectors / scale[:, None],
-            index=pd.Index([self.labels.names[i] for i in location.model.numbers], dtype=object),
-            columns=[f"LD{k + 1}" for k in range(vectors.shape[1])],
+        vectors = vectors * np.sign(vectors[largest, np.arange(r)])
+        return _Discriminants(
+            names=[f"LD{k + 1}" for k in range(r)],
+            coefficients=vectors / scale[:, None],
+            origin=overall,
+            shares=variances / max(variances.sum(), 1e-300),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Discriminants:
+    """Linear discriminants ``(u - origin) @ coefficients`` of q numbers u.
+
+    Attributes
+    ----------
+    names : list of r str
+    coefficients : ndarray, shape (q, r)
+    origin : ndarray, shape (q,)
+        Mean of all rows.
+    shares : ndarray, shape (r,)
+        Shares of the variance between groups.
+    """
+
+    names: list[str]
+    coefficients: np.ndarray
+    origin: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def labels(self) -> list[str]:
+        """Names with shares in percent, unless there is a single discriminant."""
+        if len(self.names) == 1:
+            return self.names
+        shares = [f"{100.0 * share:.1f} %" for share in self.shares]
+        return [f"{name} ({share})" for name, share in zip(self.names, shares, strict=True)]

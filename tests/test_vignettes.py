@@ -167,6 +167,24 @@ def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
     assert treated == ["cold", "flu"]  # 0.030 and 0.111, on both sides of 1 / 11
 
 
+def test_densities_worked_by_hand_in_the_lesson_are_those_of_its_model():
+    text = (FOLDER / "discriminant.py").read_text(encoding="utf-8")
+    cells = re.split(r"^# %%.*\n", text, flags=re.MULTILINE)
+    names: dict = {}
+    for start in ("import itertools", "iris = ", "length = "):
+        exec(next(cell for cell in cells if cell.startswith(start)), names)  # noqa: S102
+    length = names["length"]
+    flower = {"petal_length": [5.0]}
+    priors = {"setosa": 0, "versicolor": 0.75, "virginica": 0.25}
+    p = [length.predict(flower, type="prob", priors=own)["virginica"][0] for own in (None, priors)]
+    mu = length.means().to_numpy()[0]
+    S = length.covariances("setosa").to_numpy()[0, 0]
+    densities = np.exp(-((5.0 - mu) ** 2) / (2 * S))
+    for number in (*densities[1:], *p):
+        assert f"= {number:.3f}$" in text, number
+    assert f"0.74^2 / {2 * S:.4f})" in text
+
+
 def test_the_table_of_the_lesson_on_log_linear_models_is_that_of_r(shared):
     case = json.loads((shared / "reference" / "loglin" / "ucb_AD_GD.json").read_text())
     columns = {column["name"]: column for column in case["data"]["columns"]}

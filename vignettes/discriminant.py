@@ -11,27 +11,28 @@
 # ---
 
 # %% [markdown]
-# # Four classifiers for categorical data, and what each assumes
+# # From discriminant analysis to Boltzmann Bayes
 #
-# A two-hour lesson, with exercises at the end.
+# A lesson with exercises at the end. Part 1 takes 45 minutes; both parts take two hours.
 #
-# Naive Bayes, Boltzmann Bayes, logistic regression and linear discriminant analysis (LDA) all
-# estimate $P(y|x)$. They differ in their assumptions. This page states these assumptions and
-# simulates data for which they matter.
+# Linear discriminant analysis (LDA), naive Bayes, Boltzmann Bayes and logistic regression all
+# estimate $P(y|x)$. They differ in their assumptions. Part 1 begins with numbers, adds categories,
+# and compares the classifiers on a table with both. Part 2 simulates data for which the assumptions
+# matter.
 #
 # | classifier | models | assumption | log-odds of two groups |
 # | --- | --- | --- | --- |
+# | LDA | $P(x \mid y)$ | normal predictors, the same covariance in all groups | sum over predictors |
+# | quadratic discriminant analysis (QDA) | $P(x \mid y)$ | normal predictors, a covariance for each group | sum over predictors and pairs |
 # | naive Bayes | $P(x \mid y)$ | predictors independent within each group | sum over predictors |
 # | Boltzmann Bayes | $P(x \mid y)$ | only pairs of predictors interact within groups | sum over predictors and pairs |
-# | LDA on 0/1 columns | $P(x \mid y)$ | normal predictors, the same covariance in all groups | sum over predictors |
 # | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | the same sum, fitted directly |
 # | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | the same sum, fitted directly |
 #
-# The last column is the key difference. Three of the five methods can only weight predictors
-# individually. If two groups differ only in *how predictors are associated*, these methods cannot
-# distinguish them, regardless of sample size. For categorical predictors, Boltzmann Bayes plays the
-# role that quadratic discriminant analysis plays for continuous ones: each group has its own
-# couplings.
+# The last column is the key difference. LDA, naive Bayes and logistic regression can only weight
+# predictors individually. If two groups differ only in *how predictors are associated*, these
+# methods cannot distinguish them, regardless of sample size. For categorical predictors, Boltzmann Bayes
+# plays the role that QDA plays for numbers: each group has its own couplings.
 
 # %%
 import itertools
@@ -40,19 +41,99 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 import bbl
 
-GROUPS = ["A", "B"]
-NAMES = [f"x{i + 1}" for i in range(6)]
-L = 3
-PREDICTORS = {name: list("rst") for name in NAMES}
+# %% [markdown]
+# ## Part 1: numbers
+#
+# Fisher (1936) measured 150 irises of three species. How does a flower's species follow from its
+# petals?
+
+# %%
+iris = load_iris(as_frame=True)
+flowers = iris.data.rename(columns=lambda name: name.removesuffix(" (cm)").replace(" ", "_"))
+flowers["species"] = iris.target_names[iris.target]
+print(flowers.groupby("species").mean())
 
 # %% [markdown]
-# ## Bayes' rule by hand
+# ### One number
+#
+# In each species, let the length of the petals be normally distributed, with the same variance in
+# all species. This is LDA with a single predictor:
+
+# %%
+length = bbl.bbl("species ~ petal_length", flowers, numeric=True, covariance="shared")
+print(length.means().round(3))
+print(length.covariances("setosa").round(4))
+
+# %% [markdown]
+# A petal is 5 cm long. Its density given each species is proportional to
+# $\exp(-(5 - \mu_y)^2 / 2 \sigma^2)$, which is $\exp(-0.74^2 / 0.3704) = 0.228$ for versicolor,
+# $\exp(-0.552^2 / 0.3704) = 0.439$ for virginica, and practically 0 for setosa. The species are
+# equally frequent, so Bayes' rule gives virginica the probability
+# $0.439 / (0.228 + 0.439) = 0.658$:
+
+# %%
+print(length.predict({"petal_length": [5.0]}, type="prob").round(3))
+
+# %% [markdown]
+# ### Several numbers: lines and curves
+#
+# `species ~ .^2` uses all numbers and correlates each pair. If all groups share one covariance
+# matrix, the boundary between two groups is a line (**linear discriminant analysis**). If each
+# group has its own, the boundary is a quadratic curve (**quadratic discriminant analysis**).
+# Without pairs, numbers are independent within each group (**Gaussian naive Bayes**).
+
+# %%
+NORMAL = {
+    "LDA": ("species ~ petal_length*petal_width", {"covariance": "shared"}),
+    "QDA": ("species ~ petal_length*petal_width", {}),
+    "Gaussian naive Bayes": ("species ~ petal_length + petal_width", {}),
+}
+fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+for ax, (name, (formula, options)) in zip(axes, NORMAL.items(), strict=True):
+    bbl.bbl(formula, flowers, numeric=True, **options).plot_regions(
+        "petal_length", "petal_width", ax=ax
+    )
+    ax.set_title(name)
+plt.show()
+
+# %% [markdown]
+# An ellipse contains 95 % of a group's distribution. It has the same shape in all groups with LDA,
+# its own shape with QDA, and axes parallel to those of the figure with naive Bayes.
+#
+# Do the groups share a covariance? Box's M test says no. Nevertheless, LDA predicts new flowers as
+# well as QDA, because it has 22 parameters instead of 42:
+
+# %%
+lda = bbl.bbl("species ~ .^2", flowers, numeric=True, covariance="shared")
+qda = bbl.bbl("species ~ .^2", flowers, numeric=True)
+print(bbl.anova(lda, qda))
+folds = {"nfold": 10, "shuffle": True, "seed": 1}
+for name, options in {"LDA": {"covariance": "shared"}, "QDA": {}}.items():
+    found = bbl.crossVal("species ~ .^2", flowers, numeric=True, **folds, **options).evaluate()
+    print(f"\n{name}\n{found.scores.round(3).to_string()}")
+
+# %% [markdown]
+# ### Axes that separate the groups
+#
+# The **linear discriminants** are the weighted sums of the numbers with the largest variance
+# between groups relative to the variance within groups. Two axes are enough for three groups, and
+# nearly all of the variance between these is on the first:
+
+# %%
+print(lda.discriminants().round(3))
+lda.plot_discriminants()
+plt.show()
+
+# %% [markdown]
+# ## Part 1: Bayes' rule with categories
+#
+# With categories, frequencies take the place of normal densities.
 #
 # Of 100 patients, 20 have the flu and 80 have a cold. Of these, 18 patients with the flu and 16
 # with a cold have a fever. A patient comes in with a fever. Of the $18 + 16 = 34$ patients with a
@@ -62,8 +143,8 @@ PREDICTORS = {name: list("rst") for name in NAMES}
 # {P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu}) + P(\mathrm{cold})\,P(\mathrm{fever} \mid
 # \mathrm{cold})} = \frac{0.2 \cdot 0.9}{0.2 \cdot 0.9 + 0.8 \cdot 0.2} = 0.529.$$
 #
-# The first three classifiers in the table above perform this calculation. They differ in how they
-# estimate $P(x \mid y)$ when $x$ has more than one predictor. With one predictor they agree:
+# Naive Bayes and Boltzmann Bayes perform this calculation. They differ in how they estimate
+# $P(x \mid y)$ when $x$ has more than one predictor. With one predictor they agree:
 
 # %%
 patients = pd.DataFrame(
@@ -85,58 +166,138 @@ print(clinic.predict({"fever": ["yes", "no"]}, type="prob").round(3))
 print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold": 0.5}).round(3))
 
 # %% [markdown]
-# ## Lines, curves and steps
+# ## Part 1: numbers and categories together
 #
-# For continuous predictors, $P(x \mid y)$ is often assumed to be normal. If all groups share one
-# covariance matrix, the boundary between two groups is a line (**linear discriminant analysis**,
-# Fisher 1936). If each group has its own covariance matrix, the boundary is a quadratic curve
-# (**quadratic discriminant analysis**). Regularised discriminant analysis (Friedman 1989) is a
-# compromise between the two: it shrinks the covariance of each group towards the pooled covariance,
-# and towards a multiple of the identity. The parameter `reg_param` of scikit-learn does only the
-# latter: it shrinks each covariance towards the identity, so that the boundary remains quadratic
-# but assumes weaker correlations.
-#
-# The groups below have the same means and correlations of opposite sign, so a linear boundary
-# cannot separate them. For the last two panels, both variables are cut into five intervals; the
-# methods do not use the order of the intervals. Naive Bayes does no better than a linear boundary;
-# Boltzmann Bayes finds the interaction of the intervals, and its boundary consists of steps.
+# Who survived the Titanic? Class and sex are categories, and age is a number. LDA treats categories
+# as 0/1 columns and assumes that they are normally distributed, of which `bbl` warns. Naive Bayes
+# has frequencies of levels and a normal distribution of age in each group. Boltzmann Bayes adds the
+# pairs: class and sex are associated within groups, and the mean of age depends on both.
+
 
 # %%
+passengers = bbl.datasets.load_titanic_passengers()
+known = passengers.dropna()
+columns = pd.get_dummies(known, columns=["Class", "Sex"], drop_first=True, dtype=float)
+columns.columns = [name.replace(" ", "_") for name in columns]
+SHIP = {
+    "LDA on 0/1 columns": ("Survived ~ .^2", columns, {"numeric": True, "covariance": "shared"}),
+    "naive Bayes": ("Survived ~ .", known, {"numeric": "Age", "method": "naive"}),
+    "Boltzmann Bayes": ("Survived ~ .^2", known, {"numeric": "Age", "method": "ml"}),
+}
+fits = {}
+losses = {}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", bbl.DataWarning)
+    for name, (formula, data, options) in SHIP.items():
+        fits[name] = bbl.bbl(formula, data, **options)
+        losses[name] = bbl.crossVal(formula, data, **folds, **options).evaluate().scores
+print(pd.concat(losses).xs("log-loss", level=1).round(3))
+
+# %% [markdown]
+# The lines below are the probabilities of survival, and the points are the proportions of survivors
+# in groups of at least eight passengers of similar age. LDA and naive Bayes add up the effects of
+# sex and class. In fact, the advantage of women was smaller in third class, and all boys of second
+# class survived. Boltzmann Bayes is closer to both, but no normal distribution of age within the
+# groups can give these boys a probability near 1.
+
+# %%
+ages = np.linspace(1, 65, 65)
+COLOURS = {"LDA on 0/1 columns": "#E69F00", "naive Bayes": "#0072B2", "Boltzmann Bayes": "#D55E00"}
+fig, axes = plt.subplots(2, 3, figsize=(10.5, 5.6), layout="constrained", sharex=True, sharey=True)
+panels = itertools.product(["Female", "Male"], ["1st", "2nd", "3rd"])
+for (sex, level), ax in zip(panels, axes.flat, strict=True):
+    new = pd.DataFrame({"Class": level, "Sex": sex, "Age": ages})
+    indicators = pd.DataFrame(
+        {
+            "Age": ages,
+            "Class_2nd": float(level == "2nd"),
+            "Class_3rd": float(level == "3rd"),
+            "Sex_Male": float(sex == "Male"),
+        }
+    )
+    for name, fit in fits.items():
+        rows = indicators if name.startswith("LDA") else new
+        ax.plot(ages, fit.predict(rows, type="prob")["Yes"], color=COLOURS[name], label=name)
+    own = known[(known["Class"] == level) & (known["Sex"] == sex)]
+    bands = own.groupby(pd.cut(own["Age"], [0, 12, 20, 30, 40, 50, 65]), observed=True)
+    for _, band in bands:
+        if len(band) >= 8:
+            ax.plot(band["Age"].mean(), (band["Survived"] == "Yes").mean(), "o", color="0.35")
+    ax.set_title(f"{sex}, {level} class", fontsize="medium")
+    ax.set_ylim(-0.02, 1.02)
+    ax.spines[["top", "right"]].set_visible(False)
+for ax in axes[1]:
+    ax.set_xlabel("Age")
+fig.supylabel("Probability of survival", fontsize="medium")
+fig.legend(
+    *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+)
+plt.show()
+
+# %% [markdown]
+# The age of 263 passengers is unknown. With `missing="marginal"`, the model averages over it
+# exactly, given class and sex:
+
+# %%
+model = bbl.bbl("Survived ~ .^2", known, numeric="Age", method="ml", missing="marginal")
+unknown = passengers[passengers["Age"].isna()]
+print(model.evaluate(unknown).scores.round(3))
+
+# %% [markdown]
+# Effects are averaged over passengers, with everything else unchanged:
+
+# %%
+print(model.avg_comparisons(["Class", "Sex", "Age"], step={"Age": 10}))
+
+# %% [markdown]
+# Errors may have different costs. Suppose that these predictions direct a search: abandoning a
+# survivor is a disaster, whereas searching for a victim is merely a waste. Let the first error cost
+# four times as much as the second. The class with the lowest expected cost is then no longer always
+# the most probable one.
+
+# %%
+for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
+    print(model.evaluate(known, costs=costs).confusion, "\n")
+
+# %% [markdown]
+# The shorter lesson ends here, with exercise 1, or exercises 1 to 4 as homework.
+#
+# ## Part 2: lines, curves and steps
+#
+# The groups below have the same means and correlations of opposite sign, so a linear boundary
+# cannot separate them. Regularised discriminant analysis (Friedman 1989) lies between LDA and QDA:
+# with `shrink=0.5`, each covariance is moved halfway towards the diagonal of the pooled covariance.
+#
+# For the last two panels, both variables are cut into five intervals; the methods do not use
+# the order of the intervals. Naive Bayes does no better than a linear boundary; Boltzmann Bayes
+# finds the interaction of the intervals, and its boundary consists of steps.
+
+# %%
+GROUPS = ["A", "B"]
 rng = np.random.default_rng(0)
 cloud = np.vstack(
     [rng.multivariate_normal([0, 0], [[1, sign * 0.8], [sign * 0.8, 1]], 200) for sign in (1, -1)]
 )
-points = pd.DataFrame(cloud, columns=["u", "v"]).assign(y=np.repeat(["A", "B"], 200))
+points = pd.DataFrame(cloud, columns=["u", "v"]).assign(y=np.repeat(GROUPS, 200))
 side = np.linspace(-3, 3, 81)
 grid = pd.DataFrame({"u": np.tile(side, 81), "v": np.repeat(side, 81)})
 binned = bbl.bin(points, bins=5, response="y")
-
-
-def normal(model):
-    return model.fit(cloud, points["y"]).predict_proba(grid.to_numpy())[:, 1]
-
-
-def intervals(formula, **options):
-    fit = bbl.bbl(formula, binned, testNull=False, **options)
-    # numbers are assigned to the model's intervals
-    return fit.predict(grid, type="prob")["B"].to_numpy()
-
-
-REGIONS = {
-    "LDA": normal(LinearDiscriminantAnalysis()),
-    "QDA": normal(QuadraticDiscriminantAnalysis()),
-    "QDA, regularised": normal(QuadraticDiscriminantAnalysis(reg_param=0.5)),
-    "naive Bayes, intervals": intervals("y ~ .", method="naive", prior_count=1),
-    "Boltzmann Bayes, intervals": intervals("y ~ .^2", lambda_=0.005, lambdah=0.001),
+MODELS = {
+    "LDA": ("y ~ u*v", points, {"numeric": True, "covariance": "shared"}),
+    "QDA": ("y ~ u*v", points, {"numeric": True}),
+    "QDA, shrink=0.5": ("y ~ u*v", points, {"numeric": True, "shrink": 0.5}),
+    "naive Bayes, intervals": ("y ~ .", binned, {"method": "naive", "prior_count": 1}),
+    "Boltzmann Bayes, intervals": ("y ~ .^2", binned, {"lambda_": 0.005, "lambdah": 0.001}),
 }
-fig, axes = plt.subplots(1, 5, figsize=(13, 3.6), layout="constrained", sharex=True, sharey=True)
-for ax, (name, p) in zip(axes, REGIONS.items(), strict=True):
-    ax.contourf(
-        side, side, p.reshape(81, 81), levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.7
-    )
-    ax.contour(side, side, p.reshape(81, 81), levels=[0.5], colors="black", linewidths=1)
+
+
+def draw_probabilities(ax, fit, rows):
+    """Draw P(B) on the grid with its contour 0.5, and the rows; return P(B)."""
+    p = fit.predict(grid, type="prob")["B"].to_numpy().reshape(81, 81)
+    ax.contourf(side, side, p, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.7)
+    ax.contour(side, side, p, levels=[0.5], colors="black", linewidths=1)
     for group, colour in (("A", "#053061"), ("B", "#67001f")):
-        part = points[points["y"] == group]
+        part = rows[rows["y"] == group]
         ax.scatter(
             part["u"],
             part["v"],
@@ -146,8 +307,13 @@ for ax, (name, p) in zip(axes, REGIONS.items(), strict=True):
             linewidth=0.4,
             label=f"group {group}",
         )
-    ax.set_title(name, fontsize="medium")
     ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal", xlabel="u")
+
+
+fig, axes = plt.subplots(1, 5, figsize=(13, 3.6), layout="constrained", sharex=True, sharey=True)
+for ax, (name, (formula, data, options)) in zip(axes, MODELS.items(), strict=True):
+    draw_probabilities(ax, bbl.bbl(formula, data, testNull=False, **options), points)
+    ax.set_title(name, fontsize="medium")
 axes[0].set_ylabel("v")
 handles = axes[0].get_legend_handles_labels()
 fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, markerscale=1.5)
@@ -192,23 +358,9 @@ WAYS = {
 fig, axes = plt.subplots(1, 4, figsize=(11, 3.7), layout="constrained", sharex=True, sharey=True)
 for ax, (name, options) in zip(axes, WAYS.items(), strict=True):
     fit = bbl.bbl("y ~ .^2", cut, **options)
-    p = fit.predict(grid, type="prob")["B"].to_numpy().reshape(81, 81)
-    ax.contourf(side, side, p, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.7)
-    ax.contour(side, side, p, levels=[0.5], colors="black", linewidths=1)
-    for group, colour in (("A", "#053061"), ("B", "#67001f")):
-        part = train[train["y"] == group]
-        ax.scatter(
-            part["u"],
-            part["v"],
-            s=14,
-            color=colour,
-            edgecolors="white",
-            linewidth=0.4,
-            label=f"group {group}",
-        )
+    draw_probabilities(ax, fit, train)
     loss = log_loss(fresh["y"], fit.predict(fresh, type="prob")["B"])
     ax.set_title(f"{name}: log-loss {loss:.3f}", fontsize="medium")
-    ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal", xlabel="u")
 axes[0].set_ylabel("v")
 handles = axes[0].get_legend_handles_labels()
 fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, markerscale=1.5)
@@ -236,6 +388,11 @@ plt.show()
 
 
 # %%
+NAMES = [f"x{i + 1}" for i in range(6)]
+L = 3
+PREDICTORS = {name: list("rst") for name in NAMES}
+
+
 def neighbours(strength):
     """Return fields and couplings of a chain that favours equal neighbours by
     `strength`.
@@ -312,8 +469,12 @@ def boltzmann(train, test):
 
 
 def lda(train, test):
-    model = LinearDiscriminantAnalysis().fit(dummies(train), train["y"])
-    return model.predict_proba(dummies(test))[:, 1]
+    # it warns that 0/1 columns are not normally distributed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bbl.DataWarning)
+        columns = pd.DataFrame(dummies(train)).add_prefix("z").assign(y=train["y"].to_numpy())
+        fit = bbl.bbl("y ~ .^2", columns, numeric=True, covariance="shared")
+    return fit.predict(pd.DataFrame(dummies(test)).add_prefix("z"), type="prob")["B"]
 
 
 def logistic(train, test, pairs=False):
@@ -465,6 +626,7 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Which method to use
 #
+# * Numbers: LDA if there are few rows or the groups have a similar spread, otherwise QDA.
 # * Few rows, many predictors, an exploratory analysis: naive Bayes, but do not trust its
 #   probabilities if predictors are associated.
 # * An interest in the effects of single predictors and their significance: logistic regression.
@@ -473,36 +635,19 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #   becomes naive Bayes, so cross-validation also shows whether interactions improve prediction.
 
 # %% [markdown]
-# ## Real data: the Titanic
-#
-# We compare naive Bayes and Boltzmann Bayes on held-out passengers, using the same five folds.
-# `evaluate` also gives intervals, which are valid even in small samples.
-
-# %%
-titanic = bbl.datasets.load_titanic()
-folds = {"weights": "Freq", "shuffle": True, "seed": 1}
-for name, options in {
-    "naive Bayes": {"method": "naive"},
-    "Boltzmann Bayes": {"lambda_": 0.001},
-}.items():
-    found = bbl.crossVal("Survived ~ .^2", titanic, **folds, **options).evaluate()
-    print(f"\n{name}\n{found.scores.round(3).to_string()}")
-
-# %% [markdown]
-# Errors may have different costs. Suppose that these predictions direct a search: abandoning a
-# survivor is a disaster, whereas searching for a victim is merely a waste. Let the first error cost
-# four times as much as the second. The class with the lowest expected cost is then no longer always
-# the most probable one.
-
-# %%
-fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_=0.001)
-for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
-    print(fit.evaluate(titanic, weights="Freq", costs=costs).confusion, "\n")
-
-# %% [markdown]
 # ## Exercises
 #
-# 1. Calculate by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ for flu prevalences of 0.2 and 0.5.
+# 1. In a meadow, there are three plants of versicolor for each of virginica. What is the
+#    probability that a flower with petals of 5 cm is a virginica? Use the densities above.
+#
+# <details><summary>Answer</summary>
+#
+# $0.25 \cdot 0.439 / (0.75 \cdot 0.228 + 0.25 \cdot 0.439) = 0.391$. `length.predict(...,
+# priors={"setosa": 0, "versicolor": 0.75, "virginica": 0.25})` returns it.
+#
+# </details>
+#
+# 2. Calculate by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ for flu prevalences of 0.2 and 0.5.
 #
 # <details><summary>Answer</summary>
 #
@@ -512,7 +657,7 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 2. A second symptom, cough, is a copy of the first: whoever has a fever also coughs. At a flu
+# 3. A second symptom, cough, is a copy of the first: whoever has a fever also coughs. At a flu
 #    prevalence of 0.2, what probability of flu does naive Bayes give a patient with both symptoms,
 #    and what is the correct probability?
 #
@@ -524,7 +669,7 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 3. Measuring the temperature costs nothing, a needless flu treatment costs 1, and an untreated flu
+# 4. Measuring the temperature costs nothing, a needless flu treatment costs 1, and an untreated flu
 #    costs 10. Above which probability of flu should the patient be treated?
 #
 # <details><summary>Answer</summary>
@@ -535,7 +680,7 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 4. In the figure with the five decision regions, set the off-diagonal entries of both covariances
+# 5. In the figure with the five decision regions, set the off-diagonal entries of both covariances
 #    to 0.8 and move the mean of B to $(1, -1)$. Which methods improve?
 #
 # <details><summary>Answer</summary>
@@ -548,7 +693,7 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 5. Draw 100 rows from the scenario *independent* and choose the penalty by `lambda_="cv"`. What is
+# 6. Draw 100 rows from the scenario *independent* and choose the penalty by `lambda_="cv"`. What is
 #    the value of `fit.tuning.values[fit.tuning.chosen]`, and what does it mean?
 #
 # <details><summary>Answer</summary>

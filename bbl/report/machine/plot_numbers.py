@@ -131,7 +131,7 @@ def plot_discriminants(
         Labels of the axes.
     groups : sequence of str
     """
-    ax = axes_or_new(ax, (5.0, 4.2))
+    ax = axes_or_new(ax, (6.4, 3.6))
     if len(names) == 1:
         handles = _draw_densities(ax, points, point_groups, ellipses)
         ax.set_ylabel("Density")

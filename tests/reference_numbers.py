@@ -67,3 +67,51 @@ def log_joint(x, u, log_p, means, S, L, partners):
             density = log_normal(u[known], mean[known], S[np.ix_(known, known)])
         out = np.logaddexp(out, log_p[state] + density)
     return out
+
+
+def products(columns, pairs):
+    """Return the columns (n, d_i) of all predictors, then the products of those of each pair."""
+    parts = list(columns)
+    for i, j in pairs:
+        parts.append((columns[i][:, :, None] * columns[j][:, None, :]).reshape(len(parts[0]), -1))
+    return parts
+
+
+def regressors(codes, is_number, L):
+    """Return the columns of regressors: the numbers, and indicators of non-reference levels."""
+    return [
+        codes[:, [i]] if is_number[i] else (codes[:, [i]] == np.arange(1, L[i])).astype(float)
+        for i in range(len(L))
+    ]
+
+
+def ridge_scores(codes, y, is_number, L, pairs, ridge, scale):
+    """Return the class scores (n, K) of the conditional likelihood with a ridge, up to a constant
+    in each row: the minimum of ``-mean ln P(y | x) + ridge / 2 |f|^2``.
+    """
+    columns = []
+    for i in range(len(L)):
+        own = codes[:, [i]] if is_number[i] else (codes[:, [i]] == np.arange(L[i])).astype(float)
+        own = own - own.mean(axis=0)
+        columns.append(own / own.std() if is_number[i] else own)
+    parts = products(columns, pairs)
+    squares = [float((part**2).sum(axis=1).mean()) for part in parts]
+    a, b = sum(squares[: len(L)]), sum(squares[len(L) :])
+    weights = [np.sqrt(1.0 / a / (1.0 + scale if b else 1.0))] * len(L)
+    weights += [np.sqrt(scale / b / (1.0 + scale)) for _ in pairs]
+    X = np.column_stack([weight * part for weight, part in zip(weights, parts, strict=True)])
+    X = np.column_stack([np.ones(len(X)), X])
+    K = y.max() + 1
+    penalty = np.repeat([1e-8, ridge], [1, X.shape[1] - 1])
+    coefficients = np.zeros((X.shape[1], K))
+    for _ in range(60):  # Newton steps
+        p = np.exp(X @ coefficients)
+        p /= p.sum(axis=1, keepdims=True)
+        gradient = X.T @ (p - np.eye(K)[y]) / len(y) + penalty[:, None] * coefficients
+        H = np.zeros((K, X.shape[1], K, X.shape[1]))
+        for g, k in itertools.product(range(K), range(K)):
+            w = p[:, g] * ((g == k) - p[:, k])
+            H[g, :, k] = (X * w[:, None]).T @ X / len(y) + (g == k) * np.diag(penalty)
+        step = np.linalg.solve(H.reshape(K * X.shape[1], -1), gradient.T.ravel())
+        coefficients -= step.reshape(K, -1).T
+    return X @ coefficients

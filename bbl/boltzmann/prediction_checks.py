@@ -196,7 +196,7 @@ def check_training(
     if worse is not None:
         # 1: the frame of this function; `_warn_of_losses` adds it itself
         warn_record(_naming_log_z(worse, result.log_z_kind), stacklevel + 1)
-    elif layout.order > 1 and result.location is None:
+    elif layout.order > 1 and result.location is None and layout.numbers is None:
         counts = level_counts(sample, layout.n_levels, K)
         naive = naive_scores(counts, log_share(result.class_prior), rows, _used_predictors(result))
         text = _describe_excess(scores, naive, rows)
@@ -387,7 +387,7 @@ def check_validation(
     fitted_layout = engine.layout(cast(Sample, sample), layout)
     if record is not None and record.is_worse:
         warn_record(_naming_log_z(record, log_z_kind), stacklevel + 1)
-    elif fitted_layout.order > 1:
+    elif fitted_layout.order > 1 and layout.numbers is None:  # naive Bayes of levels
         if K > 1 and sample.in_memory and sample.complete:
             held_out_rows = [
                 sample.rows(scored.rows[scored.fold == fold]) for fold in range(len(folds))

@@ -91,8 +91,11 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     return has_missing
 
 
-def refuse_missing_newdata(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values (for ``missing="raise"``)."""
+def refuse_missing_newdata(column: Column, is_regressor: bool = False) -> None:
+    """Raise a DataError if a column of new data has missing values (for ``missing="raise"``).
+
+    `is_regressor` is whether the model has no distribution of the column.
+    """
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
@@ -102,7 +105,10 @@ def refuse_missing_newdata(column: Column) -> None:
             column=column.name,
             argument="newdata",
             hint=(
-                "Predict only the other rows, or fit with missing='marginal', which averages "
+                "Predict only the other rows, fill in the value, or fit with method='pseudo' and "
+                "missing='marginal', which averages over missing numbers."
+                if is_regressor
+                else "Predict only the other rows, or fit with missing='marginal', which averages "
                 "over missing predictors in predict and does not change a fit to complete "
                 "rows."
             ),

@@ -102,9 +102,11 @@ class EncodingRules:
     standardise : bool
         Whether numbers are centred and divided by their standard deviation.
     measured : bool
-        Whether numbers belong to a location model, see `NumberFactor.measured`. With
+        Whether numbers belong to a Boltzmann machine, see `NumberFactor.measured`. With
         ``numeric=True``, they are then the float columns and the integer columns with over 20
         values.
+    regressors : bool
+        Whether such numbers are regressors, without a distribution.
     numbers_advice : str
         An additional hint in the error about a numeric column that cannot be a factor.
     """
@@ -123,6 +125,7 @@ class EncodingRules:
     numeric: bool | tuple[Hashable, ...] = False
     standardise: bool = False
     measured: bool = False
+    regressors: bool = False
     numbers_advice: str = ""
 
 
@@ -198,18 +201,29 @@ class Design:
         """Which predictors are numbers rather than categories, shape (m,)."""
         return np.array([isinstance(f, NumberFactor) for f in self.predictors], dtype=bool)
 
+    @cached_property
+    def regressors(self) -> np.ndarray | None:
+        """Mean and standard deviation of each numeric regressor of a Boltzmann machine, nan for
+        other predictors, shape (m, 2); None without any.
+        """
+        out = np.full((len(self.predictors), 2), np.nan)
+        for i, factor in enumerate(self.predictors):
+            if isinstance(factor, NumberFactor) and factor.is_regressor:
+                out[i] = factor.mean, factor.sd
+        return None if np.isnan(out).all() else out
+
     @property
     def coupling_terms(self) -> list[np.ndarray] | None:
-        """The terms without numbers, one array (T_k, k) for each order from 2 on; None for all
-        pairs of predictors.
+        """The terms without numbers that have a distribution, one array (T_k, k) for each order
+        from 2 on; None for all pairs of predictors.
         """
-        if not self.is_number.any():
+        if self.regressors is not None or not self.is_number.any():
             return None if self.terms.complete else list(self.terms.terms)
         return [terms[~self.is_number[terms].any(axis=1)] for terms in self.terms.terms]
 
     @property
     def number_centers(self) -> np.ndarray:
-        """Values (q,) from which the codes of the q numbers of a location model are measured."""
+        """Values (q,) from which the codes of the q numbers of a Boltzmann machine are measured."""
         return np.array(
             [f.center for f in self.predictors if isinstance(f, NumberFactor) and f.is_measured]
         )
@@ -500,7 +514,8 @@ class Design:
                     is_nan = np.isnan(values)
                     if is_nan.any():
                         if policy == "raise":
-                            refuse_missing_newdata(frame_column(frame, factor.name))
+                            column = frame_column(frame, factor.name)
+                            refuse_missing_newdata(column, factor.is_regressor)
                         is_missing = mark_rows(is_missing, codes.shape, i, is_nan)
                     codes[:, i] = np.where(is_nan, 0.0, factor.to_codes(values))
                     continue
@@ -688,11 +703,11 @@ def _read_number(
             hint="Drop the rows (missing='drop'), or fill in the values.",
         )
     factor = (
-        NumberFactor.measured(name, values, counts)
+        NumberFactor.measured(name, values, counts, rules.regressors)
         if rules.measured
         else NumberFactor.of_values(name, values, counts, rules.standardise)
     )
-    if rules.measured and len(distinct := np.unique(values)) <= FEW_VALUES:
+    if rules.measured and not rules.regressors and len(distinct := np.unique(values)) <= FEW_VALUES:
         warnings.warn(
             DataWarning(
                 f"column {name!r} has only {len(distinct)} values, but is modelled as normally "

@@ -37,7 +37,7 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
     ]
     stored = {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
     if isinstance(factor, NumberFactor):
-        # the last only for numbers of a location model, which earlier versions cannot load
+        # the last only for numbers of Boltzmann machines, which earlier versions cannot load
         own_sd = [factor.sd] if factor.is_measured else []
         stored["number"] = [factor.center, factor.scale, factor.mean, *own_sd]
     # omitted if False, which is the default in `factor_from_dict` because older files lack it

@@ -20,7 +20,7 @@ class Labels:
     levels: tuple[tuple[Any, ...], ...]
     # positions of the numeric predictors; their two levels label the codes 0 and 1
     numbers: tuple[int, ...] = ()
-    # positions of the numbers of a location model, and their values with code 0
+    # positions of the numbers of a Boltzmann machine, and their values with code 0
     measured: tuple[int, ...] = ()
     centers: tuple[float, ...] = ()
 

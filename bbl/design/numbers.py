@@ -34,7 +34,8 @@ class NumberFactor(Factor):
     mean : float
         Weighted mean of the training codes, used for unknown values.
     sd : float
-        Weighted standard deviation of the training values, for numbers of a location model.
+        Weighted standard deviation of the training values, for numbers of a Boltzmann machine; 0
+        for others.
     """
 
     center: float = 0.0
@@ -68,9 +69,14 @@ class NumberFactor(Factor):
         )
 
     @classmethod
-    def measured(cls, name: Hashable, values: np.ndarray, weights: np.ndarray) -> NumberFactor:
-        """Return the factor of a number in a location model: its codes are deviations from the
-        mean of the training `values` (n,) with `weights` (n,), and it has the single level "mean".
+    def measured(
+        cls, name: Hashable, values: np.ndarray, weights: np.ndarray, is_regressor: bool = False
+    ) -> NumberFactor:
+        """Return the factor of a number in a Boltzmann machine, given the training `values` (n,)
+        with `weights` (n,).
+
+        In a location model, codes are deviations from the mean, and the factor has the single
+        level "mean". The codes of a regressor are its values; its level 1 stands for its slope.
 
         Raises
         ------
@@ -88,12 +94,19 @@ class NumberFactor(Factor):
             )
         mean = float(values[0] + weights @ (values - values[0]) / weights.sum())
         sd = float(np.sqrt(weights @ (values - mean) ** 2 / weights.sum()))
+        if is_regressor:
+            return cls(name, ("0", "slope"), ("string",) * 2, mean=mean, sd=sd)
         return cls(name, ("mean",), ("string",), center=mean, sd=sd)
 
     @property
     def is_measured(self) -> bool:
-        """Whether the number belongs to a location model, see `measured`."""
-        return self.levels == ("mean",)
+        """Whether the number belongs to a Boltzmann machine, see `measured`."""
+        return self.sd > 0.0
+
+    @property
+    def is_regressor(self) -> bool:
+        """Whether it is a regressor of a Boltzmann machine, see `measured`."""
+        return self.sd > 0.0 and len(self.levels) == 2
 
     def padded(self) -> NumberFactor:
         """Return the factor unchanged; numbers do not need a second level."""

@@ -172,6 +172,9 @@ class Engine:
     joint : JointTraits or None
         How the engine fits P(group | row) for all groups at once, instead of by `path`; None if it
         fits group by group.
+    regresses : bool
+        Whether numeric predictors are regressors with slopes, instead of normally distributed
+        numbers of a location model.
     collapses : bool
         Whether equal rows are merged, in a fixed order, before they are passed to `path`. Engines
         that only count levels and pairs do not need this.
@@ -216,6 +219,7 @@ class Engine:
     needs: ClassVar[str] = "each"
     weights: ClassVar[str] = "counts"
     joint: ClassVar[JointTraits | None] = None
+    regresses: ClassVar[bool] = False
     collapses: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     loads: ClassVar[bool] = False
@@ -300,6 +304,9 @@ class Engine:
                     "(missing='drop')."
                 ),
             )
+
+    def check_numbers(self) -> None:
+        """Raise an OptionError if an option cannot be combined with numeric predictors."""
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
@@ -473,7 +480,14 @@ class Engine:
 
     def layout_of(self, design: Design, terms: Any, support: Support | None = None) -> Layout:
         """Return the layout of a design's predictors with `terms`, None for all pairs."""
-        return Layout(design.n_levels, terms, support, design.n_ordered, self.scores(design))
+        return Layout(
+            design.n_levels,
+            terms,
+            support,
+            design.n_ordered,
+            self.scores(design),
+            design.regressors,
+        )
 
     def held_out(
         self, sample: Sample, layout: Layout, K: int, folds: Folds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -16,7 +16,7 @@ Factors = Mapping[Scope, np.ndarray]
 
 
 def zero_sum_factors(
-    factors: Iterable[tuple[Scope, np.ndarray]],
+    factors: Iterable[tuple[Scope, np.ndarray]], slopes: Sequence[int] = ()
 ) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
     """Return factors in the zero-sum gauge, and the constant that the change of gauge separates.
 
@@ -25,6 +25,9 @@ def zero_sum_factors(
     factors : iterable of (tuple of k ints, ndarray (K, L_1, ..., L_k))
         Tables of the energy as returned by `Layout.factors`: the predictors of each table (its
         scope), and its values over all levels of these predictors for K groups.
+    slopes : sequence of int, optional
+        Numeric predictors: their axes have the length one, and tables are multiplied by their
+        values, see `bbl.model.number_terms.centred_factors`.
 
     Returns
     -------
@@ -46,16 +49,20 @@ def zero_sum_factors(
     terms: dict[Scope, np.ndarray] = {}
     constant: np.ndarray | float = 0.0
     for scope, table in factors:
+        slope_axes = {axis for axis, i in enumerate(scope) if i in slopes}
         for k in range(len(scope) + 1):
             for kept_axes in combinations(range(len(scope)), k):
                 averaged_axes = tuple(
                     1 + axis for axis in range(len(scope)) if axis not in kept_axes
                 )
+                if not slope_axes <= set(kept_axes):
+                    continue
                 # the part of the table due to this subset of the scope: the mean over the other
                 # axes, minus its own means along each kept axis
                 effect = table.mean(axis=averaged_axes) if averaged_axes else table
-                for axis in range(1, k + 1):
-                    effect = effect - effect.mean(axis=axis, keepdims=True)
+                for axis, kept_axis in enumerate(kept_axes, 1):
+                    if kept_axis not in slope_axes:
+                        effect = effect - effect.mean(axis=axis, keepdims=True)
                 if kept_axes:
                     sub_scope = tuple(scope[axis] for axis in kept_axes)
                     terms[sub_scope] = terms[sub_scope] + effect if sub_scope in terms else effect
@@ -66,12 +73,18 @@ def zero_sum_factors(
 
 
 def contributions(
-    terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None
+    terms: Factors,
+    K: int,
+    codes: np.ndarray,
+    missing: np.ndarray | None = None,
+    origins: Mapping[int, float] | None = None,
 ) -> np.ndarray:
     """Return the contributions (n, K, T) of T terms to the K scores of each row of `codes` (n, m).
 
-    A term contributes zero in rows where one of its predictors is `missing` (n, m).
+    A term contributes zero in rows where one of its predictors is `missing` (n, m). `origins` are
+    the values from which numeric predictors are measured, by position.
     """
+    origins = origins or {}
     check_memory(
         8.0 * len(codes) * K * len(terms),
         f"Explaining {len(codes)} rows by {len(terms)} terms",
@@ -79,9 +92,15 @@ def contributions(
     )
     out = np.zeros((len(codes), K, len(terms)))
     for t, (scope, table) in enumerate(terms.items()):
-        scope_codes = tuple(codes[:, i].astype(np.intp) for i in scope)
+        scope_codes = tuple(
+            np.zeros(len(codes), dtype=np.intp) if i in origins else codes[:, i].astype(np.intp)
+            for i in scope
+        )
         # (n, K): the table's cell at each row's levels
         out[:, :, t] = np.moveaxis(table, 0, -1)[scope_codes]
+        for i in scope:
+            if i in origins:
+                out[:, :, t] *= (codes[:, i] - origins[i])[:, None]
         if missing is not None:
             out[missing[:, list(scope)].any(axis=1), :, t] = 0.0
     return out

@@ -11,8 +11,8 @@ import numpy as np
 from bbl._ext.model import energy as kernel
 from bbl.memory import check_memory
 from bbl.model.higher import higher
-from bbl.model.layout import Layout
-from bbl.model.moments import level_counts, pair_counts
+from bbl.model.layout import Layout, term_columns
+from bbl.model.moments import level_counts, one_hot, pair_counts
 from bbl.model.regressors import pair_cells
 from bbl.rows.sample import Rows, Sample
 
@@ -22,6 +22,7 @@ __all__ = ["Energy", "conditionals", "energies", "known_energy", "parameter_coun
 # maximum number of non-reference levels per predictor for which a loop over levels is faster than
 # `reduceat`
 FEW_LEVELS = 8
+MAX_PRODUCTS = 2**22  # products of numbers and indicators that are in memory at once
 
 
 def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -114,6 +115,11 @@ class Energy:
         D = layout.D
         self.h = np.ascontiguousarray(theta[:, :D].T)
         self.J = np.zeros((0, 0, K))
+        self.higher = None
+        if layout.numbers is not None:
+            self.columns = term_columns(layout)
+            self.theta = theta
+            return
         if layout.count(2):
             check_memory(
                 8.0 * D * D * K,
@@ -132,6 +138,9 @@ class Energy:
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n, K) of `codes` (n, m)."""
         out = np.empty((len(codes), self.h.shape[1]))
+        if self.layout.numbers is not None:
+            self._sum_products(codes, out)
+            return out
         scratch = np.empty(self.layout.m, dtype=np.intp)  # holds the columns of a row's levels
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
@@ -141,6 +150,17 @@ class Energy:
                 terms = self.higher
                 kernel.add_terms(codes, terms.members, terms.stride, terms.first, self.values, out)
         return out
+
+    def _sum_products(self, codes: np.ndarray, out: np.ndarray) -> None:
+        """Write the energies (n, K) of rows with numeric regressors to `out`."""
+        size = max(1, MAX_PRODUCTS // max(self.layout.size, 1))
+        for first in range(0, len(codes), size):
+            rows = slice(first, first + size)
+            X = np.column_stack([one_hot(codes[rows], self.layout), np.ones(len(codes[rows]))])
+            products = X[:, self.columns[0]]
+            for columns in self.columns[1:]:
+                products = products * X[:, columns]
+            out[rows] = products @ self.theta.T
 
 
 def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray:

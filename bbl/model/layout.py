@@ -39,6 +39,10 @@ class Layout:
         None (nominal), or an array (L_i - 1,) with the scores of the non-reference levels relative
         to the reference level, in (0, 1]; nan for a level with couplings of its own. Positions do
         not depend on it: see `bbl.model.scores`.
+    numbers : ndarray, shape (m, 2), optional
+        Mean and standard deviation of each numeric regressor, nan for other predictors; None
+        without any. A number has two levels: its parameters are slopes, and its code replaces the
+        indicator of level 1.
 
     Attributes
     ----------
@@ -60,6 +64,8 @@ class Layout:
         of 0 and -inf for their levels.
     scores : tuple or None
         As passed; None if all predictors are nominal.
+    numbers : ndarray or None
+        As passed.
     size : int
         Length of the parameter vector: the number of free parameters of a group (eq. 7 restricted
         to `terms`), unless there are `scores`, by which parameters are proportional to each other.
@@ -78,8 +84,11 @@ class Layout:
 
     support: Support | None
 
-    def __init__(self, n_levels, terms=None, support=None, n_ordered=None, scores=None):
+    def __init__(
+        self, n_levels, terms=None, support=None, n_ordered=None, scores=None, numbers=None
+    ):
         self.support = support
+        self.numbers = numbers
         self.scores = None if scores is None else tuple(scores)
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
@@ -169,6 +178,13 @@ class Layout:
         return len(self.terms[order - 2]) if 2 <= order <= len(self.terms) + 1 else 0
 
     @property
+    def is_number(self) -> np.ndarray:
+        """Which predictors are numeric regressors, shape (m,)."""
+        if self.numbers is None:
+            return np.zeros(self.m, dtype=bool)
+        return np.asarray(self.numbers[:, 1] > 0.0)
+
+    @property
     def n_terms(self) -> int:
         """Number of terms of all orders."""
         return self.count(2) if self.complete else sum(map(len, self.terms))
@@ -248,7 +264,7 @@ class Layout:
         """Return a layout of the same predictors with other terms, in the form that the class
         takes.
         """
-        return Layout(self.n_levels, terms, self.support, self.n_ordered, self.scores)
+        return Layout(self.n_levels, terms, self.support, self.n_ordered, self.scores, self.numbers)
 
     def beside(self, *predictors: int) -> np.ndarray:
         """Return the other members of all terms that contain these predictors and at least one
@@ -272,14 +288,17 @@ class Layout:
         """
         n_ordered = self.n_ordered[predictors]
         scores = None if self.scores is None else [self.scores[i] for i in predictors]
+        numbers = None if self.numbers is None else self.numbers[predictors]
         if self.complete:
-            return Layout(self.n_levels[predictors], n_ordered=n_ordered, scores=scores)
+            return Layout(
+                self.n_levels[predictors], n_ordered=n_ordered, scores=scores, numbers=numbers
+            )
         new_index = np.full(self.m, -1)
         new_index[predictors] = np.arange(len(predictors))
         # -1 for predictors that are left out
         renumbered_terms = [new_index[terms] for terms in self.terms]
         kept_terms = [terms[(terms >= 0).all(axis=1)] for terms in renumbered_terms]
-        return Layout(self.n_levels[predictors], kept_terms, None, n_ordered, scores)
+        return Layout(self.n_levels[predictors], kept_terms, None, n_ordered, scores, numbers)
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if the layout does not

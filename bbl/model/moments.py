@@ -8,6 +8,7 @@ because their sums do not depend on the order of summation.
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -59,8 +60,10 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
 
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
     """Return the indicators (n, D) of the non-reference levels (or joint levels) in the rows
-    `codes` (n, m).
+    `codes` (n, m); a number instead of an indicator for numeric regressors.
     """
+    if codes.dtype.kind == "f":
+        return _indicators_and_numbers(codes, cast(Layout, layout))
     if codes.shape[1] == layout.D and (layout.n_levels == 2).all():
         return codes.astype(dtype)  # codes 0 and 1 are the indicators
     X = np.zeros((len(codes), layout.D), dtype=dtype)
@@ -68,6 +71,17 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) ->
     kernel.one_hot(
         codes.astype(np.int32, copy=False) if codes.dtype.kind == "i" else codes, layout.start, X
     )
+    return X
+
+
+def _indicators_and_numbers(codes: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return `one_hot` of rows with numeric regressors."""
+    X = np.zeros((len(codes), layout.D))
+    for i, first in enumerate(layout.start[:-1]):
+        width = int(layout.n_levels[i]) - 1
+        is_number = layout.is_number[i]
+        own = codes[:, [i]]
+        X[:, first : first + width] = own if is_number else own == np.arange(1, width + 1)
     return X
 
 

@@ -387,7 +387,10 @@ def fit_text(
     # K groups, m predictors and n_terms terms are printed; a line in a list replaces those that
     # are omitted, if any
     K, groups_line = _n_printed(len(labels.groups), "group")
-    predictors = [i for i in range(layout.m) if i not in labels.numbers]
+    # numbers with a distribution have a single level, and no coefficients
+    predictors = [
+        i for i in range(layout.m) if i not in labels.numbers or len(labels.levels[i]) > 1
+    ]
     m, predictors_line = _n_printed(len(predictors), "predictor")
     # (`order`: the largest number of predictors of a term)
     n_terms, terms_line = _n_printed(layout.n_terms, "pair" if layout.order <= 2 else "term")

@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
 from bbl.crossval import Scores
 from bbl.design.frames import to_frame
+from bbl.design.numbers import NumberFactor
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
@@ -363,11 +364,15 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
     of each predictor.
 
     With "balanced" these are all levels of a predictor, with "mode" its most frequent level. A
-    dict gives the levels of some predictors; the others have their most frequent level.
+    dict gives the levels of some predictors; the others have their most frequent level. Numbers
+    have their means.
     """
     labels = fit.labels
     # the most frequent level: `_counts` has each predictor's weighted level counts (K, L_i)
     code_lists: list[list] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
+    means = {i: [cast(NumberFactor, fit.design.predictors[i]).mean] for i in labels.measured}
+    for i, mean in means.items():
+        code_lists[i] = mean
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
             (i,) = find_predictors(labels, [name], "grid")
@@ -381,7 +386,9 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
             value=grid,
         )
     elif choice("grid", grid, GRIDS) == "balanced":
-        code_lists = [list(range(len(levels))) for levels in labels.levels]
+        code_lists = [
+            means.get(i, list(range(len(levels)))) for i, levels in enumerate(labels.levels)
+        ]
         text = "a balanced grid"
     else:
         text = "a row of the most frequent levels"

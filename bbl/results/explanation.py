@@ -4,8 +4,8 @@ predictor. There are n rows, m predictors, K groups and T terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +51,8 @@ class Attribution:
     of_rows : callable or None
         ``of_rows(codes, missing)`` returns the contributions (n, K, E) of E additional terms, which
         have no tables; their names follow those of `terms`. None if there are none.
+    origins : dict of int to float
+        Values from which numeric regressors are measured, by position: their terms are zero there.
     averaged : bool
         Whether scores are averaged over draws. The terms are then at the mean of the draws and
         only approximately add up to the scores.
@@ -66,6 +68,7 @@ class Attribution:
     averaged: bool = False
     cumulative: bool = False
     of_rows: Callable[[np.ndarray, np.ndarray | None], np.ndarray] | None = None
+    origins: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,7 +281,7 @@ def explain_rows(
         target, reference = (np.full(n, groups.index(group)) for group in of)
     row_numbers = np.arange(n)
     # (n, K, T); 0 if a predictor is missing
-    score_parts = contributions(attribution.terms, K, codes, missing)
+    score_parts = contributions(attribution.terms, K, codes, missing, attribution.origins)
     if attribution.of_rows is not None:
         score_parts = np.concatenate([score_parts, attribution.of_rows(codes, missing)], axis=2)
     # (n, T)

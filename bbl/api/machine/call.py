@@ -315,6 +315,18 @@ def check_numbers(
                     value=name,
                 )
     refuse_numbers(options, engine.refusals())
+    engine.check_numbers()
+    if engine.regresses:
+        for name in ("covariance", "divisor", "shrink", "transform"):
+            value, default = options.shown()[name]
+            if value != default:
+                raise OptionError(
+                    f"{name} describes the distribution of numeric predictors, which "
+                    f"method={engine.name!r} does not model.",
+                    argument=name,
+                    hint=f"Leave {name} out, or choose method='pseudo'.",
+                    value=value,
+                )
     for name, value in others.items():
         if value is not None:
             raise OptionError(
@@ -326,9 +338,11 @@ def check_numbers(
 
 
 def location_model(options: NumberOptions, design: Design, engine: Engine) -> LocationModel | None:
-    """Return the location model of the formula's numeric predictors; None if there are none."""
+    """Return the location model of the formula's numeric predictors; None if there are none, or if
+    they are regressors.
+    """
     numbers = np.flatnonzero(design.is_number)
-    if not len(numbers):
+    if not len(numbers) or engine.regresses:
         return None
     q = len(numbers)
     m = len(design.predictors)
@@ -457,6 +471,7 @@ def prepare(
         marks=structural_zeros,  # a column named here is not a predictor
         numeric=numbers.columns,
         measured=True,
+        regressors=engine.regresses,
         check_pairs=partial(  # called before the pairs of many predictors are listed
             announce_terms,
             engine=engine,

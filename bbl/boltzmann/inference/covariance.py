@@ -396,16 +396,21 @@ def occurring(rows: Sample, layout: Layout) -> np.ndarray:
     `layout` must not have terms of three or more predictors, which fits to P(group | row) do not
     support. A field compares a level with the reference level, and if its predictor interacts with
     another, in rows with the other at its reference level. A coupling compares the four
-    combinations of two levels and the reference levels.
+    combinations of two levels and the reference levels. The values of a number need not occur.
     """
-    L = layout.n_levels.astype(int)
+    is_number = layout.is_number
+    # numbers have one level here, and are repeated at both levels afterwards
+    L = np.where(is_number, 1, layout.n_levels).astype(int)
+    codes = np.where(is_number, 0, rows.codes).astype(np.intp)
+    repeats = np.where(is_number, 2, 1)
     occurs = []
     for i in range(layout.m):
-        has_rows = np.bincount(rows.codes[:, i], rows.weights, L[i]) > 0.0
+        has_rows = np.bincount(codes[:, i], rows.weights, L[i]).repeat(repeats[i]) > 0.0
         occurs.append(has_rows[1:] & has_rows[:1])
     for i, j in layout.pairs:
-        cells = rows.codes[:, i].astype(np.intp) * L[j] + rows.codes[:, j]
-        has_rows = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j]) > 0.0
+        cells = codes[:, i] * L[j] + codes[:, j]
+        counts = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j])
+        has_rows = counts.repeat(repeats[i], axis=0).repeat(repeats[j], axis=1) > 0.0
         occurs[i] &= has_rows[1:, 0] & has_rows[0, 0]
         occurs[j] &= has_rows[0, 1:] & has_rows[0, 0]
         occurs.append(

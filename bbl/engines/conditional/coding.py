@@ -35,11 +35,15 @@ class Coding:
         Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
         Features of each predictor's levels; None represents the identity, an indicator for each
-        level.
+        level. For a number, the features of the codes 0 and 1.
+    numbers : ndarray, shape (m, 2), or None
+        Mean and standard deviation of each numeric predictor, see `Layout`. Its feature is the
+        number of standard deviations from the mean.
     """
 
     n_levels: np.ndarray
     features: tuple[np.ndarray | None, ...]
+    numbers: np.ndarray | None = None
 
     @cached_property
     def widths(self) -> np.ndarray:
@@ -79,11 +83,23 @@ class Coding:
         out = np.zeros((len(codes), int(self.widths.sum())))
         row = np.arange(len(codes))
         for i, (columns, features) in enumerate(zip(self.columns, self.features, strict=True)):
-            if features is None:
+            if self.is_number(i):
+                out[:, columns.start] = self.standardised(i, codes[:, i])
+            elif features is None:
                 out[row, columns.start + codes[:, i].astype(np.intp)] = 1.0
             else:
-                out[:, columns] = features[codes[:, i]]
+                out[:, columns] = features[codes[:, i].astype(np.intp)]
         return out
+
+    def is_number(self, i: int) -> bool:
+        """Return whether predictor i is a number."""
+        return self.numbers is not None and bool(self.numbers[i, 1] > 0.0)
+
+    def standardised(self, i: int, codes: np.ndarray) -> np.ndarray:
+        """Return the feature (n,) of the values `codes` (n,) of number i."""
+        assert self.numbers is not None  # noqa: S101
+        mean, sd = self.numbers[i]
+        return (codes - mean) / sd
 
     def feature_means(self, level_shares: list[np.ndarray]) -> np.ndarray:
         """Return the means (F,) of all features, from each predictor's level proportions (L_i,)."""
@@ -169,13 +185,16 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
     The distance between the first and the last ordered level is that of two levels of a nominal
     predictor, so every coding treats predictors with two levels in the same way. A level after the
     ordered ones represents missing values: it has an indicator, at the same distance from the first
-    and the last level.
+    and the last level. The feature of a number is standardised.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)
         for k, L in zip(layout.n_ordered, layout.n_levels, strict=True)
     ]
-    return Coding(layout.n_levels, tuple(features))
+    for i in np.flatnonzero(layout.is_number):
+        mean, sd = layout.numbers[i]
+        features[i] = (np.array([[0.0], [1.0]]) - mean) / sd
+    return Coding(layout.n_levels, tuple(features), layout.numbers)
 
 
 def _features(k: int, L: int, ordered: str) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from typing import ClassVar, cast, get_args
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.errors import Hint, LevelError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
+from bbl.model.number_terms import to_raw
 from bbl.parallel import serial_blas
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
@@ -150,6 +151,7 @@ class Conditional(Engine):
     )
     log_z = "half"
     weights = "real"
+    regresses = True
     errors = "Standard errors from the Fisher information of P(y|x)."
 
     def __post_init__(self):
@@ -208,6 +210,16 @@ class Conditional(Engine):
     def calibrates(self) -> bool:
         """Whether class scores can be calibrated, which is not possible with cumulative logits."""
         return self.logits in ("nominal", "adjacent")
+
+    def check_numbers(self) -> None:
+        """Raise an OptionError if the fit would start from a model of the numbers' levels."""
+        if self.start is not None:
+            raise OptionError(
+                f"start={self.start!r} is not available with numeric predictors.",
+                argument="start",
+                hint="Leave start out, or bin the numeric predictors with bbl.bin().",
+                value=self.start,
+            )
 
     def _check_ordinal(self) -> None:
         """Raise an OptionError for options that are not available for an ordered response."""
@@ -372,7 +384,7 @@ class Conditional(Engine):
         """
         rank = min(n, RANK)  # of the basis
         # 8 bytes each: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
-        if n <= ROWS:
+        if n <= ROWS or layout.numbers is not None:
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
         # three tables (D, D) of 4 bytes for minibatches; six of 8 bytes for L-BFGS; about ten
         # parameter vectors
@@ -399,7 +411,6 @@ class Conditional(Engine):
             ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
             "odds_ratios": f"{no_density}, which does not determine the odds of predictors",
-            "numeric": f"method={cls.name!r} does not support numeric predictors yet",
         }
 
     def check_equations(self) -> None:
@@ -573,7 +584,7 @@ class Conditional(Engine):
                     self.ordered,
                     ROWS,
                 )
-            elif penalised and sample.n <= ROWS:
+            elif penalised and (sample.n <= ROWS or layout.numbers is not None):
                 # None: end early
                 tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
                 fits = fit_by_basis(
@@ -612,6 +623,9 @@ class Conditional(Engine):
         weights = group_weights(
             distinct_row.ravel(), len(codes), sample.response, sample.weights, K
         )
+        if start is not None and layout.numbers is not None:
+            # coefficients of standardised numbers
+            start = np.linalg.solve(cast(np.ndarray, to_raw(layout)), start.T).T
         with serial_blas():
             if self.is_ordinal:
                 ordinal = find_ordinal_maximum(codes, weights, layout, self.logits, start)
@@ -627,9 +641,10 @@ class Conditional(Engine):
         Parameters are differences from the first group that has rows.
         """
         # coefficients (K, 1 + size): intercepts first
-        optimum = self.maximum(sample, layout, K, start).maximum
-        theta = optimum.coefficients[:, 1:].copy()
-        constant = optimum.coefficients[:, 0].copy()
+        influence = self.maximum(sample, layout, K, start)
+        optimum = influence.maximum
+        theta = influence.coefficients[:, 1:].copy()
+        constant = influence.coefficients[:, 0].copy()
         return JointFit(
             theta,
             constant,

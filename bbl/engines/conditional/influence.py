@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from bbl.engines.conditional.firth import FirthProfile
-from bbl.engines.conditional.likelihood import design, information
+from bbl.engines.conditional.likelihood import design, information, raw_design
 from bbl.engines.conditional.maximum import ConditionalMaximum, leading_columns
 from bbl.engines.conditional.maximum_influence import MaximumInfluence
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
+from bbl.model.number_terms import in_unit, to_raw
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
@@ -74,8 +75,9 @@ class ConditionalInfluence(MaximumInfluence):
         Groups without rows have probability zero.
         """
         groups = self.maximum.groups
-        out = np.zeros((len(Z), len(self.coefficients)))
-        out[:, groups] = np.exp(log_probabilities(Z @ self.coefficients[groups].T))
+        coefficients = self.maximum.coefficients
+        out = np.zeros((len(Z), len(coefficients)))
+        out[:, groups] = np.exp(log_probabilities(Z @ coefficients[groups].T))
         return out
 
     @cached_property
@@ -100,7 +102,8 @@ class ConditionalInfluence(MaximumInfluence):
         )
         out = np.zeros((basis.size, basis.size))
         out[np.ix_(basis, basis)] = self._inverse / self.total
-        return out.reshape(*shape, *shape)
+        out = out.reshape(*shape, *shape)
+        return self._raw(self._raw(out, axis=1), axis=3)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
         """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
@@ -109,7 +112,8 @@ class ConditionalInfluence(MaximumInfluence):
         group, column = np.nonzero(self.maximum.basis)
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
-        return to_difference.T @ self._inverse @ to_difference / self.total
+        out = to_difference.T @ self._inverse @ to_difference / self.total
+        return self._raw(self._raw(out, axis=0), axis=1)
 
     def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
         """Return the influence on one Newton step from `coefficients` (K, 1 + size).
@@ -120,6 +124,8 @@ class ConditionalInfluence(MaximumInfluence):
         groups = self.maximum.groups
         columns = self.maximum.columns
         Z = design(self._codes, self.layout)
+        if self._to_raw is not None:
+            coefficients = np.linalg.solve(self._to_raw, coefficients.T).T
         moved = replace(self.maximum, coefficients=coefficients)
         p = ConditionalInfluence(self.layout, moved, self._codes, self._counts).probabilities(Z)
         free = np.repeat(columns[None], len(groups) - 1, axis=0)
@@ -140,14 +146,26 @@ class ConditionalInfluence(MaximumInfluence):
         out = np.full((3, self.layout.size), np.nan)
         groups = [b, *(g for g in self.maximum.groups.tolist() if g != b)]
         with serial_blas():
-            Z = design(self._codes, self.layout)
+            Z, scale = self._scaled_design()
             columns = np.asarray(self.maximum.basis.any(axis=0))
-            start = (self.coefficients[groups] - self.coefficients[b])[1:]
+            start = (self.coefficients[groups] - self.coefficients[b])[1:] * scale
             profile = FirthProfile(Z, self._counts[:, groups], columns, start)
             for k in np.flatnonzero(self.determined(a, b)[1:]):
                 interval = profile.interval(groups.index(a) - 1, 1 + int(k), quantile)
-                out[:, k] = interval.statistic, interval.lower, interval.upper
+                unit = scale[1 + k]
+                out[:, k] = interval.statistic, interval.lower / unit, interval.upper / unit
         return out
+
+    def _scaled_design(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return a design (n, 1 + size) whose coefficients are those of the numbers as they are,
+        times the factors that are returned too (1 + size,).
+        """
+        if self.layout.numbers is None:
+            return design(self._codes, self.layout), np.ones(1 + self.layout.size)
+        layout = in_unit(self.layout, centred=False, scaled=True)
+        scale = to_raw(layout)
+        assert scale is not None  # noqa: S101  # there are numbers
+        return design(self._codes, layout), 1.0 / scale.diagonal()
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
         """Return twice the decrease of Firth's penalised log-likelihood without some parameters.
@@ -158,7 +176,7 @@ class ConditionalInfluence(MaximumInfluence):
         """
         groups = self.maximum.groups
         with serial_blas():
-            Z = design(self._codes, self.layout)
+            Z, _ = self._scaled_design()
             is_dropped = np.append(False, dropped)
             # columns of the smaller model first
             order = np.argsort(is_dropped, kind="stable")
@@ -173,19 +191,23 @@ class ConditionalInfluence(MaximumInfluence):
 
         `rows` contains level codes (n, m) and the groups as `response` (n,).
         """
-        Z = design(rows.codes, self.layout)
-        residual = -self.probabilities(Z)
+        residual = self._residuals(rows)
+        return residual[:, :, None] * raw_design(rows.codes, self.layout)[:, None, :]
+
+    def _residuals(self, rows: Sample) -> np.ndarray:
+        """Return the derivatives (n, K) of ln P(group | row) in the class scores."""
+        residual = -self.probabilities(design(rows.codes, self.layout))
         residual[np.arange(rows.n), rows.response] += 1.0
         residual[:, self.reference] = 0.0  # its coefficients are fixed at zero
-        return residual[:, :, None] * Z[:, None, :]
+        return residual
 
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, K, 1 + size) of rows on coefficients, times `total`.
 
         The rows have a response. Coefficients outside the basis have zero influence.
         """
-        scores = self.scores(rows)
+        scores = self._residuals(rows)[:, :, None] * design(rows.codes, self.layout)[:, None, :]
         basis = self.maximum.basis
         out = np.zeros(scores.shape)
         out[:, basis] = scores[:, basis] @ self._inverse
-        return out
+        return self._raw(out, axis=2)

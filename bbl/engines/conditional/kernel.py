@@ -135,7 +135,11 @@ def diagonal(
     # g_i (n, m): the squared distance of each predictor's features from the means
     g_i = np.empty(codes.shape)
     for i, columns in enumerate(coding.columns):
-        g_i[:, i] = coding.squared_distances(i, means[columns])[codes[:, i]]
+        if coding.is_number(i):
+            g_i[:, i] = (coding.standardised(i, codes[:, i]) - means[columns]) ** 2
+        else:
+            own = codes[:, i].astype(np.intp)
+            g_i[:, i] = coding.squared_distances(i, means[columns])[own]
     g = g_i.sum(axis=1)
     if layout.complete:  # all pairs interact
         return g, 0.5 * (g**2 - (g_i**2).sum(axis=1))

@@ -1,8 +1,10 @@
 """The likelihood P(group | row) of distinct rows, and its Fisher information."""
 
 # The *design* of a row consists of a one, for the intercept, and the indicators of its fields and
-# couplings. A *cell* is a combination of a distinct row and a group. Letters: n distinct rows, k
-# groups with rows, p columns of the design.
+# couplings. Numbers are standardised, because rounding errors of products of numbers far from zero
+# would be large; `bbl.model.number_terms.to_raw` converts their coefficients. A *cell* is a
+# combination of a distinct row and a group. Letters: n distinct rows, k groups with rows, p columns
+# of the design.
 
 from __future__ import annotations
 
@@ -12,11 +14,19 @@ from bbl.engines.likelihood.influence import row_indicators
 from bbl.engines.likelihood.newton import Objective
 from bbl.model.layout import Layout
 
-__all__ = ["Likelihood", "design", "information"]
+__all__ = ["Likelihood", "design", "information", "raw_design"]
 
 
 def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the design (n, 1 + size) of rows (n, m)."""
+    """Return the design (n, 1 + size) of rows (n, m), with standardised numbers."""
+    if layout.numbers is not None:
+        standardised = (codes - layout.numbers[:, 0]) / layout.numbers[:, 1]
+        codes = np.where(layout.is_number, standardised, codes)
+    return raw_design(codes, layout)
+
+
+def raw_design(codes: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return the design (n, 1 + size) of rows (n, m), with numbers as they are."""
     return np.column_stack([np.ones(len(codes)), row_indicators(layout, codes)])
 
 

@@ -264,7 +264,9 @@ class _Face:
         # This holds if 2 R |gradient| is below the smallest eigenvalue of the information. R bounds
         # the norm of the difference between two groups' statistics, which have a one for the
         # intercept and for each table (`scopes`).
-        squared_R = 2 * (1 + len(layout.scopes))
+        squared_R = 2.0 * (1 + len(layout.scopes))
+        if layout.numbers is not None:
+            squared_R = 2.0 * float((self.likelihood.Z**2).sum(axis=1).max())
         return is_certain(
             self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms=squared_R
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from bbl.engines.conditional.maximum import ZERO_LOADING, ConditionalMaximum
 from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
+from bbl.model.number_terms import to_raw
 
 __all__ = ["MaximumInfluence"]
 
@@ -44,10 +47,28 @@ class MaximumInfluence(JointInfluence):
         self.layout = layout
         self.maximum = maximum
         self.total = float(counts.sum())
-        self.coefficients = maximum.coefficients
+        # None without numbers
+        self._to_raw = to_raw(layout)
+        self.coefficients = self._raw(maximum.coefficients, axis=1)
         self.reference = maximum.reference
         self._codes = codes
         self._counts = counts
+
+    def _raw(self, values: np.ndarray, axis: int) -> np.ndarray:
+        """Return values with an `axis` of 1 + size coefficients of the design for the coefficients
+        of the numbers as they are.
+        """
+        if self._to_raw is None:
+            return values
+        return np.moveaxis(np.tensordot(self._to_raw, values, axes=(1, axis)), 0, axis)
+
+    @cached_property
+    def _aliased(self) -> np.ndarray:
+        """Whether each coefficient (1 + size,) changes along linear dependences of the design."""
+        aliased = self.maximum.aliased
+        if self._to_raw is None:
+            return aliased
+        return np.asarray((self._to_raw[:, aliased] != 0.0).any(axis=1))
 
     @property
     def log_likelihood(self) -> float:
@@ -64,7 +85,7 @@ class MaximumInfluence(JointInfluence):
         # groups without rows
         is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True
         unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
-        return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
+        return self._raw(np.concatenate([self.maximum.flat, unit_vectors], axis=2), axis=1)
 
     @property
     def unbounded(self) -> set[tuple[int, int]]:
@@ -75,11 +96,19 @@ class MaximumInfluence(JointInfluence):
 
     def determined(self, a: int, b: int) -> np.ndarray:
         """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
-        return self.maximum.determined(a, b)
+        if self._to_raw is None:
+            return self.maximum.determined(a, b)
+        groups = self.maximum.groups
+        if a not in groups or b not in groups:
+            return np.zeros(len(self._aliased), dtype=bool)
+        flat = self._raw(self.maximum.flat[a] - self.maximum.flat[b], axis=0)
+        # relative to the coefficients of standardised numbers
+        flat = flat / np.abs(self._to_raw).max(axis=1)[:, None]
+        return ~self._aliased & (np.abs(flat).max(axis=1, initial=0.0) < ZERO_LOADING)
 
     def separated(self, a: int, b: int) -> np.ndarray:
         """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
         maximum = self.maximum
         if a not in maximum.groups or b not in maximum.groups:
             return np.zeros(len(maximum.aliased), dtype=bool)
-        return ~maximum.aliased & ~maximum.determined(a, b)
+        return ~self._aliased & ~self.determined(a, b)

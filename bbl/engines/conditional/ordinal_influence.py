@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.engines.conditional.likelihood import design
+from bbl.engines.conditional.likelihood import design, raw_design
 from bbl.engines.conditional.maximum_influence import MaximumInfluence
 from bbl.engines.conditional.ordinal_logits import ordinal_logits
 from bbl.engines.conditional.ordinal_maximum import (
@@ -107,19 +107,22 @@ class OrdinalInfluence(MaximumInfluence):
         )
         half = self._spread(self._inverse / self.total)  # (K, 1 + size, q)
         shape = self.coefficients.shape
-        return np.moveaxis(self._spread(half.reshape(n_coefficients, -1).T), -1, 0).reshape(
+        out = np.moveaxis(self._spread(half.reshape(n_coefficients, -1).T), -1, 0).reshape(
             *shape, *shape
         )
+        return self._raw(self._raw(out, axis=1), axis=3)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
         """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
-        rows = self._pair_rows(a, b)
+        rows = self._raw(self._pair_rows(a, b), axis=0)
         return rows @ self._inverse @ rows.T / self.total
 
     def at(self, coefficients: np.ndarray) -> OrdinalInfluence:
         """Return the influence on one Newton step from `coefficients` (K, 1 + size)."""
         maximum = self.maximum
         groups = maximum.groups
+        if self._to_raw is not None:
+            coefficients = np.linalg.solve(self._to_raw, coefficients.T).T
         own = coefficients[groups] - coefficients[groups[0]]
         unknowns = np.concatenate([own[1:, 0], own[1, 1:] / self._logits.multipliers[1]])
         eligible = np.append(np.ones(len(groups) - 1, dtype=bool), maximum.columns[1:])
@@ -156,7 +159,8 @@ class OrdinalInfluence(MaximumInfluence):
 
     def scores(self, rows: Sample) -> np.ndarray:
         """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients."""
-        scores, Z = self._scores(rows)
+        scores, _ = self._scores(rows)
+        Z = raw_design(rows.codes, self.layout)
         out = np.zeros((rows.n, *self.coefficients.shape))
         out[:, self.maximum.groups] = scores[:, :, None] * Z[:, None, :]
         return out
@@ -168,4 +172,5 @@ class OrdinalInfluence(MaximumInfluence):
         in_unknowns = np.column_stack(
             [scores[:, 1:], (scores @ self._logits.multipliers)[:, None] * Z[:, 1:]]
         )
-        return np.moveaxis(self._spread((in_unknowns @ self._inverse).T), -1, 0)
+        out = np.moveaxis(self._spread((in_unknowns @ self._inverse).T), -1, 0)
+        return self._raw(out, axis=2)

@@ -60,6 +60,8 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
     support = np.ones(counts.shape, dtype=bool)
     direction = np.zeros((k, 1 + layout.size))
     for scope in layout.scopes:
+        if layout.is_number[list(scope)].any():
+            continue
         shape = tuple(int(L) for L in layout.n_levels[list(scope)])
         # combination of levels in each row, (n,)
         combination = np.ravel_multi_index(tuple(codes[:, scope].T.astype(np.intp)), shape)

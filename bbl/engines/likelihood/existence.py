@@ -194,7 +194,7 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
     return direction if add_parameters(layout, direction, scope, -empty.astype(float)) else None
 
 
-def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> bool:
+def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: float) -> bool:
     """Return whether a point near a maximum proves that a finite maximum exists.
 
     A sufficient condition is that ``2 R |gradient|`` is less than the smallest eigenvalue of the
@@ -209,8 +209,8 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> b
         Fisher information of a basis of the parameters; see `rank`.
     gradient : ndarray, shape (size,)
         Gradient with respect to these parameters.
-    n_terms : int
-        Number of predictors and terms.
+    n_terms : float
+        Number of predictors and terms, or another bound of the square of R.
     """
     from scipy.linalg import lapack
 

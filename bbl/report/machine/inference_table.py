@@ -43,14 +43,15 @@ DECIMALS = 5
 
 def parameter_names(table: pd.DataFrame) -> list[str]:
     """Return a name for each row: ``Sex=Female`` for a field, ``Sex=Female : Age=Child`` for a
-    coupling.
+    coupling, and a name alone for the slope of a number.
     """
     names = [""] * len(table)
     for column in (c for c in table.columns if str(c).startswith("predictor")):
         levels = table[f"level{str(column).removeprefix('predictor')}"]
         for k, (name, level) in enumerate(zip(table[column], levels, strict=True)):
             if not absent(name):
-                names[k] += (" : " if names[k] else "") + f"{label_text(name)}={label_text(level)}"
+                level_text = "" if absent(level) else f"={label_text(level)}"
+                names[k] += (" : " if names[k] else "") + f"{label_text(name)}{level_text}"
     return names
 
 

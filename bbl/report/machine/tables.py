@@ -318,7 +318,11 @@ class Coefficients(Named, Notebook):
         for k, field in enumerate(fields):  # the k-th predictor of each parameter
             number = str(k + 1) if k else ""
             label_columns[f"predictor{number}"] = _labels_of_codes(labels.names, predictor[field])
-            label_columns[f"level{number}"] = _labels_of_codes(levels, field)
+            # slopes of numbers have no level
+            is_slope = np.isin(predictor[field], labels.numbers)
+            label_columns[f"level{number}"] = _labels_of_codes(
+                levels, np.where(is_slope, -1, field)
+            )
         return pd.DataFrame(
             {
                 # a coupling has a second predictor

@@ -24,6 +24,7 @@ from bbl.errors import DataError, Hint, OptionError
 from bbl.model.attribution import zero_sum_factors
 from bbl.model.location_gradient import NumberScoreGradient
 from bbl.model.marginal import MarginalEnergy
+from bbl.model.number_terms import centred_factors
 from bbl.model.score_gradient import ScoreGradient
 from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.numbers import mean_test_section
@@ -356,14 +357,19 @@ class BBLResults(FittedMachine, ClassifierResults):
         # `_counts` has each predictor's weighted level counts (K, L_i); `_sections` are tables of
         # tests
         part = self._categorical
-        tests = likelihood_ratio(part._counts, pseudocount)
+        # naive Bayes has no coefficients of numbers
+        tested = np.flatnonzero(~part.design.is_number)
+        tests = likelihood_ratio([part._counts[i] for i in tested], pseudocount)
+        tested_labels = part.design.only(tested).labels
         sections = self._sections
         head = None
-        if self.estimate.location is not None:
-            if isinstance(self.nobs(), int):  # other weights have no tests
-                sections = [mean_test_section(self.labels, self.estimate.location), *sections]
+        if self.design.is_number.any():
             head = head_text(self.call, self.labels)
-        return fit_summary(self.call, part.labels, tests, self._classifier_facts(), sections, head)
+        # weights that are not counts have no tests
+        if self.estimate.location is not None and isinstance(self.nobs(), int):
+            sections = [mean_test_section(self.labels, self.estimate.location), *sections]
+        facts = self._classifier_facts()
+        return fit_summary(self.call, tested_labels, tests, facts, sections, head)
 
     @overload
     def predict(
@@ -487,11 +493,17 @@ class BBLResults(FittedMachine, ClassifierResults):
         location = estimate.location
         # numbers, predictors with one level, have no tables
         is_number = np.zeros(layout.m, dtype=bool) if location is None else location.model.is_number
-        terms, constant = zero_sum_factors(
-            (scope, table)
-            for scope, table in layout.factors(estimate.parameters.theta)[: len(layout.scopes)]
-            if not is_number[list(scope)].any()
+        slopes = np.flatnonzero(layout.is_number).tolist()
+        theta = estimate.parameters.theta
+        factors, constant = (
+            centred_factors(layout, theta)
+            if slopes
+            else (layout.factors(theta)[: len(layout.scopes)], np.zeros(len(theta)))
         )
+        terms, means = zero_sum_factors(
+            ((scope, table) for scope, table in factors if not is_number[list(scope)].any()), slopes
+        )
+        constant = constant + means
         if estimate.has_cumulative_logits and self.priors is not None:
             raise OptionError(
                 f"{CUMULATIVE_PRIORS}, so they are not sums over terms.",
@@ -528,6 +540,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             averaged=estimate.predictive is not None,
             cumulative=estimate.has_cumulative_logits,
             of_rows=of_rows,
+            origins={i: float(layout.numbers[i, 0]) for i in slopes},
         )
 
     def _score_model(self) -> ScoreModel:

@@ -62,7 +62,7 @@ def unpack_location(meta: dict, arrays: dict[str, np.ndarray], design: Design) -
     stored.
     """
     if "location_partners" not in arrays:
-        if design.is_number.any():
+        if design.is_number.any() and design.regressors is None:
             raise ValueError("its numeric predictors have no distribution")
         return None
     options = dict(meta["location"])

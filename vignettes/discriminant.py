@@ -651,9 +651,9 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #
 # <details><summary>Answer</summary>
 #
-# $0.2 \cdot 0.1 / (0.2 \cdot 0.1 + 0.8 \cdot 0.8) = 0.030$, and
-# $0.5 \cdot 0.1 / (0.5 \cdot 0.1 + 0.5 \cdot 0.8) = 0.111$. `clinic.predict({"fever": ["no"]},
-# type="prob", priors="equal")` returns the second.
+# $0.2 \cdot 0.1 / (0.2 \cdot 0.1 + 0.8 \cdot 0.8) = 0.030$, and $0.5 \cdot 0.1 / (0.5 \cdot 0.1 +
+# 0.5 \cdot 0.8) = 0.111$. `clinic.predict({"fever": ["no"]}, type="prob", priors="equal")` returns
+# the second probability.
 #
 # </details>
 #

@@ -15,9 +15,9 @@
 #
 # Ingraham & Marks (2017) estimate couplings with `method="pvi"`: a sparse prior, a noncentred
 # approximation of the posterior, and Gibbs chains that persist from one iteration to the next. This
-# page draws the funnel that motivates the approximation, and repeats the paper's comparisons
-# with penalised pseudo-likelihood on a ferromagnet, a spin glass and a synthetic protein. Figures 1
-# and 3 of the paper are diagrams of the model and are not repeated.
+# page plots the funnel-shaped distribution that motivates the approximation, and repeats the
+# paper's comparisons with penalised pseudo-likelihood on a ferromagnet, a spin glass and a
+# synthetic protein. Figures 1 and 3 of the paper are diagrams of the model and are not repeated.
 
 # %%
 import os

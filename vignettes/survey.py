@@ -191,8 +191,8 @@ print(errors.assign(ratio=errors["clusters"] / errors["single rows"]).head(8).ro
 # ## Which interactions
 #
 # Joint tests account for the design too (Rao and Scott 1984); `of=` selects the difference between
-# movers and stayers. The interaction of renting and loneliness differs most between the two, as
-# simulated.
+# movers and stayers. The interaction of renting and loneliness differs most between movers and
+# stayers, as in the simulated truth.
 
 # %%
 tests = fit.inference().tests(of=("Yes", "No")).sort_values("p")

@@ -157,10 +157,10 @@ plt.show()
 # The method is not specific to ratings. In an expression table, rows are genes and columns are
 # samples, and often no cells are missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
 # 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts;
-# scikit-learn's `SpectralBiclustering` has 0.509 to 0.563 and takes five times as long as one
-# start. With `move="one"`, a start takes twice as long and ends between 0.433 and 0.446. With
-# `start="hierarchical"`, the single start takes half as long as ten starts and ends at 0.435. These
-# data are not included; here is the same comparison on similar simulated data:
+# scikit-learn's `SpectralBiclustering` has an error of 0.509 to 0.563 and takes five times as long
+# as a single start. With `move="one"`, a start takes twice as long and ends between 0.433 and
+# 0.446. With `start="hierarchical"`, the single start takes half as long as ten starts and ends at
+# 0.435. These data are not included; here is the same comparison on similar simulated data:
 
 # %%
 genes = rng.integers(20, size=600)

@@ -99,8 +99,8 @@ print(MEANS)
 # The thesis penalises each block by half the logarithm of the number of ratings, and reports that
 # two runs of 1,000 generations found the true groups of its data set. For several data sets, this
 # penalty is too small: in some of them, a partition that splits true groups has a higher fitness
-# than the true partition. The default in `bicluster` is the full logarithm, as in the BIC, which
-# finds the true groups in all of them.
+# than the true partition. The default in `bicluster` is the full logarithm, as in the BIC, and
+# finds the true groups in all data sets.
 
 # %%
 rows = []
@@ -318,11 +318,11 @@ print(perfect.round(1))
 # With the default start, and with Ward's, nearly every table is reconstructed as long as half of
 # its cells are observed. Some of the exceptions have random prototypes with two equal rows or
 # columns, which no method can separate. With 90 % of cells missing and the prototypes of Table 2.1,
-# two groups of films differ only in the ratings by one group of users, and a film has 10 cells in
-# all. Random prototypes are a poor start: if two are from the same group, another group has none,
-# and the alternation does not recover. The thesis does not describe its starting values in enough
-# detail to reproduce them exactly; the other two starts follow its final recommendation to cluster
-# rows and columns separately first.
+# two groups of films differ only in the ratings by one group of users, and each film has only 10
+# observed cells. Random prototypes are a poor start: if two are from the same group, another group
+# has none, and the alternation does not recover. The thesis does not describe its starting values
+# in enough detail to reproduce them exactly; the other two starts follow its final recommendation
+# to cluster rows and columns separately first.
 #
 # ## Figure 2.9: time against the proportion of missing cells
 #

@@ -1,1 +1,1 @@
-"""Boltzmann machines of all groups: estimation, tuning, validation and averages."""
+"""Boltzmann machines for all groups: estimation, tuning, validation and averaging."""

@@ -63,12 +63,12 @@ __all__ = [
     "out_of_fold",
 ]
 
-# with more distinct rows, a single fifth is held out instead of using five folds
+# with more distinct rows than this, a single fifth is held out instead of using five folds
 SINGLE_HOLDOUT_ABOVE = 5000
 # numbers of training and held-out rows for the first comparison of settings if there are many rows
 TUNING_ROWS = (5000, 2000)
-RELEVANCE = 0.05  # significance level at which predictors are chosen
-# `equality`, in rows, of members that may predict badly by themselves; 1.0 for other members
+RELEVANCE = 0.05  # significance level for selecting predictors
+# `equality`, in rows, of members that may predict poorly on their own; 1.0 for other members
 SUPPLEMENT = 0.01
 # Largest models that are tuned, in parameters of all groups together. Pseudo-likelihood takes a
 # minute for all folds and settings at 500,000 (barley of `benchmarks.accuracy.wide`). Other members
@@ -85,35 +85,36 @@ CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration with one held-out fold
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate member of the average: the engines and settings over which it is tuned.
+    """A candidate member of the average, with the engines and settings to compare.
 
-    Engines that need complete rows are only used if all rows are complete.
+    Engines that require complete rows are used only if all rows are complete.
 
     Attributes
     ----------
     variants : tuple of Engine
-        Engines to compare, which differ in options other than the tuned one.
+        Engines to compare, which differ in options other than the tuned option.
     settings : tuple of float
-        Settings of the tuned option to compare, increasing; empty without a tuned option.
+        Values of the tuned option to compare, in increasing order; empty without a tuned option.
     on_a_line : bool, default False
-        Whether the first variant is between the second and the third; see `tune`.
+        Whether the first variant lies between the second and the third; see `tune`.
     relevance : float, optional
-        Significance level at which predictors are chosen; None for all.
+        Significance level for selecting predictors; None to use all predictors.
     fields_only : bool, default False
-        Whether to omit the interactions of the formula.
+        Whether to omit the interactions in the formula.
     equality : float, default 1.0
-        Strength, in rows, of the term that pulls the member's weight away from zero; `a` of
+        Strength, in rows, of the term that keeps the member's weight away from zero; `a` in
         `convex_weights`.
     has_twin : bool, default False
         Whether another candidate uses the same engines with all predictors.
     tolerance : float, optional
-        Gradient norm at which the fit to all rows stops; by default the engine's own.
+        Gradient norm at which the fit to all rows stops; by default, the engine's own tolerance.
     refined : bool, default False
-        Whether a refinement by conditional likelihood is an additional member; only for many rows.
+        Whether a refinement by conditional likelihood is added as another member; used only for
+        many rows.
     largest : float, optional
         Maximum product of rows, predictors and groups for this candidate; None for no limit.
     most_parameters : int, optional
-        Maximum number of parameters, of all groups together, for this candidate; None for no limit.
+        Maximum number of parameters in all groups together for this candidate; None for no limit.
     """
 
     variants: tuple[Engine, ...]
@@ -129,7 +130,7 @@ class Candidate:
     most_parameters: int | None = None
 
     def specialise(self, spec: FitSpec) -> FitSpec:
-        """Return the specification with the first variant and the choice of predictors."""
+        """Return the specification with the first variant and the selection of predictors."""
         return replace(spec, engine=self.variants[0], relevance=self.relevance)
 
     def narrow_data(self, data: FitData) -> FitData:
@@ -143,10 +144,9 @@ class Candidate:
         return replace(data, layout=layout)
 
     def takes_part(self, data: FitData, has_others: bool) -> bool:
-        """Return whether the candidate's engines can be fitted to the rows and differ from those of
-        other candidates.
+        """Return whether the candidate can be fitted and differs from the other candidates.
 
-        `has_others` is whether the choice of predictors excludes any; if not, a candidate and its
+        `has_others` is whether the selection excludes any predictors; if not, a candidate and its
         twin are the same.
         """
         # order 1: there are no interactions that `fields_only` could omit
@@ -156,7 +156,7 @@ class Candidate:
         return is_distinct and (data.sample.complete or not self.variants[0].joint)
 
     def is_too_large(self, data: FitData, chosen: np.ndarray) -> bool:
-        """Return whether the fits would take too long; `chosen` are the relevant predictors."""
+        """Return whether fits would take too long; `chosen` contains the relevant predictors."""
         sample = data.sample
         if self.largest is not None and sample.n * data.layout.m * data.K > self.largest:
             return True
@@ -169,7 +169,7 @@ class Candidate:
 
     @property
     def description(self) -> str:
-        """The candidate's method, with its choice of predictors or terms."""
+        """Description of the candidate's method and its selection of predictors or terms."""
         if self.relevance is not None:
             return f"{self.variants[0].name} of the relevant predictors"
         return self.variants[0].name + (" without interactions" if self.fields_only else "")
@@ -231,7 +231,7 @@ CANDIDATES_OF_MANY_ROWS = (
 
 @dataclass(frozen=True)
 class Member:
-    """A tuned engine and its fit to all rows.
+    """A tuned engine, with its fit to all rows.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Members, and the weights for averaging their probabilities.
+    """The members, and the weights for averaging their probabilities.
 
     Attributes
     ----------
@@ -286,10 +286,10 @@ def average_members(
     codes: np.ndarray,
     missing: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the logarithms (n, K) of weighted averages of models' probabilities of encoded rows.
+    """Return the logs (n, K) of the weighted average of several models' probabilities.
 
     ``score_functions`` return each model's class scores (n, K) of encoded rows. A model is *silent*
-    in rows where a predictor that it needs is missing; its weight is then distributed over the
+    in rows where a predictor that it requires is missing; its weight is then distributed among the
     others. `needed` contains these predictors for each model, or None.
     """
     scores = []
@@ -308,7 +308,7 @@ def average_members(
 
 
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
-    """Return the log-probability (N,) of the observed group of each validated row.
+    """Return the log-probability (N,) of the observed group in each held-out row.
 
     `scored` contains the scores at the chosen setting. The scores of each fold are calibrated on
     the other folds with the method `calibrate`.
@@ -330,9 +330,9 @@ def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -
 
 
 def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) -> Member:
-    """Return the member without predictors, which predicts the class proportions.
+    """Return a member without predictors, which predicts the class proportions.
 
-    `shares_log_p` (N,) are its log-probabilities of the observed groups in the held-out rows
+    `shares_log_p` (N,) contains its log-probabilities of the observed groups in the held-out rows
     `scored`.
     """
     engine = NaiveBayes()
@@ -350,10 +350,11 @@ def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) 
 def _select_candidates(
     data: FitData, table: tuple[Candidate, ...]
 ) -> tuple[list[Candidate], tuple[str, ...]]:
-    """Return the candidates of a `table` that are used for these data, and those left out by size.
+    """Return the candidates in `table` to use for these data, and those that are too large.
 
-    Candidates that choose predictors are used if the choice can use all rows, or the maximum in
-    `SELECTION_ROWS`. Candidates with a twin are only used if the choice excludes predictors.
+    Candidates that select predictors are used if the selection can use all rows, or as many as
+    `SELECTION_ROWS` allows. Candidates with a twin are used only if the selection excludes
+    predictors.
     """
     sample = data.rows
     layout = data.layout
@@ -410,9 +411,9 @@ def _tune_members_of_many_rows(
     folds: Folds,
     progress: Callable | None,
 ) -> list[Member]:
-    """Return the members for many rows, tuned on a sample of the first fold and then on the fold.
+    """Return members for many rows, tuned on a sample of the first fold and then on the fold.
 
-    Members are fitted to all rows. Conditional likelihood and boosting are only used if no values
+    Members are fitted to all rows. Conditional likelihood and boosting are used only if no values
     are missing.
     """
     # weights (1, n) in training and in validation
@@ -466,13 +467,13 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     """Tune, fit and calibrate the members, and compute their weights.
 
     The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds, or
-    `FEWER_FOLDS` above `MANY_CELLS`; candidates that are too large are left out. With
-    more than `SINGLE_HOLDOUT_ABOVE` distinct rows, `CANDIDATES_OF_MANY_ROWS` is used instead: one
-    fold is held out, and settings are first compared on a sample of rows. If the average is not
-    clearly better than the class proportions on the held-out rows, a member without predictors,
-    which predicts these proportions, is added with the weight of `shrinkage_to_shares`. If no
-    predictor is relevant, it is the only member. The result does not depend on the order of the
-    rows, or on whether rows are repeated or weighted.
+    `FEWER_FOLDS` above `MANY_CELLS`; candidates that are too large are left out. With more than
+    `SINGLE_HOLDOUT_ABOVE` distinct rows, `CANDIDATES_OF_MANY_ROWS` is used instead: one fold is
+    held out, and settings are first compared on a sample of rows. If the average is not clearly
+    better than the class proportions on the held-out rows, a member without predictors, which
+    predicts these proportions, is added with the weight from `shrinkage_to_shares`. If no predictor
+    is relevant, this is the only member. The result does not depend on the order of the rows, or on
+    whether rows are repeated or weighted.
     """
     # one row for each state and group, in an order that no name changes
     sample = data.rows.by_state(data.layout.n_levels, data.K)
@@ -524,11 +525,11 @@ class CrossAverage:
     Attributes
     ----------
     table : ndarray, shape (1, 1) or (1, 3)
-        The score; for the AUC with its confidence interval.
+        The score; for the AUC, with its confidence interval.
     scored : Scored
         Out-of-fold class scores.
     averaged : Averaged
-        Average fitted to all rows, or to the training rows of the last fold.
+        The average fitted to all rows, or to the training rows of the last fold.
     loss : LossRecord
         Log-loss of the held-out rows.
     """
@@ -547,7 +548,7 @@ def cross_average(
     refit: bool,
     progress: Callable | None = None,
 ) -> CrossAverage:
-    """Cross-validate ``method="auto"``, and also fit all rows if `refit`."""
+    """Cross-validate ``method="auto"``; if `refit`, also fit all rows."""
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
         """Fit the average to the training rows of a fold, at its single setting."""

@@ -47,18 +47,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Judging:
-    """How to compare settings, and what to fit afterwards.
+    """How to compare settings and which model to fit afterwards.
 
     Attributes
     ----------
     score : str
         Name of the score; see `score_name`.
     refit : bool
-        Whether to fit all rows at the best setting; otherwise the fit of the last fold is kept.
+        Whether to fit all rows at the best setting; otherwise, the fit to the last fold is kept.
     ordered : bool
-        Whether folds consist of consecutive rows, so that ordered rows give a warning.
+        Whether folds consist of consecutive rows, in which case a warning is given if rows are
+        ordered.
     stacklevel : int
-        Stack level of warnings, for the caller of `cross_fit`.
+        Stack level of warnings, counted from the caller of `cross_fit`.
     """
 
     score: str
@@ -69,7 +70,7 @@ class Judging:
 
 @dataclass(frozen=True)
 class CrossFit:
-    """Scores of S settings, and the model at the best of them.
+    """Scores of S settings, and the model at the best setting.
 
     Attributes
     ----------
@@ -96,7 +97,7 @@ class CrossFit:
 
     @property
     def setting_name(self) -> str:
-        """Name of the column with the settings."""
+        """Name of the column that contains the settings."""
         return "setting" if self.engine.tuned is None else self.engine.tuned.column
 
 
@@ -110,7 +111,7 @@ def cross_fit(
 ) -> CrossFit:
     """Compare settings on the validation rows of each fold, and fit the best.
 
-    `settings` (S,) are values of the tuned option, or None for the engine's own.
+    `settings` (S,) contains values of the tuned option, or is None for the engine's own.
     """
     labels = cast(Labels, data.labels)
     score = judging.score
@@ -153,7 +154,7 @@ def cross_fit(
 
 
 def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
-    """Remove the values (S,) of the tuned option from `options` and return them, or None."""
+    """Remove the tuned option from `options` and return its values (S,), or None."""
     tuned = engine_type.tuned
     # rules: words that the engine accepts instead of a number, such as lambda_="ebic"; they remain
     # in `options`
@@ -161,7 +162,7 @@ def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
         return None
 
     def check_value(option: str, value: object) -> float:
-        """Return a value of the tuned option as stored by the engine."""
+        """Return a value of the tuned option in the form stored by the engine."""
         engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
         return float(getattr(engine, option))
 
@@ -171,7 +172,7 @@ def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
 def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
     """Return the name of the score: `score`, or the default for K groups.
 
-    `has_classes` is whether there is a response.
+    `has_classes` indicates whether there is a response.
     """
     if score is None:
         score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
@@ -199,7 +200,7 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
 
 
 def make_crossval_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return `nfold` folds of each group's rows, shuffled with `rng` or, as in R, consecutive."""
+    """Return `nfold` folds for each group's rows, shuffled with `rng` or, as in R, consecutive."""
     sample = encoded.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
     if encoded.survey is not None:
@@ -208,7 +209,7 @@ def make_crossval_folds(encoded: FitData, nfold: int, rng: np.random.Generator |
 
 
 def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return folds of whole clusters of the sampling design: random with `rng`, else in order."""
+    """Return folds of entire clusters of the sampling design, in random order if `rng` is given."""
     survey = data.survey
     assert survey is not None  # noqa: S101  # checked by its callers
     n_clusters = len(np.unique(survey.clusters))

@@ -1,7 +1,7 @@
-"""Fit an engine to each response group (and to all rows pooled), and compute ln Z of each group.
+"""Fit an engine to each response group (and to the pooled rows), and compute ln Z of each group.
 
-Also checks in advance whether the fits need too much time or memory, and whether there are enough
-rows. K is the number of groups, m the number of predictors, D the number of non-reference levels.
+Fits that would take too much time or memory, or have too few rows, are refused in advance. K is the
+number of groups, m the number of predictors, and D the number of non-reference levels.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MAX_ANNEALING_SECONDS = 4 * 3600.0  # ``log_z="ais"`` is refused if it would tak
 def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> None:
     """Raise an OptionError if ``log_z="ais"`` would take more than 4 hours for `n_models` models.
 
-    There is one model for each group, setting and fold.
+    There is a model for each group, setting and fold.
     """
     if log_z != "ais":
         return
@@ -92,7 +92,7 @@ def guard_memory(
     extra: int = 0,
     folds: int = 1,
 ) -> None:
-    """Raise a MemoryError if fits of K groups and `extra` pooled fits would not fit into memory.
+    """Raise a MemoryError if K groups and `extra` pooled fits would not fit into memory.
 
     `workers` groups are fitted at a time. `values` are the settings (None for the engine's own),
     and `folds` is the number of folds with stored results.
@@ -125,10 +125,10 @@ def announce_terms(
     models: int = 1,
     stored: bool = False,
 ) -> None:
-    """Raise a MemoryError if a model of all pairs would not fit into memory, before listing them.
+    """Raise a MemoryError, before listing pairs, if a model with all pairs would be too large.
 
-    `models` is the number of settings times the number of folds; `stored` is whether rows are read
-    in batches. The other arguments are as in `guard_memory`.
+    `models` is the number of settings times the number of folds; `stored` indicates whether rows
+    are read in batches. The other arguments are the same as in `guard_memory`.
     """
     if engine.order == 1:
         return
@@ -153,7 +153,7 @@ def announce_terms(
 
 
 def _memory_tip(engine: Engine, remedy: str) -> str:
-    """Return a hint to save memory: lower the engine's options that determine it, or `remedy`."""
+    """Return a hint on saving memory: decrease options that determine it, or `remedy`."""
     # `sized_by`: names of the options; "a, b or c" as text
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
@@ -162,7 +162,7 @@ def _memory_tip(engine: Engine, remedy: str) -> str:
 def check_known(
     sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence
 ) -> None:
-    """Raise a DataError if a predictor, or a fitted pair, is not observed in any row of a group.
+    """Raise a DataError if a predictor or a fitted pair is not observed in any row of a group.
 
     `sample` contains the rows of the group, `group` is its name, and `names` are the names of the
     predictors. `Engine.needs` specifies which values must be observed in the same row: a predictor
@@ -213,10 +213,10 @@ def check_known(
 
 
 def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
-    """Return the error about a fit to rows in a file that makes no progress.
+    """Return the error for a fit to rows in a file that makes no progress.
 
-    `stall` contains the number of the `predictor`, its gradient `norm`, the number `n` of rows in
-    the file, and the number `rows` of rows in the sample that gave the start.
+    `stall` contains the index of the `predictor`, its gradient `norm`, the number `n` of rows in
+    the file, and the number `rows` of rows in the sample that determined the starting point.
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
@@ -237,7 +237,7 @@ MIN_WORK_FOR_THREADS = 200_000
 
 @dataclass(frozen=True)
 class GroupFit:
-    """The fit of one group at one setting, with its ln Z and the standard error of ln Z."""
+    """The fit of one group at one setting, with ln Z and its standard error."""
 
     fit: EngineFit
     log_z: float
@@ -269,19 +269,20 @@ def fit_group(
     values : sequence of float, or None
         Settings.
     log_z : str
-        How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais". With "exact", the ln Z of
-        the `GroupFit` is nan, because the caller computes ln Z for all groups together.
+        How ln Z is computed: "exact", "pseudo", "half", "mf" or "ais". With "exact", ln Z is nan in
+        the `GroupFit`, because the caller computes it for all groups together.
     workers : int, default 1
         Number of threads.
     rng, progress
-        For engines that sample; ``log_z="ais"`` also uses `rng`.
+        Generator and progress function for engines that sample; `rng` is also used by
+        ``log_z="ais"``.
     coefficients : ndarray, shape (1 + layout.size,), optional
-        Intercept and parameters at which iterative engines start.
+        Intercept and parameters from which iterative engines start.
     warm_starts : WarmStarts, optional
-        Site solutions of other settings at which to start. If given, fits are only precise enough
+        Site solutions at other settings from which to start. If given, fits are only precise enough
         to compare settings.
     keep_sites : bool, default False
-        Whether to keep site solutions whatever their size.
+        Whether to keep site solutions regardless of their size.
     """
     if not sample.n or not layout.m:  # without rows or predictors, nothing to fit
         if progress is not None:
@@ -300,8 +301,7 @@ def fit_group(
         """Return the rows in the form that the engine accepts.
 
         Identical rows are merged if the engine or ln Z requires it, or if sums of weights are
-        rounded (not `exact`): merged rows are sorted, so that their sums do not depend on the row
-        order.
+        rounded (not `exact`): merged rows are sorted, so their sums do not depend on the row order.
         """
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
@@ -361,22 +361,22 @@ def estimate_path(
     data : FitData
     spec : FitSpec
     values : sequence of float, optional
-        Settings; by default only the engine's own.
+        Settings; by default, only the engine's own.
     pooled : bool, default False
         Whether all rows are also fitted as a single group.
     progress : callable, optional
         ``progress(share=1.0, note="")`` is called to report progress.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Intercepts and parameters of a fit to the same rows with other weights, at which iterative
-        engines start.
+        Intercepts and parameters from a fit to the same rows with different weights, from which
+        iterative engines start.
     warm_start_sets : sequence of WarmStarts, optional
-        One for each group, and then for the pooled rows: solutions of other settings at which to
-        start. If given, fits are only precise enough to compare settings.
+        Solutions at other settings from which to start, for each group and then for the pooled
+        rows. If given, fits are only precise enough to compare settings.
 
     Returns
     -------
     list of Estimate
-        One for each of `values`; one if `values` is None.
+        One estimate for each of `values`; a single one if `values` is None.
     """
     if spec.location is not None:
         location = fit_location(data, spec.location)
@@ -501,12 +501,13 @@ def estimate_path(
 
 
 def fit_location(data: FitData, model: LocationModel) -> Location:
-    """Fit the location model of the numeric predictors to all groups.
+    """Fit the location model for the numeric predictors to all groups.
 
     Raises
     ------
     DataError
-        If a covariance is singular, or a predictor on which a mean depends is missing in a row.
+        If a covariance matrix is singular, or a predictor on which a mean depends is missing in a
+        row.
     """
     rows = data.rows
     labels = cast(Labels, data.labels)
@@ -530,9 +531,9 @@ def _log_z_of_settings(
     layout: Layout,
     elimination: tuple[list[int], float] | None,
 ) -> np.ndarray:
-    """Return ln Z (S, K) of S settings and K groups.
+    """Return ln Z (S, K) for S settings and K groups.
 
-    It is exact if `elimination`, from `exact_elimination`, is given.
+    The result is exact if `elimination`, from `exact_elimination`, is given.
     """
     if not layout.D:  # a single state with weight 1
         return np.zeros((len(setting_fits), len(setting_fits[0])))
@@ -558,7 +559,7 @@ def _assemble(
     rngs: list[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate at one setting from the fits of all groups and, last, the pooled rows.
+    """Return the estimate at one setting, given the fits of all groups and then the pooled rows.
 
     `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout with any hidden units. The
     other arguments are the same as for the fits.
@@ -596,9 +597,9 @@ def _estimate_chosen_predictors(
     coefficients: np.ndarray | None,
     warm_start_sets: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Return `estimate_path` for the predictors that were chosen as differing between groups.
+    """Apply `estimate_path` to the predictors selected because they differ between groups.
 
-    The fields of other predictors are equal in all groups.
+    The fields of the other predictors are the same in all groups.
     """
     level = cast(float, spec.relevance)
     # also checks predictors that are not chosen, because predictions need them too
@@ -628,7 +629,7 @@ def _estimate_chosen_predictors(
 
 
 def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
-    """Return the fit of `estimate_path` if no predictor is relevant at a significance `level`."""
+    """Return the result of `estimate_path` if no predictor is relevant at significance `level`."""
     relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     without = _without_predictors(restrict_to_chosen(data, relevance), engine, pooled=False)
     return extend_to_all_predictors(without, data, relevance)
@@ -659,7 +660,7 @@ def _assemble_chosen_terms(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate of groups that chose their own terms, in a layout with all these terms.
+    """Return the estimate for groups with separately selected terms, in a layout with all of them.
 
     `group_fits`, `groups` (rows) and `rngs` (generators) have an entry for each group. Each fit has
     its own layout.
@@ -686,8 +687,8 @@ def estimate_jointly(
     """Fit P(group | row) for all groups jointly at each of `values`; `log_z_kind` is "none".
 
     `generative` contains the out-of-fold scores of the generative fit from which the joint fit
-    starts, and that fit to all rows; by default both are computed by `fit_start`. `coefficients`
-    are the starting values of an unpenalised fit.
+    starts, and the generative fit to all rows; by default, both are computed by `fit_start`.
+    `coefficients` contains the starting values for an unpenalised fit.
     """
 
     def fit_start(

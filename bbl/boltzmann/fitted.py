@@ -1,4 +1,4 @@
-"""`Estimate`, the fitted model as plain arrays, its parts, and the warning about non-convergence.
+"""`Estimate`, the fitted model as plain arrays, its parts, and the non-convergence warning.
 
 K, m, n and q are the numbers of groups, predictors, rows and chosen predictors; x is a row, and y
 its group.
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-# number of draws over which predictions are averaged, by the method for ln Z
+# number of draws over which predictions are averaged, for each method of computing ln Z
 AVERAGED = {"exact": 200, "ais": 50}
 ANNEALING_STEPS = 100  # for each draw; errors of ln Z (0.01 to 0.05) average out over the draws
 ANNEALING_CHAINS = 256  # for each draw
@@ -65,7 +65,7 @@ class Predictive:
     log_z : ndarray, shape (K, T)
         ln Z of each draw.
     hidden : int
-        Number of hidden units, the last predictors of `layout`; they are marginalised.
+        Number of hidden units, which are the last predictors in `layout` and are marginalised.
     """
 
     layout: Layout
@@ -76,8 +76,8 @@ class Predictive:
     def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         """Return the mean energies (n, K) of rows over the draws, marginalised over hidden units.
 
-        They replace the energy at the mean of the draws, which is not defined for models with
-        hidden units. Predictions average probabilities, not energies; see `energy`.
+        Mean energies replace the energy at the mean of the draws, which is not defined for models
+        with hidden units. Predictions average probabilities rather than energies; see `energy`.
         """
         return np.column_stack(
             [
@@ -89,7 +89,7 @@ class Predictive:
     def with_units(
         self, codes: np.ndarray, unknown: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Append hidden units, unknown in every row, to codes and unknown cells (n, m + hidden)."""
+        """Append hidden units, unknown in every row, to the codes and the mask of unknown cells."""
         if not self.hidden:
             return codes, unknown
         unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
@@ -99,9 +99,9 @@ class Predictive:
     def draw_probabilities(
         self, groups: np.ndarray, codes: np.ndarray, unknown: np.ndarray
     ) -> np.ndarray:
-        """Return the probabilities (n, K T) of group and draw, given the known cells of rows.
+        """Return the joint probabilities (n, K T) of group and draw, given the rows' known cells.
 
-        `groups` (n, K) are the probabilities of the groups; the draws of a group are adjacent.
+        `groups` (n, K) contains the probabilities of the groups; the draws of a group are adjacent.
         """
         probabilities = []
         for g, p in enumerate(groups.T):
@@ -113,7 +113,7 @@ class Predictive:
     def energies(
         self, g: int, codes: np.ndarray, unknown: np.ndarray | None
     ) -> Iterator[np.ndarray]:
-        """Yield the energies of rows under group g, shape (n, draws), for chunks of its draws."""
+        """Yield the energies (n, draws) of rows under group g, for chunks of its draws."""
         codes, unknown = self.with_units(codes, unknown)
         chunk_size = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
         for first_draw in range(0, self.theta.shape[1], chunk_size):
@@ -122,9 +122,9 @@ class Predictive:
             )
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return a function from codes (n, m) and unknown cells (n, m) or None to energies (n, K).
+        """Return a function that maps codes (n, m) and unknown cells, or None, to energies (n, K).
 
-        Here the energy is the logarithm of the row's mean probability over the draws, plus the
+        Here, the energy is the logarithm of the row's mean probability over the draws, plus the
         `shift` (K,) of the group, which callers subtract like ln Z.
         """
 
@@ -154,9 +154,9 @@ class Predictive:
     def pseudo_log_likelihood(
         self, g: int, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return ``sum_i ln P(x_i | the other predictors)`` of rows under group g, shape (n,).
+        """Return ``sum_i ln P(x_i | the other predictors)`` (n,) of rows under group g.
 
-        Missing predictors are averaged over, and do not contribute a term to the sum.
+        Missing predictors are averaged over and do not contribute a term to the sum.
         """
         out = np.zeros(len(codes))
         log_p = self._log_mean_probability(g, codes, missing)
@@ -170,7 +170,7 @@ class Predictive:
 
 
 def thinned(draws: np.ndarray, count: int) -> np.ndarray:
-    """Return at most `count` draws, evenly spaced in each chain, shape (count, size).
+    """Return at most `count` draws, evenly spaced in each chain, as an array (count, size).
 
     `draws` has the shape (chains, draws, size).
     """
@@ -191,7 +191,7 @@ def build_predictive(
     workers: int,
     hidden: int = 0,
 ) -> Predictive | None:
-    """Return the draws of all groups with ln Z; None without draws or if ln Z needs the rows.
+    """Return all groups' draws with ln Z; None without draws, or if ln Z depends on the rows.
 
     Parameters
     ----------
@@ -200,9 +200,9 @@ def build_predictive(
     fits : sequence of EngineFit
         The fit of each group. The draws of a group without rows are zero.
     kind : str
-        How ln Z is computed; "exact" and "ais" do not need the rows.
+        How ln Z is computed; "exact" and "ais" do not depend on the rows.
     starts : sequence of ndarray, shape (D,)
-        Fields at which annealing starts in each group, for "ais".
+        Fields from which annealing starts in each group, for "ais".
     rngs : sequence of Generator
         Random generator of each group, for "ais".
     workers : int
@@ -241,16 +241,16 @@ def build_predictive(
 
 @dataclass(frozen=True)
 class Relevance:
-    """The predictors that were chosen to discriminate between groups.
+    """The predictors selected because they discriminate between groups.
 
     Attributes
     ----------
     level : float
-        Significance level at which they were chosen.
+        Significance level used for the selection.
     chosen : ndarray of intp, shape (q,)
-        Positions of the chosen predictors, in increasing order.
+        Positions of the selected predictors, in increasing order.
     p_value : ndarray, shape (q,)
-        p-value of each chosen predictor at its step, times the number of candidates.
+        p-value of each selected predictor at its step, times the number of candidates.
     """
 
     level: float
@@ -268,28 +268,28 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; or "none" if P(x|y) is
+        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais". With "none", P(x|y) is
         not modelled, and `log_z` contains the constants that are subtracted from class scores.
     class_prior : ndarray, shape (K,)
         Weighted class proportions.
     lkh : float
         Maximised objective, summed over the observations of all groups.
     fits : tuple of EngineFit
-        One for each group, followed by the pooled fit, if any.
+        The fit of each group, followed by the pooled fit, if any.
     log_z_error : ndarray, shape (K,)
         Standard error of `log_z`; zero unless ln Z was sampled.
     calibration : Calibration or None
-        Transformation of class scores before they become probabilities.
+        Transformation applied to class scores before they are converted to probabilities.
     predictive : Predictive or None
-        Posterior draws for averaging class scores, if the method has draws.
+        Posterior draws over which class scores are averaged, if the method has draws.
     relevance : Relevance or None
-        The predictors that were chosen as differing between groups; None if all are used.
+        The predictors selected because they differ between groups; None if all are used.
     cumulative : bool
-        Whether energies plus constants are cumulative logits ``ln P(y >= g) / P(y < g)`` of an
+        Whether energies plus constants are the cumulative logits ``ln P(y >= g) / P(y < g)`` of an
         ordered response, instead of class scores.
     location : Location or None
-        The distribution of the numeric predictors given the others; None if there are none. The
-        parameters, ln Z and `lkh` are those of the other predictors.
+        The distribution of the numeric predictors given the others; None without numeric
+        predictors. The parameters, ln Z and `lkh` refer to the other predictors.
     """
 
     parameters: Parameters
@@ -307,7 +307,7 @@ class Estimate:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Intercepts and parameters of all groups, shape (K, 1 + size).
+        """The intercepts and parameters of all groups, shape (K, 1 + size).
 
         Intercepts are ``ln (class proportion) - ln Z``, where ln 0 is replaced by 0.
         """
@@ -316,23 +316,23 @@ class Estimate:
 
     @property
     def has_cumulative_logits(self) -> bool:
-        """Whether probabilities follow cumulative logits that are not class scores as well.
+        """Whether probabilities follow cumulative logits that differ from class scores.
 
-        With two groups they are the same.
+        With two groups, both are the same.
         """
         return self.cumulative and len(self.class_prior) > 2
 
     @property
     def has_no_predictors(self) -> bool:
-        """Whether no predictors were chosen, so that predictions are the class proportions."""
+        """Whether no predictors were selected, so that predictions are the class proportions."""
         return self.relevance is not None and not len(self.relevance.chosen)
 
     @cached_property
     def needed(self) -> np.ndarray | None:
-        """Predictors that must be known to score a row, increasing; None if all may be missing.
+        """Predictors that must be known to score a row, in order; None if all may be missing.
 
-        Methods that do not model the predictors need the predictors whose parameters differ between
-        groups.
+        Methods that do not model the predictors require the predictors whose parameters differ
+        between groups.
         """
         if self.log_z_kind != "none":
             return None
@@ -344,14 +344,15 @@ class Estimate:
         return used if self.location is None else np.union1d(used, self.location.model.used)
 
     def only(self, predictors: np.ndarray) -> Estimate:
-        """Return the estimate without the other predictors, which must be numbers: the parameters
-        are the same, but predictors are renumbered.
+        """Return the estimate for some predictors only, with predictors renumbered.
+
+        The omitted predictors must be numeric, so that the parameters stay the same.
         """
         number = np.full(self.parameters.layout.m, -1)
         number[predictors] = np.arange(len(predictors))
 
         def restrict(fit: EngineFit) -> EngineFit:
-            """Return a fit with entries for the remaining predictors."""
+            """Return a fit with entries for the remaining predictors only."""
             by_predictor = {
                 name: getattr(fit, name)[predictors]
                 for name in ("grad_norm", "n_iter", "converged")
@@ -365,7 +366,7 @@ class Estimate:
         return replace(self, parameters=parameters, fits=fits, location=None)
 
     def energy(self) -> Callable:
-        """Return a function from codes (n, m) and missing values (n, m) to energies (n, K).
+        """Return a function that maps codes (n, m) and missing values (n, m) to energies (n, K).
 
         With posterior draws, the function averages probabilities over them; see
         `Predictive.energy`.
@@ -382,8 +383,8 @@ class Estimate:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors that are averaged over, or ignored if the model does not use them. The scores
-            of a row without known predictors are the log class proportions.
+            Predictors to be averaged over, or ignored if the model does not use them. The scores of
+            a row without known predictors are the log class proportions.
         """
         return self.scores_by(self.energy(), codes, missing)
 
@@ -404,9 +405,9 @@ class Estimate:
                     argument="newdata",
                     hint="Use complete rows of known levels, or fit with method='pseudo'.",
                 )
-            # at any level, the other predictors add the same to the scores of all groups
+            # at any level, the other predictors add the same amount to the scores of all groups
             codes = np.where(summed_out, 0, codes).astype(codes.dtype)
-            # numbers are averaged over
+            # numeric predictors are averaged over
             summed_out = (
                 None if self.location is None else summed_out & self.location.model.is_number
             )
@@ -422,7 +423,7 @@ class Estimate:
     def log_density(
         self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows (n,), uncalibrated; see `scores_by`."""
+        """Return ``ln sum_y P(y) P(x|y)`` (n,) of encoded rows, uncalibrated; see `scores_by`."""
         scores = replace(self, calibration=None).scores_by(energy, codes, missing)
         return np.logaddexp.reduce(scores, axis=1)
 
@@ -434,7 +435,7 @@ class Estimate:
     def _pseudo_log_likelihood(
         self, g: int, codes: np.ndarray, missing: np.ndarray | None
     ) -> np.ndarray:
-        """Return ``sum_i ln P(x_i | the other predictors)`` of rows under group g, shape (n,)."""
+        """Return ``sum_i ln P(x_i | the other predictors)`` (n,) of rows under group g."""
         if self.predictive is not None and self.predictive.hidden:
             return self.predictive.pseudo_log_likelihood(g, codes, missing)
         layout = self.parameters.layout.of_group(g)
@@ -462,7 +463,7 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of estimable parameters of the chosen terms, summed over groups."""
+        """Number of estimable parameters of the selected terms, summed over groups."""
         K, size = self.parameters.theta.shape
         # `free` (size,): parameters of terms that the group chose; `rank`: number of estimable
         # ones, None for all
@@ -477,7 +478,7 @@ class Estimate:
 
     @property
     def converged(self) -> bool:
-        """Whether every predictor of every group reached its optimum."""
+        """Whether the optimum was reached for every predictor in every group."""
         return all(fit.converged.all() for fit in self.fits)
 
 
@@ -485,7 +486,7 @@ SHOWN = 5  # number of problems of one kind listed in a warning
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of fit number `g`: a group, or the pooled fit, which comes after them."""
+    """Return the name of fit `g`: a group or, after all groups, the pooled fit."""
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
@@ -495,13 +496,13 @@ class Problem(NamedTuple):
     Attributes
     ----------
     group, predictor, level : str
-        Names for the message; empty if all predictors or levels are concerned.
+        Names for the message; empty if all predictors or levels are affected.
     what : str
         The kind of problem.
     detail : str
-        Numbers about this problem.
+        Details of this problem.
     hint : str
-        A sentence that states what to do about it; empty if nothing can be done.
+        A sentence that suggests a remedy; empty if there is none.
     """
 
     group: str
@@ -513,7 +514,7 @@ class Problem(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Group, predictor and level, without empty parts."""
+        """The group, predictor and level, without empty parts."""
         return ", ".join(name for name in (self.group, self.predictor, self.level) if name)
 
 
@@ -561,9 +562,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
 
 
 def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
-    """Issue one ConvergenceWarning with a line for each kind of problem: the number of problems,
-    and the first few.
-    """
+    """Issue one ConvergenceWarning with a line for each kind of problem."""
     kinds: dict[tuple[bool, str], list[Problem]] = {}
     hints: dict[str, None] = {}
     for problem in dict.fromkeys(problems):
@@ -584,8 +583,8 @@ def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
     """Return a line about the problems `same_kind`, which have the same text `what`.
 
-    At most `SHOWN` problems are listed, from as many groups as possible. `is_of_level` is whether
-    the problems concern single levels.
+    The line contains the number of problems and lists at most `SHOWN` of them, from as many groups
+    as possible. `is_of_level` indicates whether the problems refer to single levels.
     """
     if len(same_kind) == 1:
         (problem,) = same_kind

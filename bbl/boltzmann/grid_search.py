@@ -1,4 +1,4 @@
-"""Search grids of settings by their losses: one rule says when to stop (`has_risen`)."""
+"""Searches over grids of settings by their losses, with a common stopping rule (`has_risen`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 __all__ = ["NEIGHBOUR_RATIO", "descend", "has_risen", "walk", "walk_variants"]
 
-# settings with a loss up to this multiple of the minimum are near the best
+# settings with a loss up to this multiple of the minimum are close to the best
 NEIGHBOUR_RATIO = 1.03
 FAR_RATIO = 1.08  # losses above this multiple of the minimum plus `FAR` are far above it
 # a variant is behind if its loss is above this multiple of another variant's plus `FAR`
 BEHIND_RATIO = 1.04
 FAR = 0.005  # added to both limits, because ratios of losses near 0 are meaningless
-CLEAR = 0.005  # difference in loss for a clearly better variant
+CLEAR = 0.005  # difference in loss that makes a variant clearly better
 
 
 def has_risen(losses: Sequence[float] | np.ndarray, patience: int, ratio: float = 1.0) -> bool:
-    """Return whether the losses of successive settings have risen, so that the rest cannot matter.
+    """Return whether losses have increased so much that further settings can be skipped.
 
-    Losses have risen if the last `patience` of them all exceed `ratio` times the minimum, or if the
-    last one is far above the minimum.
+    This is the case if the last `patience` losses all exceed `ratio` times the minimum, or if the
+    last loss is far above the minimum.
 
     Examples
     --------
@@ -42,9 +42,10 @@ def walk(
     first: int = 1,
     at_once: int = 1,
 ) -> list[float]:
-    """Return the losses of settings along `positions` until they have risen (see `has_risen`).
+    """Return the losses at successive `positions` until they have increased (see `has_risen`).
 
-    ``losses_of(positions)`` fits the `first` settings in one call, and then `at_once` in each.
+    ``losses_of(positions)`` fits `first` settings in the first call and `at_once` settings in each
+    further call.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def walk(
 def descend(
     sizes: tuple[int, ...], position: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]
 ) -> tuple[int, ...]:
-    """Return a local minimum of `loss` on a grid, by steps to better neighbours from `position`.
+    """Find a local minimum of `loss` on a grid by moving from `position` to better neighbours.
 
     Examples
     --------
@@ -95,14 +96,14 @@ def walk_variants(
     report: Callable | None,
     on_a_line: bool = False,
 ) -> None:
-    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `last` to 0.
+    """Call ``fit(variant, k)``, which returns the loss, for each variant and k from `last` to 0.
 
     Setting `last` is the strongest. Unless `exhaustive`, a variant is abandoned if two losses in a
-    row exceed its smallest loss so far (one is enough from the best setting of earlier variants
-    on), one is far above it, or two in a row are worse than another variant's at the same settings.
-    With `on_a_line`, the first variant is between the second and the third, and the third is
-    skipped if the second is better than the first by more than `CLEAR`. ``report()`` is called
-    after each variant.
+    row exceed its smallest loss so far (one is sufficient at or beyond the best setting of earlier
+    variants), if one loss is far above it, or if two losses in a row are worse than another
+    variant's at the same settings. With `on_a_line`, the first variant lies between the second and
+    the third, and the third is skipped if the second is better than the first by more than `CLEAR`.
+    ``report()`` is called after each variant.
     """
     least_by_setting = np.full(last + 1, np.inf)
     least_by_variant = np.full(n_variants, np.inf)

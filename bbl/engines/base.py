@@ -1,4 +1,4 @@
-"""Engine, the base class of inference methods, the option ``lambda_``, and warm starts."""
+"""The base class `Engine` of inference methods, the option ``lambda_``, and warm starts."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ __all__ = [
 
 
 class WarmStarts(dict[float, np.ndarray]):
-    """Solutions by setting (the value of the tuned option), with a cache of other results.
+    """Solutions for each value of the tuned option (the setting), and a cache of other results.
 
     Parameters
     ----------
     solutions : mapping of float to ndarray
-        Solutions by setting, unsymmetrised as in `EngineFit.site_theta`.
+        The solution at each setting, not symmetrised (see `EngineFit.site_theta`).
     keeps : bool
-        Whether to cache results that do not depend on the setting, memory permitting. They are not
-        pickled: another process computes them again.
+        Whether to cache results that do not depend on the setting, memory permitting. The cache is
+        not pickled, so another process computes them again.
     """
 
     def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
@@ -106,7 +106,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
     """Raise an OptionError unless a sequence of penalties has one for each order of `layout`.
 
-    The message points to `crossVal` in case a grid of penalties was meant.
+    The message mentions `crossVal`, in case a grid of penalties was intended.
     """
     # orders 2, 3, ...; a model without terms has a penalty on pairs too
     n_orders = max(layout.order, 2) - 1
@@ -145,70 +145,70 @@ SHARED_ROWS = (
 
 @dataclass(frozen=True)
 class Engine:
-    """Options of an inference method, and `path`, which fits a group at a grid of settings.
+    """An inference method: its options, its capabilities, and the fits of a group on a grid.
 
-    Callers use only these declarations; they never inspect an engine's name or options.
+    Callers rely only on the attributes below; they never inspect an engine's name or options.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
     order : int
-        Highest order of a term that the engine fits: 1 for fields only (whatever the formula
+        Highest interaction order that the engine fits: 1 for fields only (whatever the formula
         contains), 2 for pairs.
     order_reason : str
-        Why higher orders are not available, for the error.
+        Why higher orders are not available, for the error message.
     tuned : Tuned or None
         The option that crossVal varies.
     log_z : str
         The default method for ln Z where the exact value is too costly.
     needs : {"each", "pairs", "neighbours"}
-        The values that must be observed together in at least one row if values are missing: each
-        predictor, each pair of predictors, or each predictor with all predictors that it interacts
-        with.
+        What must be observed in at least one row if there are missing values: each predictor, each
+        pair of predictors, or each predictor together with all predictors that it interacts with.
     weights : {"counts", "real"}
-        Whether row weights have to be frequencies, or may be any positive numbers. With "real",
-        standard errors and tests still require frequencies.
+        Whether row weights must be frequencies or can be any positive numbers. Even with "real",
+        standard errors and tests require frequencies.
     joint : JointTraits or None
-        How the engine fits P(group | row) for all groups at once, instead of by `path`; None if it
-        fits group by group.
+        How the engine fits P(group | row) for all groups at once, without `path`; None if it fits
+        each group separately.
     regresses : bool
         Whether numeric predictors are regressors with slopes, instead of normally distributed
-        numbers of a location model.
+        variables in a location model.
     collapses : bool
-        Whether equal rows are merged, in a fixed order, before they are passed to `path`. Engines
-        that only count levels and pairs do not need this.
+        Whether identical rows are merged, in a fixed order, before they are passed to `path`.
+        Engines that only count levels and pairs do not need this.
     streams : bool
         Whether `path` reads rows block by block, so that they may be a `StoredSample` larger than
         memory.
     loads : bool
-        Whether rows that are read in batches are loaded into memory as codes, one byte for each
-        value, because `path` needs all of them.
+        Whether rows read in batches are loaded into memory as one-byte codes, because `path` needs
+        all rows at once.
     solves : bool
-        Whether the engine solves likelihood equations, and therefore has standard errors.
+        Whether the engine solves likelihood equations and can therefore provide standard errors.
     zeros : bool
-        Whether layouts may have structural zeros, `Layout.support`.
+        Whether layouts may have structural zeros (see `Layout.support`).
     has_likelihood : bool
-        Whether fits without a penalty maximise the likelihood, so that likelihood ratios test
-        nested models.
+        Whether unpenalised fits maximise the likelihood, so that nested models can be compared by
+        likelihood-ratio tests.
     errors : str
         Source of the standard errors, for notes under tables.
     samples : bool
-        Whether `path` draws random numbers; it then accepts `rng` and `progress` too.
+        Whether `path` draws random numbers and therefore also accepts `rng` and `progress`.
     takes_start : bool
-        Whether `path` accepts ``start``, initial parameters (layout.size,), such as a fit to the
-        same rows with other weights. The solution agrees with a fit without `start` to the engine's
-        tolerance.
+        Whether `path` accepts initial parameters ``start`` (layout.size,), for example from a fit
+        to the same rows with different weights. The solution agrees with a fit without `start` to
+        the engine's tolerance.
     chooses : bool
-        Whether the engine selects the terms of each group; each fit then has its own layout.
+        Whether the engine selects the terms separately for each group, so that each fit has its own
+        layout.
     posterior : PosteriorTraits or None
-        The posterior stored in fits, whether they store draws from it (`has_draws`), and whether
-        they record the progress of the fit (`keeps_history`); None without a posterior.
+        Description of the posterior stored in fits, including whether they store draws from it
+        (`has_draws`) and the progress of the fit (`keeps_history`); None without a posterior.
     sized_by : tuple of str
-        Options that increase the memory of a fit.
+        Names of options that increase the memory used by a fit.
     classifier : dict
-        Defaults of `BBLClassifier` that differ from the engine's own, so that any table can be
-        fitted.
+        Defaults of `BBLClassifier` that differ from the engine's own, chosen so that any table can
+        be fitted.
     """
 
     name: ClassVar[str]
@@ -241,24 +241,24 @@ class Engine:
 
     @property
     def numbers_advice(self) -> str:
-        """Advice for a numeric column that is not a factor."""
+        """Advice, for error messages, about a numeric column that is not a factor."""
         if "numeric" in self.refusals():
             return ""
         return "To model its mean and variance instead, list it in numeric=."
 
     @property
     def has_tests(self) -> bool:
-        """Whether estimates have standard errors and tests."""
+        """Whether standard errors and tests are available for the estimates."""
         return self.solves
 
     @property
     def has_profiles(self) -> bool:
-        """Whether tests and intervals can also use the profile of a penalised likelihood."""
+        """Whether tests and intervals can also be based on the profile penalised likelihood."""
         return False
 
     @property
     def has_design_errors(self) -> bool:
-        """Whether standard errors and tests account for a sampling design."""
+        """Whether standard errors and tests can account for a sampling design."""
         return self.has_tests
 
     @property
@@ -278,21 +278,21 @@ class Engine:
 
     @property
     def stops_early(self) -> bool:
-        """Whether an option makes fits stop before their optimum."""
+        """Whether an option causes fits to stop before reaching the optimum."""
         return False
 
     @property
     def setting(self) -> float:
-        """The value of the tuned option; nan if it is not a single number."""
+        """Value of the tuned option; nan if it is not a single number."""
         value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
         return float("nan") if isinstance(value, (tuple, str)) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return the random generator for fits: `rng`, unless the engine has a seed."""
+        """Return the random generator for fits: `rng`, unless the engine has its own seed."""
         return rng
 
     def check_missing(self, sample: Sample) -> None:
-        """Raise an OptionError if values are missing and the method cannot marginalise them."""
+        """Raise an OptionError for missing values that the method cannot marginalise."""
         reason = self.refusals().get("missing_marginal")
         # a mask (n, m) of missing values; None if there are none
         if reason is not None and sample.missing is not None:
@@ -310,7 +310,7 @@ class Engine:
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks, with the reason for each.
+        """Return the capabilities that the method lacks and the reason for each.
 
         Keys are those in `bbl.capabilities.CAPABILITIES`. Errors quote the reasons, and the guide
         lists them. An option that the method does not have is `ABSENT`.
@@ -416,7 +416,7 @@ class Engine:
         return reasons
 
     def check_density(self, what: str) -> None:
-        """Raise an OptionError if P(row | group), which `what` needs, is not modelled."""
+        """Raise an OptionError if P(row | group), which `what` requires, is not modelled."""
         if self.joint:
             raise OptionError(
                 f"{what} needs a model of the predictors, P(x|y), and "
@@ -432,9 +432,9 @@ class Engine:
         return cls.classifier
 
     def stepwise(self, sample: Any, layout: Layout) -> bool:
-        """Return whether to compare settings a few at a time, with warm starts.
+        """Return whether settings should be compared a few at a time, using warm starts.
 
-        The strongest penalty comes first. `sample` contains the rows of all groups.
+        The comparison begins with the strongest penalty. `sample` contains the rows of all groups.
         """
         return False
 
@@ -444,7 +444,7 @@ class Engine:
 
     @property
     def cumulative(self) -> bool:
-        """Whether parameters are those of cumulative logits instead of class scores."""
+        """Whether the parameters belong to cumulative logits instead of class scores."""
         return False
 
     @property
@@ -454,32 +454,30 @@ class Engine:
 
     @property
     def calibrates(self) -> bool:
-        """Whether class scores can be calibrated, which requires that multiples of the scores are
-        also scores."""
+        """Whether class scores can be calibrated: their multiples must be valid scores too."""
         return True
 
     def for_response(self, response: Factor) -> Engine:
         """Return the engine for this response.
 
-        Raises a LevelError if an option needs ordered groups and they are not.
+        Raises a LevelError if an option requires ordered groups and the groups are not ordered.
         """
         return self
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
-        """Return the engine for rows with this `total` weight and this layout.
+        """Return the engine for rows with this `total` weight and layout.
 
-        Raises an OptionError if an option needs ordered levels and no predictor has three or more.
+        Raises an OptionError if an option requires ordered levels and no predictor has at least
+        three.
         """
         return self
 
     def scores(self, design: Design) -> list[np.ndarray | None] | None:
-        """Return the level scores of a design's predictors, see `Layout`; None if couplings are not
-        linear in scores.
-        """
+        """Return the level scores of a design's predictors; None if couplings do not use them."""
         return None
 
     def layout_of(self, design: Design, terms: Any, support: Support | None = None) -> Layout:
-        """Return the layout of a design's predictors with `terms`, None for all pairs."""
+        """Return the layout of a design's predictors with these `terms`; None means all pairs."""
         return Layout(
             design.n_levels,
             terms,
@@ -496,26 +494,26 @@ class Engine:
 
         `K` is the number of groups. The function takes one of the `variants`, a value of the tuned
         option, the positions of each fold's validation rows, ``exactly`` (whether the scores will
-        be calibrated, not just compared), and ``workers``. It returns the class scores (N, K) of
-        the validation rows, fold by fold.
+        be calibrated rather than just compared), and ``workers``. It returns the class scores (N,
+        K) of the validation rows, fold by fold.
         """
         return None
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
-        """Return the layout of predictors and, after them, hidden units, if the engine has any.
+        """Return the layout of the predictors, followed by the engine's hidden units if it has any.
 
-        Raises a ValueError if it has more than `max_size` parameters, as may happen with the
+        Raises a ValueError if it has more than `max_size` parameters, which could happen with the
         options in a forged model file. A fit with hidden units stores draws of all parameters,
         shape (chains, draws, size), in ``state["hidden"]``.
         """
         return layout
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout of the parameters that this engine fits to the rows of all groups."""
+        """Return the layout of the parameters to be fitted to the rows of all groups."""
         return layout
 
     def check_equations(self) -> None:
-        """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
+        """Raise an OptionError if the engine has no `equations`, hence no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
             raise OptionError(
@@ -527,10 +525,10 @@ class Engine:
     def equations(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> Equations:
-        """Return a group's likelihood equations, for standard errors; call `check_equations` first.
+        """Return a group's likelihood equations for standard errors; call `check_equations` first.
 
-        `site_theta` (layout.D, 1 + D) is their solution if the fit has kept it; otherwise the group
-        is fitted again.
+        `site_theta` (layout.D, 1 + D) is their solution if the fit has kept it; if it is None, the
+        group is fitted again.
         """
         raise NotImplementedError
 
@@ -566,7 +564,7 @@ class Engine:
         start : ndarray, shape (layout.size,)
             The fitted parameters.
         sites : ndarray of int
-            Predictors with enough rows to be regressed on the others; the parameters of all other
+            Predictors with enough rows to be regressed on the others; the parameters of other
             predictors are meaningless.
         """
         # `to_sites` arranges the parameters by site (a predictor as the response), as in
@@ -580,19 +578,17 @@ class Engine:
         return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
 
     def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
-        """Return the mean log pseudo-likelihood of the fitted rows without a penalty, if it follows
-        from the fit, otherwise None.
-        """
+        """Return the mean unpenalised log pseudo-likelihood, or None if it is not available."""
         return None
 
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of rows on the fit of a group, and the rows, if these are only a
-        random sample of the fitted rows.
+        """Return the influence of a sample of the fitted rows on a group's fit, and the sample.
 
-        Nothing is fitted: `theta` (layout.size,) are the group's parameters, and `site_theta` is
-        the site solution, None if it was not kept. Only for engines with `streams` and `solves`.
+        Nothing is fitted: `theta` (layout.size,) contains the group's parameters, and `site_theta`
+        the solution at each site, or None if it was not kept. Only for engines with `streams` and
+        `solves`.
         """
         raise NotImplementedError
 
@@ -604,11 +600,11 @@ class Engine:
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Take a Newton step from the fit of a group to its optimum without a penalty, if `rows`
-        are only a random sample of the fitted rows.
+        """Take a Newton step from a group's fit to its unpenalised optimum, using a sample of rows.
 
-        At the fit, the gradient of all rows equals that of the penalty, so the sample is needed
-        only for the Hessian. Arguments are as in `influence_at` and `unpenalised`.
+        `rows` are a random sample of the fitted rows. At the fit, the gradient over all rows equals
+        the gradient of the penalty, so the sample is needed only for the Hessian. The arguments are
+        the same as in `influence_at` and `unpenalised`.
         """
         raise NotImplementedError
 
@@ -622,17 +618,16 @@ class Engine:
     def prepare(self, sample: Any, layout: Layout) -> Any:
         """Return the rows that `path` fits.
 
-        These are the rows in `sample`, unless the method adds a row or drops incomplete rows.
+        These are the rows of `sample`, unless the method adds a row or drops incomplete rows.
         """
         return sample
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of working memory of a fit to `n` rows at the given number of
-        `settings`."""
+        """Return the working memory, in bytes, of a fit to `n` rows at so many `settings`."""
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the working memory in bytes for `n` rows read block by block (see `streams`)."""
+        """Return the working memory, in bytes, for `n` rows read block by block (see `streams`)."""
         return self.memory(n, layout, settings)
 
     def path(
@@ -646,10 +641,10 @@ class Engine:
 
         `values` may be None for the engine's own setting.
 
-        Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a
-        Generator for this group, and ``progress``, None or a function that is called as
-        ``progress(share, note)`` whenever another part of the fit is done. Raises an OptionError if
-        the engine fits all groups at once.
+        Returns one `EngineFit` for each value. An engine with `samples` also takes ``rng``, a
+        Generator for this group, and ``progress``, which is None or a function called as
+        ``progress(share, note)`` whenever another part of the fit is finished. Raises an
+        OptionError if the engine fits all groups at once.
         """
         if not self.joint:
             raise NotImplementedError
@@ -673,8 +668,8 @@ class Engine:
         Parameters
         ----------
         warm_starts : WarmStarts
-            Solutions of earlier comparisons on the same rows; new ones may be added. A value that
-            is already present is fitted again, more precisely.
+            Solutions from earlier comparisons on the same rows; new ones may be added. A value that
+            is already present is fitted again, to higher precision.
         """
         return self.path(sample, layout, values)
 

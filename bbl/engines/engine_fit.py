@@ -15,20 +15,20 @@ __all__ = ["EngineFit", "Equations", "JointFit", "Limit", "NoProgress", "Note", 
 
 
 class Note(NamedTuple):
-    """A problem of a fit, to be reported in a warning.
+    """A problem with a fit, to be reported in a warning.
 
     Attributes
     ----------
     predictor : int
         The affected predictor; -1 for the fit as a whole.
     level : int
-        Code of the level; -1 if there is none.
+        Code of the affected level; -1 if there is none.
     what : str
-        The problem. Equal problems have equal texts, so that a warning reports each once.
+        The problem. The same problem always has the same text, so that a warning reports it once.
     detail : str
-        Figures of this problem.
+        Details of this occurrence of the problem.
     hint : str
-        A sentence that states what to do about it; empty if nothing can be done.
+        A sentence that suggests a remedy; empty if there is none.
     """
 
     predictor: int
@@ -39,10 +39,10 @@ class Note(NamedTuple):
 
 
 class NoProgress(Exception):
-    """Raised when a fit to rows in a file makes no progress and memory is too small for more rows.
+    """Raised when a fit to rows in a file makes no progress and more rows do not fit in memory.
 
-    `norm` is the gradient norm of `predictor`, `rows` is the size of the sample in memory, and `n`
-    is the number of rows in the file.
+    `norm` is the gradient norm of `predictor`, `rows` the size of the sample in memory, and `n` the
+    number of rows in the file.
     """
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):
@@ -63,42 +63,43 @@ class EngineFit:
         Fields and couplings in the reference gauge; parameters of reference levels are zero and not
         stored.
     lkh : float
-        The maximum of the objective per observation, summed over predictors.
+        Maximum of the objective per observation, summed over predictors.
     site_theta : ndarray, shape (layout.D, 1 + D), or None
-        Unsymmetrised pseudo-likelihood solution. Row (i, a) contains ``h_i(a)`` and all ``J_i(a; j,
-        b)``, with higher-order terms also ``J_i(a; j, b, k, c)``, in the D columns for the
-        regressors of predictor i (see `bbl.model.regressors.Regressors`).
+        Pseudo-likelihood solution before symmetrisation. Row (i, a) contains ``h_i(a)`` and all
+        ``J_i(a; j, b)`` (with higher-order terms, also ``J_i(a; j, b, k, c)``), in D columns for
+        the regressors of predictor i (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
-        ``normaliser(half)`` returns ln Z on the training rows by eq. (31); with `half`, couplings
-        of k predictors are multiplied by 1/k. None if not computed.
+        ``normaliser(half)`` returns ln Z from the training rows by eq. (31); with `half`, couplings
+        of k predictors are multiplied by 1/k. None if unavailable.
     mf_log_z : float, or None
-        The mean-field ln Z of eq. (32), from the frequencies used by the engine.
+        The mean-field ln Z of eq. (32), computed from the frequencies used by the engine.
     grad_norm : ndarray, shape (m,)
-        Norm of each predictor's final gradient. Like `n_iter`, empty if the engine does not
+        Norm of each predictor's final gradient. Empty, like `n_iter`, if the engine does not
         iterate.
     n_iter : ndarray of int, shape (m,)
         Number of iterations for each predictor.
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
-        Problems of the fit, for warnings.
+        Problems with the fit, for warnings.
     unbounded : tuple of tuples of int
-        For each predictor without a finite optimum, one of its parameters that diverge: predictor
-        and level code, followed by predictor and level code of each predictor that it is coupled to
-        (none for a field).
+        One diverging parameter of each predictor without a finite optimum: predictor and level
+        code, followed by the predictor and level code of each predictor that it is coupled to (none
+        for a field).
     remedy : str
-        How to make the optimum of the `unbounded` parameters finite; a sentence starts with it.
+        Beginning of a sentence that explains how to make the optimum of the `unbounded` parameters
+        finite.
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which is then the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
     rank : int, or None
-        Number of parameters that the data determine; None if all are determined.
+        Number of parameters that are determined by the data; None if all are.
     layout : Layout, or None
         Layout of `theta`, if the engine selected the terms (`Engine.chooses`).
     state : dict of str to ndarray
-        Other arrays that later methods of this fit need; stored in model files.
+        Other arrays that are needed by methods called later; stored in model files.
     history : dict of str to ndarray
-        Progress of the fit: columns of equal length, starting with the iteration.
+        Progress of the fit: columns of equal length, the first of which is the iteration.
     """
 
     theta: np.ndarray
@@ -136,8 +137,8 @@ class EngineFit:
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this `kind`, or None if the engine has not computed it.
 
-        ``"pseudo"`` is eq. (31), ``"half"`` the same with couplings of k predictors multiplied by
-        1/k, and ``"mf"`` is eq. (32).
+        ``"pseudo"`` is eq. (31), ``"half"`` is the same with couplings of k predictors multiplied
+        by 1/k, and ``"mf"`` is eq. (32).
         """
         if kind == "mf":
             return self.mf_log_z
@@ -150,7 +151,7 @@ class Equations(NamedTuple):
     Attributes
     ----------
     site_theta : ndarray, shape (layout.D, 1 + D)
-        Unsymmetrised solution, as in `EngineFit`.
+        Solution before symmetrisation, as in `EngineFit`.
     lambda_ : float or tuple of float
         Penalty on the couplings, or one penalty for each order.
     lambdah : float
@@ -172,13 +173,13 @@ class Equations(NamedTuple):
 
 
 class Unpenalised(NamedTuple):
-    """Estimates of a group without any penalty.
+    """Unpenalised estimates for a group.
 
     Attributes
     ----------
     theta : ndarray, shape (layout.size,)
     determined : ndarray of bool, shape (layout.size,)
-        Whether the data determine a finite value of each parameter.
+        Whether the data determine a finite value for each parameter.
     influence : RowInfluence
     """
 
@@ -188,7 +189,7 @@ class Unpenalised(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Identified coefficients of one group in a joint fit.
+    """The number of identified coefficients of one group in a joint fit, and the unidentified ones.
 
     Coefficients may be unidentified because of the rows, or because ordered levels share
     parameters.
@@ -196,7 +197,7 @@ class Limit(NamedTuple):
     Attributes
     ----------
     rank : int
-        Number of coefficients that are determined. The constant is included only without a penalty.
+        Number of identified coefficients. The constant is included only in unpenalised fits.
     unbounded : tuple of tuples of int
         As in `EngineFit`.
     notes : tuple of Note
@@ -220,7 +221,7 @@ class JointFit(NamedTuple):
     Attributes
     ----------
     theta : ndarray, shape (K, layout.size)
-        In the reference gauge.
+        Parameters in the reference gauge.
     constant : ndarray, shape (K,)
     temperature : float
     loss : float
@@ -234,7 +235,7 @@ class JointFit(NamedTuple):
     converged : bool
         Whether the gradient is below the tolerance.
     limits : sequence of K Limit, or None
-        Identified coefficients of each group; None for penalised fits, which have a finite optimum,
+        Identified coefficients of each group. None for penalised fits, which have a finite optimum,
         unless ordered levels share parameters.
     """
 

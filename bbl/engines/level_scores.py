@@ -1,4 +1,4 @@
-"""Options `ordered` and `level_scores`: couplings that are linear in scores of ordered levels."""
+"""Options `ordered` and `level_scores`, for couplings linear in the scores of ordered levels."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ LevelScores = tuple[tuple[Hashable, tuple[float, ...]], ...]
 
 
 def linear_options(ordered: str, level_scores: object) -> tuple[str, LevelScores | None]:
-    """Return both options of an engine with ``ordered="linear"``, checked.
+    """Check both options of an engine with ``ordered="linear"`` and return them.
 
-    `level_scores` is a mapping from predictors to the scores of their levels, or the pairs that
-    this function has returned, perhaps read from a file; the result contains pairs, which can be
-    hashed.
+    `level_scores` is a mapping from predictors to the scores of their levels, or the hashable pairs
+    that this function returned earlier, possibly read from a model file.
 
     Raises
     ------
@@ -71,7 +70,7 @@ def linear_options(ordered: str, level_scores: object) -> tuple[str, LevelScores
 
 
 def _checked_scores(name: Hashable, scores: object) -> tuple[Hashable, tuple[float, ...]]:
-    """Return one predictor and its scores, which must increase."""
+    """Check that the scores of one predictor increase; return the predictor and its scores."""
     if isinstance(scores, str) or not isinstance(scores, Sequence | np.ndarray):
         raise BBLTypeError(
             f"level_scores[{name!r}] must be a list of numbers; got {type(scores).__name__}.",
@@ -91,10 +90,10 @@ def _checked_scores(name: Hashable, scores: object) -> tuple[Hashable, tuple[flo
 def layout_scores(
     design: Design, ordered: str, level_scores: LevelScores | None
 ) -> list[np.ndarray | None] | None:
-    """Return the scores of all predictors in the form of `Layout`; None with nominal couplings.
+    """Return the scores of all predictors in the form used by `Layout`; None for nominal couplings.
 
-    Predictors in `level_scores` have these scores, other ordered predictors with three or more
-    levels have equally spaced ones. Missing values have a level of their own without a score.
+    Predictors in `level_scores` have the given scores; other ordered predictors with three or more
+    levels have equally spaced scores. Missing values have their own level, without a score.
 
     Raises
     ------
@@ -142,7 +141,7 @@ def layout_scores(
 
 
 def _check_number(name: Hashable, n_scores: int, n_levels: int, levels: list[str]) -> None:
-    """Raise an OptionError unless a predictor has as many levels as scores, and at least three."""
+    """Raise an OptionError unless a predictor has one score per level and at least three levels."""
     if n_scores != n_levels:
         raise OptionError(
             f"level_scores[{name!r}] has {n_scores} scores, but the predictor has {n_levels} "
@@ -161,7 +160,7 @@ def _check_number(name: Hashable, n_scores: int, n_levels: int, levels: list[str
 
 
 def score_ranges(engine: object, names: Sequence[Hashable], layout: Layout) -> np.ndarray:
-    """Return the difference between the last and the first score (m,) of each predictor of a fit.
+    """Return the difference (m,) between the last and the first score of each predictor in a fit.
 
     It is 1 for predictors without scores. `names` are the predictors' names.
     """

@@ -1,4 +1,4 @@
-"""Mean field: couplings from the inverse of the regularised predictor covariance (section 2.3)."""
+"""Mean field: couplings from the inverse of a regularised predictor covariance (section 2.3)."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class MeanField(Engine):
     Parameters
     ----------
     eps : float, default 0.9
-        Weight of the sample covariance; ``tr(C)/D`` times the identity has weight 1 - eps (eq. 21).
-        With 0, the fit is naive Bayes.
+        Weight of the sample covariance; ``tr(C)/D`` times the identity matrix has weight 1 - eps
+        (eq. 21). With 0, the fit is naive Bayes.
     prior_count : float, default 1.0
-        Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
+        Pseudocount in eqs. (20)-(23), spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
-        The coordinates for shrinking the covariance towards a multiple of the identity:
-        indicators of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels.
-        With "zero-sum", probabilities do not depend on the choice of reference levels, and eq. (31)
-        uses the zero-sum gauge. The two are equivalent if all predictors have two levels.
+        Coordinates in which the covariance is shrunk towards a multiple of the identity: indicators
+        of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels. With
+        "zero-sum", probabilities do not depend on the choice of reference levels, and eq. (31) uses
+        the zero-sum gauge. The two are equivalent if all predictors have two levels.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class MeanField(Engine):
         return self.gauge != GAUGES[0]  # "reference"
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the matrices (D, D) that are in memory at once."""
+        """Return the memory, in bytes, of the matrices (D, D) that are in memory at once."""
         # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, 0 without
         # couplings
         return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
@@ -103,9 +103,9 @@ class MeanField(Engine):
         Let C be the shrunk covariance (D, D), f the frequencies (D,) of the non-reference levels
         and f_0 each predictor's reference frequency. Couplings are ``J = -C^-1`` between predictors
         and 0 within predictors, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f'
-        J f / 2`` (eq. 32), where the sum is over predictors.
+        J f / 2`` (eq. 32), summed over predictors.
 
-        `workers` is part of the signature of all engines and is not used here.
+        `workers` is part of every engine's signature and is unused here.
         """
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
@@ -167,16 +167,16 @@ class MeanField(Engine):
 def _zero_sum_normaliser(
     sample: Rows, layout: Layout, theta: np.ndarray
 ) -> Callable[[bool], float]:
-    """Return the function that computes eq. (31) in the zero-sum gauge."""
+    """Return a function that computes eq. (31) in the zero-sum gauge."""
     return lambda half: zero_sum_log_z(sample, layout, theta, to_sites(layout, theta), half)
 
 
 def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
     """Return the fit with parameters `theta` (size,).
 
-    Its `lkh` is the mean log-likelihood of complete rows, given ln Z as `log_z`. A note without a
-    level (-1) means that the covariance is singular, so that the fit has not converged. `counts`
-    (size,) are the result of `parameter_counts` if all rows are complete.
+    The fit's `lkh` is the mean log-likelihood of the complete rows, computed with ln Z = `log_z`. A
+    note without a level (-1) means that the covariance is singular, so the fit has not converged.
+    `counts` (size,) is the result of `parameter_counts` if all rows are complete.
     """
     # weight of the complete rows, and sum of their energies
     total, energy = (
@@ -196,10 +196,10 @@ def covariance(
 ) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels, including the prior count (eq. 20).
 
-    `counts` (D, D) are the weights of the rows that have both levels of a pair; the array is
-    overwritten by the covariance. `level_shares` (D,) are the frequencies of these levels. With
-    missing values, the covariance of two predictors and its means are computed from the rows in
-    which both are observed; means over other rows would add noise.
+    `counts` (D, D) contains the weight of the rows that have both levels of a pair; the array is
+    overwritten by the covariance. `level_shares` (D,) contains the frequencies of the levels. With
+    missing values, the covariance of two predictors and the means in it are computed from the rows
+    in which both are observed; means over other rows would add noise.
     """
     C = counts
     even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
@@ -234,7 +234,7 @@ def covariance(
 def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np.ndarray, bool]]:
     """Yield ``(eps C + (1 - eps) tr(C)/D I)^-1`` (eq. 21) for each eps, and whether it is singular.
 
-    With missing values the elements of C (D, D) are based on different rows, so that C may have
+    With missing values, the elements of C (D, D) are based on different rows, so C may have
     negative eigenvalues. `clip` sets these to zero, which gives the nearest positive semidefinite
     matrix in the Frobenius norm; it is at least as close to the true covariance as C.
 

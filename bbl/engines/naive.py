@@ -1,4 +1,4 @@
-"""Naive Bayes: independent predictors, solved in closed form (section 2.4)."""
+"""Naive Bayes: independent predictors, fitted in closed form (section 2.4)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NaiveBayes(Engine):
     def equations(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> Equations:
-        """Return the closed form as a site solution with zero couplings, for standard errors."""
+        """Return the fit as a site solution with zero couplings, for standard errors."""
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = self.fit(sample, layout).theta
         return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)
@@ -76,7 +76,7 @@ class NaiveBayes(Engine):
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[Influence, Sample]:
-        """Return the influence of a sample of rows on the fit of all rows, and the sample."""
+        """Return the influence of a sample of rows on the fit to all rows, and the sample."""
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = theta
         return Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0), rows
@@ -89,9 +89,9 @@ class NaiveBayes(Engine):
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Return the log odds of all rows, the fields `theta` without the prior count.
+        """Return the log odds of all rows: the fields `theta` without the prior count.
 
-        The counts of all rows follow from `theta`, the prior count and the total weight.
+        The counts of all rows are recovered from `theta`, the prior count and the total weight.
         """
         unsmoothed = np.empty(layout.D)
         for start, L in zip(layout.start[:-1], layout.n_levels, strict=True):
@@ -106,14 +106,14 @@ class NaiveBayes(Engine):
     def path(self, sample, layout, values=None, workers=1):
         """Fit one group at each prior count in `values`.
 
-        `workers` is part of the signature of all engines and is not used here.
+        `workers` is part of every engine's signature and is unused here.
         """
         grid = [self.prior_count] if values is None else values
         counts = level_counts(sample, layout.n_levels)
         return [self._fit_one(counts, sample.total, float(prior_count)) for prior_count in grid]
 
     def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
-        """Return the fit from each predictor's level weights; `total` is the total row weight."""
+        """Return the fit, given each predictor's level weights and the `total` row weight."""
         f = smoothed(counts, prior_count)  # frequencies (L_i,) of each predictor's levels
         theta = np.concatenate([log_ratio(fi) for fi in f])
         # eq. (26) per observation: the mean over rows of the log smoothed frequencies, with 0

@@ -1,4 +1,4 @@
-"""Add tables of class scores over the levels of at most two predictors to fields and couplings."""
+"""Convert tables of class scores of one or two predictors to fields and couplings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def add_table(
 ) -> None:
     """Add a table of class scores to the constants (K,) and parameters `theta` (K, size).
 
-    The parameters concerned are marked in `used` (size,). The `table` T (K, L_i, ...) is over the
-    levels of at most two `predictors`. For each group, ``T[a, b] = constant + h[a] + h'[b] + J[a,
-    b]``, where the parameters of reference level 0 are zero: the constant is ``T[0, 0]``, ``h[a] =
-    T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
+    The affected parameters are marked in `used` (size,). The `table` T (K, L_i, ...) contains
+    scores for the levels of at most two `predictors`. For each group, ``T[a, b] = constant + h[a] +
+    h'[b] + J[a, b]``, where the parameters of reference level 0 are zero: the constant is ``T[0,
+    0]``, ``h[a] = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
     """
     constant += table.reshape(len(constant), -1)[:, 0]
     for axis, i in enumerate(predictors, 1):

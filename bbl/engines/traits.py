@@ -1,6 +1,6 @@
-"""Optional traits of engines: a tuned option, joint fits to P(group | row), and a posterior.
+"""Optional traits of engines: a tuned option, joint fits of P(group | row), and a posterior.
 
-Functions in these records take the engine as their first argument.
+Functions stored in these records take the engine as their first argument.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["JointTraits", "OutOfFoldScores", "PosteriorTraits", "Tuned"]
 
 @dataclass(frozen=True)
 class Tuned:
-    """The option of an engine that cross-validation selects.
+    """An engine's option that is selected by cross-validation.
 
     Attributes
     ----------
     option : str
-        Its name as an argument.
+        Name of the option as an argument.
     column : str
-        Its name as a column of tables.
+        Name of the option as a column in tables.
     symbol : str
-        Its symbol in figures.
+        Symbol of the option in figures.
     title : str
-        Its name on the axes of figures.
+        Axis label of the option in figures.
     grid : tuple of float
         Values that ``"cv"`` tries, in increasing order.
     simpler : {"larger", "smaller"}
@@ -40,7 +40,7 @@ class Tuned:
     logarithmic : bool
         Whether figures use a logarithmic scale.
     rules : tuple of str
-        Strings accepted instead of a value, which name rules for choosing the value.
+        Strings accepted instead of a value; each names a rule for choosing the value.
     """
 
     option: str
@@ -59,7 +59,7 @@ class OutOfFoldScores(NamedTuple):
     Attributes
     ----------
     rows : ndarray of intp, shape (N,)
-        Positions in the sample; copies of a weighted row may be in several folds.
+        Positions in the sample; copies of a weighted row may be in different folds.
     weights : ndarray, shape (N,)
     scores : ndarray, shape (N, K)
     """
@@ -80,37 +80,37 @@ def refuse_errors(engine: Any, *arguments: object, **keywords: object) -> Any:
 
 @dataclass(frozen=True)
 class JointTraits:
-    """How an engine fits P(group | row) for all K groups at once, without modelling P(row | group).
+    """How an engine fits P(group | row) for all K groups jointly, without modelling P(row | group).
 
     An engine without standard errors defines only `fit_groups` and `start`.
 
-    In the signatures below, `codes` (n, m) are the distinct rows, `weights` (n,) the numbers of
-    observations and `p` (n, K) the fitted probabilities of the groups; `pair` contains the numbers
-    of two groups.
+    In the signatures below, `codes` (n, m) contains the distinct rows, `weights` (n,) the numbers
+    of observations, `p` (n, K) the fitted probabilities of the groups, and `pair` the indices of
+    two groups.
 
     Attributes
     ----------
     fit_groups : callable
         ``fit_groups(engine, sample, layout, K, values, oof_scores, rng, start)`` returns a
-        `JointFit` of all K groups for each of `values` of the tuned option. The fit is added to
-        `oof_scores`, out-of-fold scores of the generative start, unless None. Without a penalty it
-        begins at the coefficients `start` (K, 1 + size), unless None.
+        `JointFit` of all K groups for each of the `values` of the tuned option. `oof_scores`, if
+        not None, contains out-of-fold scores from the generative start, which serve as an offset.
+        Unpenalised fits begin at the coefficients `start` (K, 1 + size), if not None.
     start : callable
-        ``start(engine)`` returns the generative engine that the fit starts from and the settings to
-        try for it, or None if the fit starts from equal scores.
+        ``start(engine)`` returns the generative engine from which the fit starts and the settings
+        to try for it, or None if the fit starts from equal scores.
     check_differences : callable
         ``check_differences(engine, n)`` raises an OptionError if a fit to `n` distinct rows has no
         standard errors for differences between groups.
     difference : callable
-        ``difference(engine, codes, weights, p, layout, pair)`` returns covariances of the
+        ``difference(engine, codes, weights, p, layout, pair)`` returns the covariance of the
         difference between two groups; see `Conditional.difference`.
     coefficients : callable
         ``coefficients(engine, codes, weights, p, layout)`` returns the covariance of the intercepts
         and parameters of all groups of a penalised fit; see `Conditional.coefficients`.
     maximum : callable
         ``maximum(engine, sample, layout, K, start)`` returns the maximum of the unpenalised
-        likelihood P(group | row), as a `JointInfluence` with the Fisher information; `start` is as
-        in `fit_groups`.
+        likelihood P(group | row), as a `JointInfluence` with the Fisher information; `start` is the
+        same as in `fit_groups`.
     """
 
     fit_groups: Callable[..., list[JointFit]]
@@ -124,10 +124,10 @@ class JointTraits:
 def strengths_of_draws(
     engine: object, layout: Layout, fit: EngineFit, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """Return the strength of each pair in each posterior draw, shape (n_draws, n_pairs).
+    """Return the strength of each pair in each posterior draw, an array (n_draws, n_pairs).
 
-    Returns None without draws. `engine` and `rng` are not used; they are part of the signature of
-    `PosteriorTraits.strengths`.
+    Returns None if there are no draws. `engine` and `rng` are unused; they are part of the
+    signature of `PosteriorTraits.strengths`.
     """
     if fit.draws is None:
         return None
@@ -139,7 +139,7 @@ def strengths_of_draws(
 
 @dataclass(frozen=True)
 class PosteriorTraits:
-    """Description of the posterior in an engine's fits: a mean and an `sd` for each parameter.
+    """Description of the posterior in an engine's fits, with a mean and an `sd` per parameter.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class PosteriorTraits:
         ``describe(engine, layout)`` returns a description of a model's posterior and of the
         sampler.
     has_draws : bool
-        Whether fits have draws.
+        Whether fits store posterior draws.
     keeps_history : bool
         Whether fits record their progress.
     strengths : callable
@@ -166,13 +166,12 @@ class PosteriorTraits:
     def strength(
         self, engine: object, layout: Layout, fit: EngineFit, tau: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the posterior standard deviation of each pair's strength, and the probability that
-        it exceeds `tau`.
+        """Return the posterior sd of each pair's strength, and its probability of exceeding `tau`.
 
         `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge,
-        reference levels included, so that pairs with different numbers of levels are comparable.
-        With two levels this is the Ising coupling. Both arrays have shape (n_pairs,), and are nan
-        without draws.
+        including reference levels, so that pairs with different numbers of levels are comparable.
+        With two levels this is the Ising coupling. Both arrays have shape (n_pairs,) and are nan if
+        there are no draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:

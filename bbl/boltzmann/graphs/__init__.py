@@ -1,1 +1,1 @@
-"""Selection of graphical models by likelihood, on arrays."""
+"""Likelihood-based selection of graphical models, for data in arrays."""

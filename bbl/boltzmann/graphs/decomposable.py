@@ -1,4 +1,4 @@
-"""Greedy search among decomposable graphical models, whose likelihoods have a closed form.
+"""Greedy search among decomposable graphical models, which have closed-form likelihoods.
 
 An edge may be added if its ends are separated by their common neighbours, and removed if their
 common neighbours are all joined to each other. The graph then remains decomposable, and its
@@ -22,10 +22,10 @@ NEGLIGIBLE = 60.0  # graphs with a criterion above the minimum plus this have no
 
 
 def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores:
-    """Add or drop edges, starting without any, as long as ``-2 log-likelihood + k parameters``
-    decreases.
+    """Add or drop edges while ``-2 log-likelihood + k parameters`` decreases.
 
-    Each step takes the edge that lowers the criterion the most.
+    The search starts from the empty graph. Each step changes the edge that decreases the criterion
+    most.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
     Returns
     -------
     GraphScores
-        All compared graphs, except those with a negligible weight ``exp(-criterion / 2)``.
+        All graphs compared, except those with a negligible weight ``exp(-criterion / 2)``.
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
@@ -74,7 +74,7 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
 def _possible_steps(
     margins: Margins, pairs: list[tuple[int, int]], neighbours: list[int]
 ) -> list[tuple[int, float, float]]:
-    """Return the edges that can be changed, and how this changes log-likelihood and parameters.
+    """Return the edges that can be changed, with the changes in log-likelihood and parameters.
 
     An edge is given by its position in `pairs`; `neighbours` contains the bit set of each
     predictor's neighbours.
@@ -122,7 +122,7 @@ def _separates(mask: int, i: int, j: int, neighbours: list[int]) -> bool:
 def _make_record(
     pairs: np.ndarray, visited: list[tuple], least_criterion: float, k: float
 ) -> GraphScores:
-    """Return the record of the distinct visited graphs, without graphs of negligible weight.
+    """Return the scores of the distinct visited graphs, without graphs of negligible weight.
 
     `visited` contains, for each graph, the edges before a step (E,), the edge that the step changes
     (-1 for none), the log-likelihood and the number of parameters. `least_criterion` is the

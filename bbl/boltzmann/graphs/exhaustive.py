@@ -1,12 +1,12 @@
-"""All graphical models of few predictors, with their exact likelihoods.
+"""All graphical models for a small number of predictors, with their exact likelihoods.
 
 The model of a graph contains all terms of predictors that are joined pairwise. A *simplicial*
-predictor, whose neighbours are all joined to each other, is split off: the log-likelihood is that
-of the remaining graph plus the predictor's given its neighbours, which is a difference of two
-saturated log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are
-split up completely; otherwise the remaining *core*, such as a cycle of four, is fitted numerically,
-once for all graphs with this core. No graph fits better than its supergraphs with one more edge;
-graphs for which this bound is too low for their number of parameters are not fitted.
+predictor, whose neighbours are all joined to each other, is split off: the log-likelihood is the
+remaining graph's plus the predictor's given its neighbours, which is a difference of two saturated
+log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up
+completely; otherwise the remaining *core*, such as a cycle of four, is fitted numerically, once for
+all graphs with this core. No graph fits better than its supergraphs with one more edge; graphs for
+which this bound is too low for their number of parameters are not fitted.
 
 Sets of predictors and sets of edges are *bit sets*: integers with bit i for predictor i, or for
 edge i in the list of all pairs. A graph of all predictors is numbered by its set of edges.
@@ -38,13 +38,13 @@ CELLS_AT_ONCE = 2**15
 
 
 class _Splitter:
-    """Splits graphs into cores, and adds up the log-likelihoods of the split-off predictors.
+    """Splits graphs into cores and adds up the log-likelihoods of the split-off predictors.
 
     Parameters
     ----------
     margins : Margins
     pairs : list of (int, int)
-        All pairs of predictors: edge e joins the predictors ``pairs[e]``.
+        All pairs of predictors; edge e joins the predictors ``pairs[e]``.
     """
 
     def __init__(self, margins: Margins, pairs: list[tuple[int, int]]):
@@ -60,7 +60,7 @@ class _Splitter:
         self._splits: dict[Graph, tuple[Graph, float]] = {(0, 0): ((0, 0), 0.0)}
 
     def split(self, graph: Graph) -> tuple[Graph, float]:
-        """Return the core of a graph, or (0, 0), and the log-likelihood of split-off predictors."""
+        """Return a graph's core, or (0, 0), and the log-likelihood of the split-off predictors."""
         if graph not in self._splits:
             simplicial = self._split_simplicial(graph)
             if simplicial is None:
@@ -125,13 +125,13 @@ def all_graphs(
     ----------
     margins : Margins
     engine : Engine
-        Exact maximum likelihood, for cores for which proportional fitting fails.
+        Exact maximum likelihood engine, for cores where proportional fitting fails.
     k : float
         Penalty per parameter in the criterion ``-2 log-likelihood + k parameters``.
     n_best : int
         Number of best graphs to list.
     progress : callable
-        ``progress(share, note)`` is called with shares of the work that sum to 1.
+        ``progress(share, note)`` is called with fractions of the work that sum to 1.
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
@@ -188,9 +188,9 @@ def all_graphs(
 
 
 def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
-    """Return an upper bound on the log-likelihood of each graph, shape (graphs,), by graph number.
+    """Return an upper bound (graphs,) on the log-likelihood of each graph, by graph number.
 
-    `log_likelihoods` (graphs,) are nan for graphs that are not fitted. The bound is the
+    `log_likelihoods` (graphs,) is nan for graphs that are not fitted. The bound is the
     log-likelihood for fitted graphs, else the smallest bound of the supergraphs with one more edge.
     """
     bounds = log_likelihoods.copy()
@@ -211,11 +211,10 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
 def _within_reach(
     log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int
 ) -> np.ndarray:
-    """Return the numbers of unfitted graphs that may be among the `n_best` or have a non-negligible
-    weight.
+    """Return the numbers of unfitted graphs that may be listed or have non-negligible weight.
 
-    `log_likelihoods` (graphs,) are nan for graphs that are not fitted; `n_parameters` has the same
-    shape. Graphs are sorted by their bounds on the criterion.
+    `log_likelihoods` (graphs,) is nan for graphs that are not fitted; `n_parameters` has the same
+    shape. The `n_best` graphs are listed. Graphs are sorted by their bounds on the criterion.
     """
     n_pairs = len(log_likelihoods).bit_length() - 1  # there are 2 ** n_pairs graphs
     # lower bounds on the criterion, exact for fitted graphs
@@ -231,10 +230,10 @@ def _within_reach(
 
 
 def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.ndarray:
-    """Return the log-likelihoods (len(cores),) of cores; cores of the same predictors are fitted
-    together.
+    """Return the log-likelihoods (len(cores),) of cores.
 
-    `engine` fits the cores for which proportional fitting does not converge.
+    Cores with the same predictors are fitted together; `engine` fits cores for which proportional
+    fitting does not converge.
     """
     by_vertices: dict[int, list[int]] = {}
     for core, (vertices, _) in enumerate(cores):
@@ -260,7 +259,7 @@ def _fit_by_engine(
 ) -> float:
     """Return the log-likelihood of a core, fitted by `engine`.
 
-    `cliques` are tuples of positions in `predictors`.
+    `cliques` contains tuples of positions in `predictors`.
     """
     rows = margins.rows
     n_levels = np.array([margins.n_levels[i] for i in predictors])

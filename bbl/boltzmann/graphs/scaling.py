@@ -1,4 +1,4 @@
-"""Iterative proportional fitting of many graphical models of one table at once.
+"""Iterative proportional fitting of many graphical models to one table at once.
 
 Each axis of the table is a predictor. A *clique* is a maximal term of a model: a set of axes with a
 margin that the model fits exactly. B is the number of models that are fitted together. A *sweep*
@@ -11,7 +11,8 @@ import numpy as np
 
 __all__ = ["fit_cliques"]
 
-# maximum difference of fitted and observed shares; the error of the likelihood is its square
+# maximum difference between fitted and observed proportions; the error of the likelihood is its
+# square
 TOLERANCE = 1e-9
 MAX_SWEEPS = 400  # a sweep scales every clique once
 SWEEPS_AT_ONCE = 8  # number of sweeps before converged models are removed
@@ -19,13 +20,13 @@ CELLS_AT_ONCE = 2**21  # maximum number of cells of models that are fitted toget
 
 
 def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the maximised log-likelihood of log-linear models of a table; nan without convergence.
+    """Return the maximised log-likelihoods of log-linear models; nan without convergence.
 
     Parameters
     ----------
     counts : ndarray, shape (L_1, .., L_m)
     models : list of lists of tuples of int
-        The maximal terms of each model: sets of axes with margins to be fitted.
+        Maximal terms of each model: sets of axes whose margins are fitted.
 
     Returns
     -------
@@ -75,7 +76,9 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
 def _models_by_clique(
     models: list[list[tuple[int, ...]]],
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """Return the distinct cliques of all models, with the positions of their models."""
+    """Return the distinct cliques of all models, with the positions of the models that contain
+    them.
+    """
     models_with: dict[tuple[int, ...], list[int]] = {}
     for model, cliques in enumerate(models):
         for clique in cliques:
@@ -91,9 +94,9 @@ def _models_by_clique(
 def _sweep(
     p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]
 ) -> np.ndarray:
-    """Scale the probabilities `p` (.., B) of models to each of their margins, in place.
+    """Scale the probabilities `p` (.., B) of the models to each of their margins, in place.
 
-    Returns the largest errors (B,): differences of fitted and observed margins before scaling.
+    Returns the largest differences (B,) between fitted and observed margins before scaling.
     `observed` (..) are the proportions of rows in the cells of the table.
     """
     error = np.zeros(p.shape[-1])

@@ -1,4 +1,4 @@
-"""Saturated likelihoods of sets of predictors for graphical models, and the record of a search.
+"""Saturated likelihoods of sets of predictors for graphical models, and the scores of a search.
 
 The model of a graph contains all terms of predictors that are joined pairwise. A set of predictors
 is a *bit set* `mask`: an integer with bit i for predictor i.
@@ -25,20 +25,20 @@ def members(mask: int) -> list[int]:
 
 @dataclass(frozen=True)
 class GraphScores:
-    """The G graphs of a search with non-negligible weight, among E possible edges.
+    """The G graphs of a search that have non-negligible weight, with E possible edges.
 
     Attributes
     ----------
     pairs : ndarray of int, shape (E, 2)
-        All pairs of predictors, the possible edges.
+        All pairs of predictors, i.e. the possible edges.
     edges : ndarray of bool, shape (G, E)
         Whether each graph has each edge.
     log_likelihood : ndarray, shape (G,)
         Maximised log-likelihood of each graph's model.
     n_parameters : ndarray, shape (G,)
-        Number of parameters, whether they are estimable or not.
+        Number of parameters, whether estimable or not.
     n_graphs : int
-        Number of graphs that were compared, including graphs with negligible weight.
+        Number of graphs compared, including graphs with negligible weight.
     is_exhaustive : bool
         Whether all possible graphs were compared.
     """
@@ -56,7 +56,7 @@ class GraphScores:
 
 
 class Margins:
-    """Tables of some predictors and their likelihoods, each computed once.
+    """Marginal tables of sets of predictors and their likelihoods, each computed once.
 
     Parameters
     ----------
@@ -77,9 +77,7 @@ class Margins:
         self._log_likelihoods: dict[int, float] = {0: 0.0}  # by bit set; 0 for the empty set
 
     def log_likelihood(self, mask: int) -> float:
-        """Return the saturated log-likelihood of a set of predictors: ``sum n ln(n / N)`` over
-        cells.
-        """
+        """Return the saturated log-likelihood ``sum n ln(n / N)`` of a set of predictors."""
         if mask not in self._log_likelihoods:
             counts = self._positive_counts(mask)
             self._log_likelihoods[mask] = float(counts @ np.log(counts / self.rows.total))
@@ -95,9 +93,7 @@ class Margins:
         return np.bincount(cells, self.rows.weights, int(np.prod(shape))).reshape(shape)
 
     def _positive_counts(self, mask: int) -> np.ndarray:
-        """Return the positive counts (number of positive cells,) of a set of predictors, in cell
-        order.
-        """
+        """Return the positive counts, in cell order, of a set of predictors."""
         cells = np.zeros(self.rows.n, dtype=np.intp)
         n_cells = 1
         for i in members(mask):

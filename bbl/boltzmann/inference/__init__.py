@@ -1,1 +1,1 @@
-"""Standard errors, tests and intervals of fitted Boltzmann machines."""
+"""Standard errors, tests and confidence intervals for fitted Boltzmann machines."""

@@ -1,4 +1,4 @@
-"""Tests of differences between groups, and between each group and the pooled fit.
+"""Tests of differences between groups and between each group and the pooled fit.
 
 D is the number of fields. A *family* is the exact conditional distribution of a parameter, as a
 function of the parameter's value.
@@ -32,7 +32,7 @@ from bbl.stats.shift import Shift
 
 __all__ = ["compare_groups", "compare_pooled"]
 
-# Information (inverse variance) that both sides need for a normal approximation to a difference
+# Information (inverse variance) that both sides require for a normal approximation to a difference
 # from the pooled fit, which is nonlinear in the parameters of the smaller side. With 5, up to 1 %
 # of the p-values of fields are below 0.001, and up to 0.4 % for couplings (6.7 % below 0.05); the
 # worst cases have three or more groups with couplings below -1.3.
@@ -42,12 +42,13 @@ LONGEST_SUPPORT = 20_000  # exact distributions with this many values are not co
 
 
 def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = None) -> Comparison:
-    """Return the test of the difference between two groups, which have no rows in common.
+    """Test the differences between two groups, which have no rows in common.
 
-    Fields of predictors without interactions are tested with level counts, see `_with_odds_ratios`.
-    Other parameters have Wald tests by the rule of `compare_pooled`, so that both tables of two
-    groups have the same kind of test. `pooled` is the evidence of all rows; without it, the
-    information of each group is computed from its own estimates only.
+    Fields of predictors without interactions are tested with level counts (see
+    `_with_odds_ratios`). Other parameters have Wald tests under the same conditions as in
+    `compare_pooled`, so that the same kind of test is used for both tables if there are two groups.
+    `pooled` is the evidence of all rows; without it, the information in each group is computed from
+    the group's own estimates only.
     """
     if one.survey is not None:
         return _compare_under_design(one, other)
@@ -71,15 +72,16 @@ def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = Non
 
 
 def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
-    """Return the tests of the difference of each group from the pooled fit.
+    """Test the differences between each group and the pooled fit.
 
     For predictors without interactions, a group's log odds equal the pooled log odds if and only if
     they equal the log odds of the other groups together, so their fields are tested against all
     other groups. Interacting predictors have separate Wald tests, because couplings may be equal in
     two groups and differ from the pooled coupling (Simpson's paradox). With too few rows for a Wald
-    test, the exact test against all other groups is used. Exact distributions condition on the
-    margins. The difference of a coupling from the pooled fit depends on these, so such couplings
-    have no confidence limits. Exact tests do not apply to models with structural zeros.
+    test, the exact test against all other groups is used. Exact distributions are conditional on
+    the margins. The difference between a coupling and the pooled coupling depends on the margins,
+    so there are no confidence limits for such couplings. Exact tests do not apply to models with
+    structural zeros.
     """
     if pooled.survey is not None:
         return [
@@ -130,7 +132,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
 def _compare_under_design(
     one: Evidence, other: Evidence, rest: Evidence | None = None
 ) -> Comparison:
-    """Return the test of the difference of two fits, which are dependent under a sampling design.
+    """Test the differences between two fits, which are dependent under a sampling design.
 
     If `other` is the pooled fit, `rest` is the evidence of all other groups, and a parameter is
     tested only if it has a test in all three.
@@ -148,8 +150,8 @@ def _compare_under_design(
         return Comparison(layout, one.theta - other.theta, terms=[], kind=kind, family=_no_family)
     deviations = one.deviations - other.deviations
     terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
-    # a group and the pooled fit share rows, but the correction of Rao & Scott is valid for any
-    # working covariance
+    # a group and the pooled fit share rows, but the Rao-Scott correction is valid for any working
+    # covariance
     working = [a + b for a, b in zip(one.working, other.working, strict=True)]
     # the design, restricted to the rows of both samples: `rows` are positions in the design
     both_samples = replace(one.survey, rows=np.union1d(one.survey.rows, other.survey.rows))
@@ -165,7 +167,7 @@ def _compare_under_design(
 
 
 def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evidence:
-    """Return the evidence of the rows of all groups except group number `g`, as one group."""
+    """Return the evidence from the rows of all groups except group `g`, treated as one group."""
     other_groups = [group for k, group in enumerate(groups) if k != g]
     if len(other_groups) == 1:
         return other_groups[0]
@@ -196,12 +198,13 @@ def _merge_samples(samples: list[Sample]) -> Sample:
 
 
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None) -> np.ndarray:
-    """Return which parameters have too little information for a normal shift from the pooled fit.
+    """Return a mask of parameters whose information is too small for a normal approximation.
 
-    The information of a side is the smaller of two values: the information in its own estimate, and
-    that in the pooled fit, scaled to the number of rows on this side. The first is large if rare
-    levels happen to occur together more often than expected; limits given only in this case would
-    miss the true value. `sides` are a group, and all other groups together.
+    The approximation is to the shift from the pooled fit. The information on a side is the smaller
+    of two values: the information in its own estimate, and the pooled fit's information, scaled to
+    the number of rows on this side. The first is large if rare levels happen to occur together more
+    often than expected; limits given only in this case would miss the true value. `sides` contains
+    a group, and all other groups together.
     """
     layout = sides[0].layout
     least_information = np.where(
@@ -222,7 +225,7 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None
 
 
 def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
-    """Return the exact distribution of the difference of parameter k; see `Evidence.family`."""
+    """Return the exact distribution of the difference in parameter k; see `Evidence.family`."""
     one_family = one.family(k, finite)
     other_family = other.family(k, finite)
     # less: the distribution of the difference
@@ -236,15 +239,16 @@ def _no_family(k: int, finite: bool) -> PowerSeries | None:
 
 @dataclass(frozen=True)
 class _FieldLimits:
-    """Confidence limits of the shifts of fields from the pooled fit, by exact distributions.
+    """Confidence limits for the shifts of fields from the pooled fit, from exact distributions.
 
     The *shift* is the field of a group minus the field of the pooled fit. If the model is correct,
-    it is zero if and only if the group and all other groups together have equal fields.
+    the shift is zero if and only if the fields are equal in the group and in all other groups
+    together.
 
     Attributes
     ----------
     group, rest : Evidence
-        Evidence of the group, and of all other groups together.
+        Evidence from the group, and from all other groups together.
     errors : ndarray, shape (layout.size,)
         Standard errors of the shifts, or nan.
     """
@@ -259,10 +263,10 @@ class _FieldLimits:
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
-        """Convert a limit of the difference in field `k` (group minus rest) to one of the shift.
+        """Convert a limit for the difference in field `k` (group minus rest) to one for the shift.
 
         `Shift.at` uses the standard error of the shift to widen limits that are conditional on the
-        margins of the tables.
+        tables' margins.
         """
         if k not in self._shifts:
             group_family, rest_family = (
@@ -278,8 +282,7 @@ class _FieldLimits:
 
 
 def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
-    """Return the predictors that have neither interactions nor structural zeros that involve other
-    predictors."""
+    """Return the predictors without interactions or joint structural zeros."""
     # joined (m, m): whether two predictors share a term or a structural zero
     return np.flatnonzero(~np.any([side.layout.joined.any(axis=1) for side in sides], axis=0))
 
@@ -287,12 +290,12 @@ def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
 def _with_odds_ratios(
     comparison: Comparison, one: np.ndarray, other: np.ndarray, uncoupled: np.ndarray
 ) -> Comparison:
-    """Return a comparison with level-count tests for the fields of predictors without interactions.
+    """Return a comparison in which fields of uncoupled predictors have level-count tests.
 
-    The test depends on the 2 x 2 table of the two samples by level and reference level. If all
-    observed and expected cell counts are at least `CELL`, the log odds ratio ``ln(n_11 n_22 / (n_12
-    n_21))`` has a normal distribution with the variance ``sum 1 / n`` over the four cells.
-    Otherwise Fisher's distribution is used.
+    Uncoupled predictors have no interactions. The test is based on the 2 x 2 table of the two
+    samples by level and reference level. If all observed and expected cell counts are at least
+    `CELL`, the log odds ratio ``ln(n_11 n_22 / (n_12 n_21))`` is treated as normal with variance
+    ``sum 1 / n`` over the four cells. Otherwise, Fisher's distribution is used.
 
     Parameters
     ----------
@@ -336,11 +339,10 @@ def _with_odds_ratios(
 def _fisher_family(
     uncoupled: set[int], cells: np.ndarray, other_family: Family, k: int, finite: bool
 ) -> PowerSeries | None:
-    """Return Fisher's distribution if field `k` is one of the set `uncoupled`, else the result of
-    `other_family`.
+    """Return Fisher's distribution if field `k` is in `uncoupled`, else that of `other_family`.
 
-    `cells` (2, 2, D) are counts of two samples by level and reference level; `finite` is as in
-    `Evidence.family`.
+    `cells` (2, 2, D) contains counts of two samples by level and reference level; `finite` is the
+    same as in `Evidence.family`.
     """
     if k not in uncoupled:
         return other_family(k, finite)
@@ -362,10 +364,10 @@ def _limits_of_shift(
     uncoupled: np.ndarray,
     limits: np.ndarray,
 ) -> np.ndarray:
-    """Convert `limits` of the tested difference to limits of the difference from the pooled fit.
+    """Convert `limits` for the tested difference to limits for the shift from the pooled fit.
 
     Both have shape (layout.size,), and are either all lower or all upper limits, for group `g`.
-    `counts` (K, 3, D) are `Evidence.counts` of all groups; `field_limits` is None without
+    `counts` (K, 3, D) contains the `Evidence.counts` of all groups; `field_limits` is None without
     interactions and structural zeros. Couplings with an exact test have no limits (nan).
     """
     # from the log odds ratio against the other groups to the log odds minus the pooled log odds;

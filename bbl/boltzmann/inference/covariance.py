@@ -1,8 +1,8 @@
 """Standard errors of parameters, for all methods that support them, and the bootstrap.
 
-K is the number of groups, m of predictors. A *table* consists of the fields of a predictor, or the
-couplings of a pair. The *influence* of a row is the derivative of the fitted parameters with
-respect to its weight.
+K is the number of groups, m the number of predictors. A *table* consists of the fields of a
+predictor, or the couplings of a pair. The *influence* of a row is the derivative of the fitted
+parameters with respect to its weight.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Covariances:
-    """Covariance of each table (fields of a predictor, couplings of a pair) of each group.
+    """Covariance of each table (fields of a predictor, couplings of a pair) for each group.
 
     Results are computed when first needed and then cached.
 
@@ -54,7 +54,7 @@ class Covariances:
     survey : SurveySample, optional
         Sampling design of the rows; the covariances are then design covariances.
     kept : KeptRows, optional
-        The same rows, if they are a random sample of the rows of the fit.
+        The same rows, if they are a random sample of the fitted rows.
 
     Raises
     ------
@@ -86,9 +86,9 @@ class Covariances:
         site_theta: np.ndarray | None = None,
         theta: np.ndarray | None = None,
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of rows on their fit, and the rows as they were fitted.
+        """Return the influence of rows on their fit, and the rows in the form that was fitted.
 
-        `theta` are the parameters of the fit, which are used if `rows` are a random sample.
+        `theta` contains the parameters of the fit, which are used if `rows` is a random sample.
         """
         if self._kept is not None and theta is not None:
             # equal rows are not merged, because each row has its own probability of being drawn
@@ -97,7 +97,7 @@ class Covariances:
 
     @cached_property
     def _groups(self) -> list[tuple[RowInfluence, Sample] | None]:
-        """The influence and the rows of each group; None for groups without rows."""
+        """The influence and the rows for each group; None for groups without rows."""
         groups = [self._sample.group(g) for g in range(len(self._parameters.theta))]
         return [
             self._influence(
@@ -112,15 +112,16 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return one entry per group: the next of `results`, or `placeholder` if the group has no
-        rows."""
+        """Return one entry per group: the next of `results`, or `placeholder` without rows."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
     @cached_property
     def group(self) -> list[list[np.ndarray]]:
-        """Covariance matrices of each group's tables: one for the fields of each of the m
-        predictors, then one per pair; nan for groups without rows.
+        """Covariance matrices of each group's tables; nan for groups without rows.
+
+        There is a matrix for the fields of each of the m predictors, followed by a matrix for each
+        pair.
         """
         if self.deviations is not None:
             return [_covariance_by_table(self.layout, own) for own in self.deviations]
@@ -131,7 +132,7 @@ class Covariances:
 
     @cached_property
     def _sampled(self) -> list[tuple[list[np.ndarray], np.ndarray]]:
-        """For each group of a random sample of the rows: `group`, and `sampling_errors`."""
+        """The entries of `group` and `sampling_errors` for a random sample of the rows."""
         assert self._kept is not None  # noqa: S101  # checked by callers
         return [
             sampled_terms(influence, rows, self._kept.expansion_of(g))
@@ -142,17 +143,16 @@ class Covariances:
 
     @property
     def sampling_errors(self) -> np.ndarray:
-        """Relative error (K, layout.size) of each standard error, if it was estimated from a random
-        sample of the rows; otherwise 0.
-        """
+        """Relative error (K, layout.size) of each standard error; 0 unless rows were sampled."""
         if self._kept is None:
             return np.zeros((len(self._parameters.theta), self.layout.size))
         return np.array([errors for _, errors in self._sampled])
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
-        """Like `group`, but for the difference between each group and the pooled fit, which share
-        rows; None without a pooled fit.
+        """Like `group`, for the differences from the pooled fit; None without a pooled fit.
+
+        The estimates are dependent, because a group's rows are part of the pooled rows.
         """
         if self._parameters.pooled is None:
             return None
@@ -174,8 +174,10 @@ class Covariances:
 
     @cached_property
     def composite(self) -> list[tuple[float, float]]:
-        """Log pseudo-likelihood of the complete rows of each group, and the effective number of
-        parameters; empty for methods with another likelihood.
+        """Each group's log pseudo-likelihood and effective number of parameters.
+
+        The log pseudo-likelihood is summed over complete rows. The list is empty for methods with
+        another likelihood.
         """
         if self._survey is not None:
             return []
@@ -189,8 +191,9 @@ class Covariances:
         return self._for_all_groups(values, (0.0, 0.0)) if values else []
 
     def _composite_of_sample(self) -> list[tuple[float, float]]:
-        """Return `composite` with the log pseudo-likelihood of all rows, and the effective number
-        of parameters from a random sample of them.
+        """Return `composite`, with the number of parameters estimated from a random sample.
+
+        The log pseudo-likelihood is summed over all rows.
         """
         assert self._kept is not None  # noqa: S101  # checked by the caller
         out = []
@@ -229,8 +232,9 @@ class Covariances:
         return penalised_deviations(influence, rows, theta, self._engine, domain)
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
-        """Return the covariances of the difference of two groups, which may have clusters in common
-        but no rows.
+        """Return the covariances of the difference between two groups, which may share clusters.
+
+        The groups have no rows in common.
         """
         if self.deviations is not None:
             return _covariance_by_table(self.layout, self.deviations[g] - self.deviations[other])
@@ -244,12 +248,12 @@ class Covariances:
 def sampled_terms(
     influence: RowInfluence, rows: Sample, expansion: np.ndarray | None
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariance of each table from a random sample of rows, and the relative error
-    (layout.size,) of each standard error.
+    """Return the covariance of each table from a random sample, and errors of standard errors.
 
-    Rows are drawn with probability ``1 / expansion`` and weigh w. With their influences psi, the
-    error is ``sqrt(sum (1 - 1/expansion) w^2 (psi^2 - mean)^2) / (2 sum w psi^2)``, where ``mean``
-    is the mean of psi^2. It does not include the error of the Hessians.
+    Rows are drawn with probability ``1 / expansion`` and have weight w. With their influences psi,
+    the relative error (layout.size,) of a standard error is ``sqrt(sum (1 - 1/expansion) w^2 (psi^2
+    - mean)^2) / (2 sum w psi^2)``, where ``mean`` is the mean of psi^2. This does not include the
+      error in the Hessians.
     """
     # covariances of a model, or of fields alone, depend on the rows only through counts of levels,
     # which are exact
@@ -287,12 +291,12 @@ GroupInfluences = list[tuple[RowInfluence, Sample]]
 def sandwich_of_shift(
     layout: Layout, groups: GroupInfluences, pooled: RowInfluence
 ) -> list[list[np.ndarray]]:
-    """Return the covariances by table of each group's difference from the pooled fit.
+    """Return each group's covariances, by table, of the difference from the pooled fit.
 
-    `groups` contains the influence and the rows of each group that has rows, in order; `pooled` is
-    the influence of the pooled fit. With the influences psi of a row of weight w on the group's fit
-    and psi_0 on the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out
-    w psi_0 psi_0'``, over the rows inside and outside the group.
+    `groups` contains the influence and the rows of each group with rows, in order; `pooled` is the
+    influence for the pooled fit. If psi and psi_0 are the influences of a row of weight w on the
+    group's fit and the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' +
+    sum_out w psi_0 psi_0'``, over the rows inside and outside the group.
     """
     pooled_terms = []
     shift_terms = []
@@ -336,7 +340,8 @@ def full_covariance(
 ) -> np.ndarray:
     """Return the covariance (layout.size, layout.size) of all parameters of a group.
 
-    `fitted` are the parameters and the site solution of all rows, if `sample` is a random sample.
+    `fitted` contains the parameters and the site solution for all rows, if `sample` is a random
+    sample.
     """
     check_memory(
         8.0 * float(layout.size) ** 2,
@@ -355,12 +360,12 @@ def full_covariance(
 def difference_terms(
     sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariances by table of the difference of two jointly fitted groups.
+    """Return the covariances, by table, of the difference between two jointly fitted groups.
 
     Returns
     -------
     terms : list of ndarray
-        Covariance matrices of the m tables of fields, then of one table of couplings per pair.
+        Covariance matrices of the m tables of fields, followed by one table of couplings per pair.
     is_estimable : ndarray of bool, shape (layout.size,)
         Parameters that are estimable from the rows of both groups. Other parameters are determined
         only by the penalty: their levels, or pairs of levels, do not occur in a group, or their
@@ -369,7 +374,7 @@ def difference_terms(
     Raises
     ------
     OptionError
-        If the fit has no covariances; see `JointTraits.check_differences`.
+        If covariances are not available for the fit; see `JointTraits.check_differences`.
     """
     traits = cast(JointTraits, engine.joint)
     traits.check_differences(engine, sample.n)
@@ -391,12 +396,13 @@ def difference_terms(
 
 
 def occurring(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return for each parameter (layout.size,) whether the levels that it compares all occur.
+    """Return, for each parameter (layout.size,), whether all levels that it compares occur.
 
-    `layout` must not have terms of three or more predictors, which fits to P(group | row) do not
-    support. A field compares a level with the reference level, and if its predictor interacts with
-    another, in rows with the other at its reference level. A coupling compares the four
-    combinations of two levels and the reference levels. The values of a number need not occur.
+    `layout` must not have terms of three or more predictors, which are not supported in fits of
+    P(group | row). A field compares a level with the reference level; if its predictor interacts
+    with another, only in rows where the other has its reference level. A coupling compares the four
+    combinations of two levels and the reference levels. The values of a numeric predictor need not
+    occur.
     """
     is_number = layout.is_number
     # numbers have one level here, and are repeated at both levels afterwards
@@ -427,7 +433,7 @@ def bootstrap(
     rng: np.random.Generator,
     workers: int,
 ) -> np.ndarray:
-    """Return refits (nboot, K, layout.size) to samples of the same size from the fitted models.
+    """Return refits (nboot, K, layout.size) to samples from the fitted models, of the same size.
 
     This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its
     own random generator. Values that are missing in the data are also missing in the replicates.

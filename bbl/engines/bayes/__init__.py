@@ -1,1 +1,1 @@
-"""The engine of posterior draws."""
+"""The engine that draws parameters from their posterior."""

@@ -1,4 +1,4 @@
-"""Closed-form posterior under Li's (2014) conjugate prior, for categories or numbers in [-1, 1]."""
+"""Closed-form posterior under Li's (2014) conjugate prior, for categories or values in [-1, 1]."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def conjugate_draws(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior mean (d,) of a layout's coefficients, and draws (*shape, d).
 
-    Both are in simplex coding. `c` is the factor in the prior, `shape` is (chains, draws). The
-    prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normalising constant of the likelihood.
-    Coefficients are then independent normal with means ``S / 2c`` and variance ``1 / 2c``, where S
-    are the `simplex_sums`, the sums over rows of the coefficients' features (Li 2014, section
-    3.2.2).
+    Both are in simplex coding. `c` is the factor in the prior and `shape` is (chains, draws). The
+    prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normalising constant of the likelihood. The
+    coefficients are then independent and normal, with means ``S / 2c`` and variance ``1 / 2c``,
+    where S is the sum of each coefficient's feature over the rows, from `simplex_sums` (Li 2014,
+    section 3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)
@@ -32,9 +32,9 @@ def conjugate_scores(
 ) -> np.ndarray:
     """Return the unnormalised scores (k,) of `new_rows` (k, m) at the posterior mean.
 
-    The posterior is given rows `X` (n, m) of numbers in [-1, 1], with `weights` (n,); `c` is the
-    factor in the prior. The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k
-    x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
+    The posterior is conditional on rows `X` (n, m) of values in [-1, 1] with `weights` (n,); `c` is
+    the factor in the prior. The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l`` with ``alpha =
+    sum_k x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
 
     Examples
     --------

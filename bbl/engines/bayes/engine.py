@@ -30,7 +30,7 @@ __all__ = ["Posterior"]
 PRIORS = ("normal", "conjugate", "horseshoe")
 SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
 MAX_STATES = 2**16  # maximum number of states for sums over all of them in the likelihood
-# with too many states, "auto" uses the exchange algorithm up to this number of parameters
+# with more states than that, "auto" uses the exchange algorithm up to this number of parameters
 EXCHANGE_PARAMETERS = 50
 MAX_SWEPT_ROWS = 1e6  # maximum number of observations for the exchange algorithm by Gibbs sweeps
 MAX_RHAT = 1.01  # split R-hat above this gives a warning (Vehtari et al. 2021)
@@ -53,53 +53,54 @@ MIN_C_SHARE = 0.1  # c below this fraction of a group's observations gives a war
 class Posterior(Engine):
     """Draws from the posterior of the fields and couplings of each group.
 
-    Priors are on coefficients in simplex coding, which has no reference level; each draw is then
-    converted to the reference gauge. Estimates are posterior means.
+    Priors are placed on coefficients in simplex coding, which has no reference level; each draw is
+    then converted to the reference gauge. Estimates are posterior means.
 
     Parameters
     ----------
     prior : {"normal", "conjugate", "horseshoe"}, default "normal"
-        ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of the thesis,
-        with a closed-form posterior (see Notes). ``"horseshoe"``: normal with one scale for each
+        ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of Li (2014), with
+        a closed-form posterior (see Notes). ``"horseshoe"``: normal with one scale for each
         predictor's fields and one for each pair's couplings; the scales have half-Cauchy
         distributions around two global scales, one for fields and one for couplings, which have
         half-Cauchy distributions as well.
     sampler : {"auto", "conjugate", "exact", "exchange", "pseudo"}, default "auto"
         ``"exact"``: the no-U-turn sampler on the exact posterior, with ln Z summed over up to
-        65,536 states. ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn
-        from the model, exactly up to 65,536 states and otherwise by Gibbs sweeps that start from
-        the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood. ``"auto"``: "exact"
-        if possible, otherwise "exchange" for up to 50 parameters and "pseudo" for more.
-        ``"conjugate"`` is only for the conjugate prior.
+        65,536 states. ``"exchange"``: the exchange algorithm, which avoids ln Z by drawing rows
+        from the model, exactly with up to 65,536 states and otherwise by Gibbs sweeps that start
+        from the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood. ``"auto"``:
+        "exact" if possible, otherwise "exchange" for up to 50 parameters and "pseudo" for more.
+        ``"conjugate"`` can only be used with the conjugate prior.
     chains : int, default 4
     warmup, draws : int, default 1000
-        Numbers of transitions of each chain to discard and to keep.
+        Numbers of transitions that each chain discards and keeps.
     hidden : int, default 0
         Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate
-        prior. Hidden units freeze, as the warning explains. With a formula without interactions,
-        the model is a restricted Boltzmann machine. ``coef()`` returns the parameters of the
-        predictors when every unit is -1; predictions sum over the units. Predictors are
-        categorical; for layers of units over numbers between -1 and 1 see
-        `bbl.sklearn.ScoreFeatures`.
+        prior. A warning is given, because the chains rarely change the signs of hidden units. If
+        the formula has no interactions, the model is a restricted Boltzmann machine. ``coef()``
+        returns the parameters of the predictors when every unit is -1; predictions sum over the
+        units. Predictors are categorical; for layers of units over numeric predictors in [-1, 1],
+        see `bbl.sklearn.ScoreFeatures`.
     c : float, optional
-        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``. The default is half the number of a
-        group's observations.
+        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``. The default is half the number of
+        observations in a group.
     tau : float, default 1.0
         Standard deviation of the normal prior, or of the slab that bounds the scales of the
         horseshoe (inf: no bound).
     seed : int, optional
-        Random seed of the draws, which replaces the seed of the call.
+        Random seed for the draws; overrides the seed passed to the fitting function.
     adjust : bool, default True
         Whether to adjust the curvature of the pseudo-likelihood to Godambe's information. Without
         the adjustment, intervals of couplings are too narrow, because every coupling occurs in two
         conditional distributions.
     sweeps : int, default 5
-        Number of Gibbs sweeps to draw rows in the exchange algorithm if there are too many states
-        for exact draws.
+        Number of Gibbs sweeps used to draw rows in the exchange algorithm if there are too many
+        states for exact draws.
     hidden_pairs : bool, default False
         Whether hidden units are also coupled to each other (with all pairs of predictors, this is
-        the full Boltzmann machine). Predictions sum over all states of the units. This is exact for
-        at least up to 16 units; otherwise it is approximate, and a warning is given.
+        the full Boltzmann machine). Predictions sum over all states of the units. The sum is exact
+        for up to 16 units or more, depending on the model; otherwise it is approximate and a
+        warning is given.
 
     Raises
     ------
@@ -112,19 +113,21 @@ class Posterior(Engine):
     Warns
     -----
     ConvergenceWarning
-        If R-hat of a parameter is over 1.01, and larger than expected by chance from so many draws,
-        or if its effective sample size is under 100 per chain.
+        If a parameter's R-hat exceeds 1.01 and is larger than expected by chance for the number of
+        draws, or if its effective sample size is below 100 per chain.
     DataWarning
-        If `c` is less than a tenth of a group's observations, or if there are hidden units.
+        If `c` is less than a tenth of the number of observations in a group, or if there are hidden
+        units.
 
     Notes
     -----
-    The conjugate prior depends on the number n of observations and cancels the likelihood's
-    ``Z^-n``: the posterior is independent normal with mean ``S / 2c`` and variance ``1 / 2c``,
-    where S is the sum of a contrast over the rows. The mean grows without bound with n, and c only
-    acts as an inverse temperature; with ``c = n / 2`` the mean equals the moments, the first order
-    of the high-temperature expansion. The prior is provided for comparison, and for unnormalised
-    scores as features; see `bbl.sklearn.ScoreFeatures`.
+    The conjugate prior depends on the number n of observations and cancels the factor ``Z^-n`` in
+    the likelihood: in the posterior, coefficients are independent and normal with mean ``S / 2c``
+    and variance ``1 / 2c``, where S is the sum of a contrast over the rows. The mean grows without
+    bound as n increases, and c acts only as an inverse temperature; with ``c = n / 2`` the means
+    equal the sample moments, which is the first-order term of the high-temperature expansion. The
+    prior is provided for comparison, and for unnormalised scores as features; see
+    `bbl.sklearn.ScoreFeatures`.
 
     References
     ----------
@@ -226,7 +229,7 @@ class Posterior(Engine):
 
     @property
     def numbers_advice(self) -> str:
-        """With the conjugate prior, advice to fit Li's model for grey values; otherwise empty."""
+        """Advice to use Li's model for grey values, under the conjugate prior; otherwise empty."""
         return GREY_ADVICE if self.prior == "conjugate" else ""
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
@@ -297,10 +300,9 @@ class Posterior(Engine):
         }
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged, after checks of the layout and the rows.
+        """Return the layout unchanged, after checking the layout and the rows.
 
-        Raises an OptionError if the sampler cannot be used; gives a warning if it is not
-        recommended.
+        Raises an OptionError if the sampler cannot be used and warns if it is not recommended.
         """
         self.check_missing(sample)
         states = n_states(layout)
@@ -348,7 +350,7 @@ class Posterior(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of all draws in two codings, and of each chain's metric."""
+        """Return the memory, in bytes, of all draws in two codings and of each chain's metric."""
         # the horseshoe has at most as many scales as coefficients
         size = layout.size * (1 if self.prior != "horseshoe" else 2)
         # draws are stored in both codings; a chain also stores the points of its warm-up, then of
@@ -366,8 +368,7 @@ class Posterior(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ):
-        """Fit one group; return a list of one fit. `values` must be None, because no option is
-        tuned."""
+        """Fit one group; return a list with one fit. `values` must be None: no option is tuned."""
         rng = np.random.default_rng(0) if rng is None else rng
         check_memory(
             self.memory(sample.n, layout),
@@ -407,8 +408,8 @@ class Posterior(Engine):
         """Return draws (chains, draws, size) of the predictors' parameters, and the fit's state.
 
         Draws are in the reference gauge. ``state["hidden"]`` (chains, draws, size of the widened
-        layout) are the draws of all parameters; ``state["flips"]`` and ``state["aligned"]``
-        (chains,) are the attributes of `HiddenDraws`.
+        layout) contains the draws of all parameters; ``state["flips"]`` and ``state["aligned"]``
+        (chains,) are attributes of `HiddenDraws`.
         """
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
@@ -478,8 +479,8 @@ class Posterior(Engine):
     def _finish(self, sample, layout, theta, drawn, state) -> EngineFit:
         """Return the fit: estimates, mean log (pseudo-)likelihood, and notes on convergence.
 
-        `theta` (size,) are the estimates, `drawn` (chains, draws, size) the draws, both in the
-        reference gauge; `state` contains the remaining results to store.
+        `theta` (size,) contains the estimates and `drawn` (chains, draws, size) the draws, both in
+        the reference gauge; `state` contains the remaining results to store.
         """
         lists_states = n_states(layout) <= MAX_STATES
         target = Problem(
@@ -503,7 +504,7 @@ class Posterior(Engine):
 
 
 def n_states(layout: Layout) -> int:
-    """Return the number of states of the predictors."""
+    """Return the number of joint states of the predictors."""
     return math.prod(int(L) for L in layout.n_levels)
 
 
@@ -512,8 +513,8 @@ def _notes(
 ) -> tuple[tuple[Note, ...], np.ndarray]:
     """Return notes on predictors with unreliable draws, and a mask (m,) of all other predictors.
 
-    `rhat` and `ess` (size,) are split R-hat and effective sample size of each parameter; `chains`
-    is the number of chains.
+    `rhat` and `ess` (size,) are the split R-hat and effective sample size of each parameter;
+    `chains` is the number of chains.
     """
     # parameters that never change have nan
     rhat = np.nan_to_num(rhat, nan=1.0)

@@ -1,4 +1,4 @@
-"""Boltzmann machines for numbers in [-1, 1] with hidden layers, under Li's (2014) prior."""
+"""Boltzmann machines with hidden layers for predictors in [-1, 1], under Li's (2014) prior."""
 
 # A row x of m numbers has the energy ``alpha'x + sum_{j<l} beta_jl x_j x_l``. Units are -1 or 1.
 # Units of the first layer are coupled to the numbers, units of each further layer to the previous
@@ -24,7 +24,7 @@ SMALL_SLOPE = 1e-6  # up to this slope, exp(ax) is treated as uniform on [-1, 1]
 
 @dataclass(frozen=True)
 class GreyMachine:
-    """Parameters of a Boltzmann machine for numbers in [-1, 1].
+    """Parameters of a Boltzmann machine for numeric predictors in [-1, 1].
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class GreyMachine:
     fields : tuple of ndarray, shape (q,)
         Fields of the units of each layer.
     weights : tuple of ndarray, shape (m or q, q)
-        Couplings of the units of each layer to the numbers, or to the previous layer.
+        Couplings between the units of each layer and the predictors or the previous layer.
     unit_pairs : ndarray, shape (q, q), or None
         Couplings between the units of a single layer, symmetric with a diagonal of zero; None if
         there are none.
@@ -50,9 +50,9 @@ class GreyMachine:
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Return the unnormalised scores (n,) of rows, marginalised over the units.
 
-        For one layer this is exact, with ``ln 2 cosh`` of each unit's field, or a sum over all
-        states of units that are coupled to each other. For several layers it is the mean-field
-        lower bound.
+        With one layer, the result is exact: the sum of ``ln 2 cosh`` over the units' fields, or a
+        sum over all states if units are coupled to each other. With several layers, it is the
+        mean-field lower bound.
         """
         with serial_blas():
             visible = X @ self.alpha + 0.5 * ((X @ self.beta) * X).sum(axis=1)
@@ -81,7 +81,7 @@ class GreyMachine:
         return bound
 
     def _unit_field(self, k: int, X: np.ndarray, units: list[np.ndarray]) -> np.ndarray:
-        """Return the fields (n, q) of the units of layer k, given numbers and other layers."""
+        """Return the fields (n, q) of the units in layer k, given predictors and other layers."""
         below = X if k == 0 else units[k - 1]
         field = self.fields[k] + below @ self.weights[k]
         if k + 1 < len(units):
@@ -89,7 +89,7 @@ class GreyMachine:
         return field
 
     def draw_units(self, X: np.ndarray, units: list[np.ndarray], rng: np.random.Generator) -> None:
-        """Draw the units of each layer in place, given the numbers and all other units."""
+        """Draw the units of each layer in place, given the predictors and all other units."""
         for k in range(len(units)):
             field = self._unit_field(k, X, units)
             if self.unit_pairs is None:  # the units of a layer are independent
@@ -99,11 +99,12 @@ class GreyMachine:
                 units[k][:, j] = draw_signs(field[:, j] + units[k] @ self.unit_pairs[:, j], rng)
 
     def sample(self, n: int, sweeps: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw rows (n, m) by n Gibbs chains with `sweeps` sweeps over units and numbers.
+        """Draw rows (n, m) by n Gibbs chains with `sweeps` sweeps over units and predictors.
 
-        The conditional density of a number is ``exp(a x)`` on [-1, 1]. Chains begin at the fields,
-        scaled to this interval. Couplings alone would make the negative of a probable row a mode
-        too; the fields make it improbable, but a chain that started there would not leave it.
+        The conditional density of a predictor is proportional to ``exp(a x)`` on [-1, 1]. Chains
+        start at the fields, scaled to this interval: with couplings only, the negative of a
+        probable row would also be a mode; the fields make it improbable, but a chain that started
+        there would not leave it.
         """
         start = self.alpha / max(float(np.abs(self.alpha).max()), 1e-300)
         X = np.tile(start, (n, 1))
@@ -115,7 +116,7 @@ class GreyMachine:
                 self.draw_units(X, units, rng)
                 slope = self.alpha + (units[0] @ self.weights[0].T if units else 0.0)
                 slope = np.broadcast_to(slope, X.shape)
-                if not has_pairs:  # numbers are independent given the units
+                if not has_pairs:  # predictors are independent given the units
                     X = truncated_exponential(slope, rng)
                     continue
                 for i in range(X.shape[1]):
@@ -145,7 +146,7 @@ def draw_signs(field: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def truncated_exponential(slope: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw numbers with density ``exp(a x)`` on [-1, 1] by inversion, for slopes a.
+    """Draw from the densities proportional to ``exp(a x)`` on [-1, 1] by inversion, for slopes a.
 
     See Li (2014), appendix B.
 
@@ -173,13 +174,13 @@ def fit_grey(
     rng: np.random.Generator | None = None,
     hidden_pairs: bool = False,
 ) -> GreyMachine:
-    """Return the Boltzmann machine of rows `X` (n, m) at the posterior mean of its coefficients.
+    """Fit a Boltzmann machine to rows `X` (n, m) and return it at the posterior mean.
 
-    Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum of its feature over
-    the rows, divided by 2c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
-    coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last units,
-    since units with different signs have no common mean. With `hidden_pairs`, the units of the only
-    layer are coupled to each other too.
+    Under the prior ``Z^n exp(-c |phi|^2)``, the mean of a coefficient is the sum of its feature
+    over the rows, divided by 2c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
+    coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last draw of the
+    units, because averaging over draws in which a unit has different signs is not meaningful. With
+    `hidden_pairs`, the units of the only layer are also coupled to each other.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     n, m = X.shape
@@ -190,7 +191,7 @@ def fit_grey(
     sd = 1.0 / np.sqrt(2.0 * c)
 
     def noisy(mean: np.ndarray) -> np.ndarray:
-        """Draw coefficients around their posterior mean."""
+        """Draw coefficients from their posterior, given their means."""
         return mean + sd * rng.normal(size=mean.shape)
 
     with serial_blas():

@@ -1,4 +1,4 @@
-"""Gibbs draws of coefficients and hidden units (-1 or 1) of Li's (2014) conjugate machine."""
+"""Gibbs draws of coefficients and hidden units (-1 or 1) under Li's (2014) conjugate prior."""
 
 # The widened layout, with d parameters, has the hidden units as predictors of two levels after the
 # m visible ones. Coefficients are in simplex coding, where a hidden unit is -1 or 1. D counts the
@@ -34,8 +34,8 @@ class HiddenDraws(NamedTuple):
     flips : float
         Mean proportion of units that change their sign in a sweep.
     aligned : float
-        Mean over draws and units of the absolute value of a unit's mean over rows; 1 if each unit
-        has the same sign in all rows.
+        Absolute value of a unit's mean over rows, averaged over draws and units; 1 if each unit has
+        the same sign in all rows.
     """
 
     coefficients: np.ndarray
@@ -46,7 +46,7 @@ class HiddenDraws(NamedTuple):
 def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
     """Return the layout with `hidden` units after the predictors, each coupled to all predictors.
 
-    With `coupled`, the units interact with each other too.
+    With `coupled`, the units also interact with each other.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def hidden_draws(
     progress: Callable | None = None,
     coupled: bool = False,
 ) -> HiddenDraws:
-    """Draw a chain that alternates between coefficients and the units of all rows.
+    """Draw a chain that alternates between the coefficients and the units of all rows.
 
     Given the units, coefficients are independent normal variables with standard deviation ``1 /
     sqrt(2 c)``, as in `conjugate_draws`; their means are the sums over rows of the units and of
@@ -160,8 +160,8 @@ def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return the positions of the hidden units' coefficients in the widened layout.
 
     `m` is the number of visible predictors. The result contains the positions of the fields
-    (hidden,), of the couplings to contrasts of predictors (D, hidden) and of the couplings between
-    units (pairs,), followed by the two units of each of these pairs (2, pairs).
+    (hidden,), of the couplings to the predictors' contrasts (D, hidden) and of the couplings
+    between units (pairs,), followed by the two units in each of these pairs (2, pairs).
     """
     position = np.arange(wide.size)
     units = np.arange(m, wide.m)
@@ -178,8 +178,8 @@ def _draw_units(
 ) -> np.ndarray:
     """Return new units (n, hidden), each drawn given the other units of its row.
 
-    `field` (n, hidden) is the effect of the predictors on the units, `gamma` (hidden, hidden)
-    couples the units.
+    `field` (n, hidden) is the effect of the predictors on the units, and `gamma` (hidden, hidden)
+    contains the couplings between units.
     """
     # a logistic variable is below the log odds of +1 with the probability of +1
     new_units = units.copy()

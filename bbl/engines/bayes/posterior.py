@@ -1,4 +1,4 @@
-"""Posterior of one group's d coefficients: log density, mode, and chains of draws."""
+"""The posterior of one group's d coefficients: log density, mode, and chains of draws."""
 
 # A point of a chain, of length `size`, consists of the coefficients phi in simplex coding and,
 # under a horseshoe prior, of the log scales of the groups of coefficients and two global log
@@ -79,7 +79,7 @@ class Problem:
     Attributes
     ----------
     sample : Sample
-        Distinct rows without missing values.
+        The distinct rows, without missing values.
     layout : Layout
     tau : float
         Standard deviation of the normal prior, or of the slab of the horseshoe prior.
@@ -90,7 +90,7 @@ class Problem:
     adjust : Adjustment or None
         Curvature adjustment of the pseudo-likelihood.
     enumerate : bool
-        Whether the kernel builds tables of all states, which the likelihood needs.
+        Whether the kernel builds tables of all states, which are required for the likelihood.
     """
 
     sample: Sample
@@ -104,7 +104,7 @@ class Problem:
     def target(self) -> Target:
         """Return the log posterior density as a new kernel object.
 
-        Threads must not share it, because of its work arrays.
+        Threads must not share the object, because it contains work arrays.
         """
         layout = self.layout
         rows = self.sample
@@ -155,7 +155,7 @@ def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the sufficient statistics (d,) in the order of the layout.
+    """Return the sufficient statistics (d,), in the order of the layout.
 
     These are the weighted sums over rows of contrasts and of products of two contrasts.
     """
@@ -218,15 +218,15 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     """Return the curvature adjustment of the pseudo-likelihood at its posterior mode `centre` (d,).
 
     H is `hessian` (d, d), the Hessian of minus the log posterior at the mode, including the prior's
-    precision. K is the sum over the rows of ``score score'`` plus this precision, so that without
-    rows, H and K are equal and nothing is adjusted. The adjusted curvature is ``H K^-1 H = L
+    precision. K is the sum of ``score score'`` over the rows plus this precision, so H and K are
+    equal and nothing is adjusted if there are no rows. The adjusted curvature is ``H K^-1 H = L
     V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1,
     which would make it larger than H in some direction, are raised to 1. The matrix of the
     adjustment is then ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
 
-    The sampled density applies M only to the pseudo-likelihood, with curvature H - P for the
-    prior's precision P. Its posterior has curvature ``M' (H - P) M + P``, which is about ``M' H M``
-    if the rows outweigh the prior.
+    The sampled density applies M only to the pseudo-likelihood, whose curvature is H - P, where P
+    is the prior's precision. The posterior then has curvature ``M' (H - P) M + P``, which is close
+    to ``M' H M`` if the data dominate the prior.
     """
     layout = problem.layout
     rows = problem.sample
@@ -269,7 +269,7 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
 
 @dataclass(frozen=True)
 class Chain:
-    """One chain after its warm-up.
+    """The result of one chain after its warm-up.
 
     Attributes
     ----------
@@ -300,10 +300,11 @@ def draw_chains(
     """Draw from the posterior by independent chains.
 
     Chains start at draws from the normal approximation with mean `centre` (d,) and precision
-    `hessian` (d, d); its covariance is also their metric, or the covariance of their proposals.
-    `sampler` is ``"nuts"`` or ``"exchange"``, `counts` is (chains, warmup, draws). `sweeps` is the
-    number of Gibbs sweeps, starting from the data, to draw rows in the exchange algorithm; 0 for
-    exact draws. `progress` is called with fractions of the total work, which sum to one.
+    `hessian` (d, d); its covariance also serves as their metric or as the covariance of their
+    proposals. `sampler` is ``"nuts"`` or ``"exchange"``, and `counts` is (chains, warmup, draws).
+    `sweeps` is the number of Gibbs sweeps, starting from the data, that draw rows in the exchange
+    algorithm; 0 means exact draws. `progress` is called with fractions of the total work, which sum
+    to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():
@@ -335,9 +336,9 @@ def _start(
 ) -> np.ndarray:
     """Return the first point of a chain.
 
-    phi is drawn from the normal approximation with mean `centre` (d,) and lower Cholesky factor
-    `root` (d, d) of its covariance. The horseshoe's scales start at values close to the size of
-    phi.
+    phi is drawn from the normal approximation with mean `centre` (d,) and covariance ``root
+    root'``, where `root` (d, d) is a lower Cholesky factor. The horseshoe's scales start at values
+    close to the size of phi.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
@@ -351,17 +352,16 @@ def _start(
 
 
 def _windows(warmup: int) -> list[int]:
-    """Return the numbers of transitions in the windows of a warm-up."""
+    """Return the number of transitions in each window of a warm-up."""
     # a set, because window ends coincide in short warm-ups
     ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})
     return [end - first for first, end in zip(ends, ends[1:], strict=False)]
 
 
 def _metric(points: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards 0.001
-    I.
+    """Return the lower Cholesky factor of the shrunk covariance of points (n, size).
 
-    The matrix 0.001 I has the weight of 5 points.
+    The covariance is shrunk towards 0.001 I, which has the weight of 5 points.
     """
     n = len(points)
     covariance = np.cov(points.T) * (n / (n + 5.0))
@@ -374,9 +374,9 @@ def _nuts_chain(
 ) -> Chain:
     """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``.
 
-    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `centre`
-    and `root` are as in `_start`. `progress` is called with fractions of the chain. `hessian` and
-    `sweeps` are not used; they match the signature of `_exchange_chain`.
+    Under a horseshoe prior, the metric is estimated in the windows of the warm-up instead. `centre`
+    and `root` are the same as in `_start`. `progress` is called with fractions of the chain.
+    `hessian` and `sweeps` are unused; they match the signature of `_exchange_chain`.
     """
     target = problem.target()
     stop = stop_flag()
@@ -422,11 +422,11 @@ def _nuts_chain(
 
 
 def _tuner(step: float) -> np.ndarray:
-    """Return the initial state of the kernel's dual averaging, which tunes steps.
+    """Return the initial state of the kernel's dual averaging, which tunes the step size.
 
-    The elements are ln step, its average, the running error of the acceptance, the number of
-    transitions, the value towards which ln step is shrunk, here ln of ten times the step (Hoffman &
-    Gelman 2014), and the number of divergent transitions.
+    The elements are the log step, its average, the running error of the acceptance probability, the
+    number of transitions, the value towards which the log step is shrunk (here, the log of ten
+    times the step; Hoffman & Gelman 2014), and the number of divergent transitions.
     """
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
@@ -437,8 +437,8 @@ def _exchange_chain(
     """Run a chain of the exchange algorithm with normal proposals.
 
     The covariance of the proposals is the inverse of `hessian` times the square of a tuned scale.
-    Arguments are as in `draw_chains` and `_start`. With `sweeps`, rows are drawn by Gibbs sweeps
-    that start from the data, otherwise exactly from a table of all states.
+    The arguments are the same as in `draw_chains` and `_start`. With `sweeps`, rows are drawn by
+    Gibbs sweeps that start from the data; otherwise, exactly from a table of all states.
     """
     target = replace(problem, enumerate=not sweeps).target()
     stop = stop_flag()

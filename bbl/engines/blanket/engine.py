@@ -1,4 +1,4 @@
-"""Engine `MarkovBlanket`: fields and couplings from a Bayesian network with the response."""
+"""Engine `MarkovBlanket`: fields and couplings derived from a Bayesian network."""
 
 from __future__ import annotations
 
@@ -30,22 +30,20 @@ NO_ERRORS = "selects a network from the rows, and standard errors would ignore t
 
 @dataclass(frozen=True)
 class MarkovBlanket(Engine):
-    """The Markov blanket of the response in a Bayesian network, as fields and couplings.
+    """Fields and couplings derived from the Markov blanket of the response in a Bayesian network.
 
     A network of the response y and all predictors is learnt by hill climbing, with at most two
     parents for each variable. P(y|x) then depends only on the Markov blanket of y: its parents, its
-    children, and the children's other parents. Up to its normaliser, ``ln P(y|x)`` is the sum of
-    ``ln P(y | parents)`` and of ``ln P(x_i | y, other parent)`` over the children of y, which are
-    fields and couplings of pairs. All other parameters are zero. P(x|y) is not modelled, so row
+    children, and the children's other parents. Up to its normaliser, ``ln P(y|x)`` is ``ln P(y |
+    parents)`` plus the sum of ``ln P(x_i | y, other parent)`` over the children of y; these terms
+    are fields and pair couplings. All other parameters are zero. P(x|y) is not modelled, so row
     likelihoods and ln Z are not available, and missing values cannot be marginalised.
-
-    Parameters
 
     Parameters
     ----------
     iss : float, default 10.0
-        Imaginary sample size: the weight, in rows, of the Dirichlet priors of all probability
-        tables. Larger values give networks with more arcs.
+        Imaginary sample size: the weight, in rows, of the Dirichlet prior on each probability
+        table. Larger values give networks with more arcs.
 
     Raises
     ------
@@ -55,9 +53,9 @@ class MarkovBlanket(Engine):
     Notes
     -----
     Networks are scored by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); probability
-    tables are estimated by posterior means. A response without parents is distributed as the class
-    proportions. Only pairs in the formula can have couplings. With more than 100 predictors, only
-    the most informative are used.
+    tables are estimated by posterior means. If the response has no parents, its distribution is
+    given by the class proportions. Only pairs in the formula can have couplings. With more than 100
+    predictors, only the most informative are used.
 
     Examples
     --------
@@ -103,11 +101,11 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes that two copies of the codes (n, M) and the counts in `Families` take.
+        """Return the memory, in bytes, of two copies of the codes and the counts in `Families`.
 
-        With S levels in all, the counts are (L_i, S) for each variable i, and (L_i, L_j, S) with a
-        parent j; they are counted twice, to allow for parents that are discarded later. `settings`
-        has no effect.
+        Codes have shape (n, M). With S levels in total, the counts have shape (L_i, S) for each
+        variable i, and (L_i, L_j, S) with a parent j; their size is doubled, to allow for parents
+        that are discarded later. `settings` has no effect.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
         # the M predictors with most levels; one of them represents the response
@@ -127,14 +125,14 @@ class MarkovBlanket(Engine):
     ) -> list[JointFit]:
         """Return a fit of all groups for each imaginary sample size; see `JointTraits`.
 
-        `oof_scores`, `rng` and `start` are not used, because no other fit is needed.
+        `oof_scores`, `rng` and `start` are unused, because the fit does not depend on another fit.
         """
         check_memory(
             self.memory(sample.n, layout),
             f"A network of {layout.m} predictors with {layout.D + layout.m} levels",
             "Use fewer predictors, or merge rare levels.",
         )
-        # variables of the network: number 0 is the response, the others are the most informative
+        # variables of the network: variable 0 is the response, the others are the most informative
         # predictors
         predictors = _informative_predictors(sample, layout.n_levels, K)
         families = Families(
@@ -163,7 +161,8 @@ class MarkovBlanket(Engine):
 
         Variable k > 0 is the predictor ``predictors[k - 1]``. The class score of y is ``ln P(y |
         parents)`` plus ``ln P(x_i | y, other parent)`` for its children i. Each of these tables has
-        y on its first axis, and up to two predictors on the others. `interacts` is as in `climb`.
+        y on its first axis, and up to two predictors on the others. `interacts` is the same as in
+        `climb`.
         """
         parents = climb(families, interacts, sample_size)
         K = int(families.n_levels[RESPONSE])

@@ -1,4 +1,4 @@
-"""Families of a Bayesian network: counts, marginal likelihood and probabilities."""
+"""Families of a Bayesian network: counts, marginal likelihoods and probabilities."""
 
 # A *family* is a variable with its parents, at most two. Variables are the response, number 0, and
 # m predictors, in a fixed order; in total there are M = m + 1, with L_0, L_1, ... levels. `S` is
@@ -17,7 +17,7 @@ __all__ = ["Families"]
 
 
 class Families:
-    """Counts of families over rows, and their scores under a Dirichlet prior.
+    """Counts of the rows for each family, and family scores under a Dirichlet prior.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Families:
         return len(self.n_levels)
 
     def count_with_others(self, cells: np.ndarray, n_cells: int) -> np.ndarray:
-        """Return the counts (n_cells, S) of rows by cell and by level of every variable.
+        """Return the counts (n_cells, S) of rows for each cell and each level of every variable.
 
         `cells` (n,) are the cells of the rows, numbered from 0 to `n_cells` - 1.
         """
@@ -59,7 +59,7 @@ class Families:
         return counts
 
     def count_family(self, *variables: int) -> np.ndarray:
-        """Return the counts (L_i, L_j, ...) of the joint levels of some variables."""
+        """Return the counts (L_i, L_j, ...) of joint levels of several variables."""
         shape = tuple(self.n_levels[list(variables)])
         cells = np.ravel_multi_index(tuple(self.codes[:, i] for i in variables), shape)
         return np.bincount(cells, self.weights, int(np.prod(shape))).reshape(shape)
@@ -75,11 +75,12 @@ class Families:
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
         """Return the scores (M,) of variable `i` with parents j and k, for every variable k.
 
-        j may be None. The score is the log probability of variable i given its parents, under
-        Dirichlet priors with the same `sample_size` alpha for every family (BDeu; Heckerman, Geiger
-        & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q L_i) +
-        n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents and the levels a of
-        i, with counts n. lnG is the log gamma function. Entries k = i and k = j are meaningless.
+        j may be None. The score is the log probability of the data for variable i given its
+        parents, under Dirichlet priors with the same `sample_size` alpha for every family (BDeu;
+        Heckerman, Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a
+        lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents
+        and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i and k = j
+        are meaningless.
         """
         # (S,): q L_i at each level of k
         n_joint = (
@@ -105,7 +106,7 @@ class Families:
         return self._parent_gains[key]
 
     def _count_with_parent(self, i: int, j: int | None) -> _FilledCells:
-        """Return the counts (L_i, L_j, S) of i, j and every third variable; (L_i, S) without j."""
+        """Return the counts (L_i, L_j, S) of i, j and a third variable; (L_i, S) without j."""
         key = (i, j)
         if key not in self._with_parent:
             n_parent_levels = 1 if j is None else int(self.n_levels[j])
@@ -115,7 +116,7 @@ class Families:
         return self._with_parent[key]
 
     def log_probabilities(self, i: int, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-        """Return posterior mean ln P(level of i | levels of its parents), shape (L_i, L_j, ...).
+        """Return the log posterior mean of P(level of i | levels of its parents), (L_i, L_j, ...).
 
         The prior is the same as for the scores: `sample_size` rows, spread evenly over all cells.
         """
@@ -136,7 +137,7 @@ class _FilledCells:
         Positions of the cells on the last axis.
     counts : ndarray, shape (cells,)
     n_by_level : ndarray of intp, shape (S,)
-        Number of these cells at each position on the last axis.
+        Number of filled cells at each position on the last axis.
     """
 
     levels: np.ndarray

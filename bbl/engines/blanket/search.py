@@ -1,4 +1,4 @@
-"""Structure search for a Bayesian network of response and predictors, by hill climbing."""
+"""Structure search by hill climbing for a Bayesian network of the response and the predictors."""
 
 # There are M variables; number 0 is the response. ``parents[i]`` is the tuple of the parents of
 # variable i, at most two. Matrices (M, M) have an entry for each arc, with the parent in rows and
@@ -79,16 +79,16 @@ class _Network:
         return np.isfinite(self.scores_without)
 
     def addition_gains(self) -> np.ndarray:
-        """Return the gain (M, M) for adding each arc; -inf if it would close a cycle."""
+        """Return the gain (M, M) from adding each arc; -inf if it would close a cycle."""
         # arc (j, i) closes a cycle if there is a path from i to j
         return np.where(self.is_ancestor.T, -np.inf, self.scores_with - self.scores)
 
     def removal_gains(self) -> np.ndarray:
-        """Return the gain (M, M) for removing each arc; -inf for arcs that do not exist."""
+        """Return the gain (M, M) from removing each arc; -inf for arcs that do not exist."""
         return self.scores_without - self.scores
 
     def reversal_gains(self, removal_gains: np.ndarray) -> np.ndarray:
-        """Return the gain (M, M) for reversing each arc; -inf if it would close a cycle."""
+        """Return the gain (M, M) from reversing each arc; -inf if it would close a cycle."""
         gains = removal_gains + (self.scores_with - self.scores).T
         # the reversal of the arc (j, i) closes a cycle if j is an ancestor of another parent of i
         for i, parents in enumerate(self.parents):
@@ -98,18 +98,18 @@ class _Network:
         return gains
 
     def first_largest(self, gains: np.ndarray) -> tuple[float, int, int]:
-        """Return the largest gain in (M, M), with its parent and child; the first one if tied."""
+        """Return the largest gain (the first if tied) and the parent and child of its arc."""
         largest = float(gains.max())
         parent, child = divmod(int((gains >= largest - self.rounding).argmax()), len(gains))
         return largest, parent, child
 
     @property
     def rounding(self) -> float:
-        """Largest difference between the network's scores that counts as a tie; see `TIE`."""
+        """Largest difference in score that counts as a tie for this network; see `TIE`."""
         return TIE * float(np.abs(self.scores).sum())
 
     def _set_parents(self, i: int, parents: tuple[int, ...]) -> None:
-        """Change the parents of variable i, and all dependent values except `is_ancestor`."""
+        """Change the parents of variable i and update all dependent values except `is_ancestor`."""
         self.parents[i] = parents
         self.scores[i] = self._score(i, parents)
         self.scores_without[:, i] = -np.inf
@@ -120,8 +120,8 @@ class _Network:
     def _set_scores_with(self, i: int) -> None:
         """Set column i of `scores_with`: the scores of variable i with each additional parent.
 
-        The two predictors of a family with the response must interact, because its table gives them
-        a coupling.
+        Two predictors in a family with the response must interact in the formula, because the
+        family's table becomes a coupling between them.
         """
         parents = self.parents[i]
         column = np.full(len(self.parents), -np.inf)
@@ -156,16 +156,16 @@ class _Network:
 def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list[tuple[int, ...]]:
     """Return the parents of each variable, found by hill climbing from the empty network.
 
-    Each step is the addition, removal or reversal of the arc that increases the score most, until
-    no change increases it. The score is the log probability of all variables under Dirichlet priors
-    (see `Families.scores_with_parents`). Networks that differ only in directions may have equal
-    scores; in this case the arc from the earlier variable is added.
+    Each step adds, removes or reverses the arc that increases the score most, until no change
+    increases it. The score is the log probability of all variables under Dirichlet priors (see
+    `Families.scores_with_parents`). Networks that differ only in arc directions may have equal
+    scores; in this case, the arc from the earlier variable is added.
 
     Parameters
     ----------
     families : Families
     interacts : ndarray of bool, shape (M, M)
-        Whether the model may have a coupling for a pair of predictors; required only in families
+        Whether the model may have a coupling for each pair of predictors; used only for families
         that contain the response.
     sample_size : float
         Imaginary sample size of the priors.

@@ -1,2 +1,1 @@
-"""Engine `Boosting`: fields and pairs of all groups, fitted by small steps along cuts of their
-levels."""
+"""Engine `Boosting`: fields and couplings of all groups, fitted in small steps."""

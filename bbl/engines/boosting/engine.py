@@ -1,4 +1,4 @@
-"""Engine `Boosting`: fields and couplings of all groups by boosting, averaged over five models."""
+"""Engine `Boosting`: boosted fields and couplings of all groups, averaged over five models."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ NO_ERRORS = "stops before its optimum, so standard errors are not available"
 
 @dataclass(frozen=True)
 class Boosting(Engine):
-    """Fields and couplings by boosting, for prediction.
+    """Fields and couplings estimated by boosting, intended for prediction.
 
-    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors
-    and of some pairs. They start at zero and grow in rounds. In each round, each table in turn
-    takes a small step towards a higher likelihood, along a cut that divides the levels of its
-    predictor in two (for a pair, of both predictors), so that levels with similar effects have
-    equal parameters. A table only starts to grow if the gain of its first cut is clearly larger
-    than expected by chance, so that irrelevant predictors have no parameters. Fields come first,
-    followed by the most promising pairs. The rows are assigned to five folds. Five models are
-    fitted, each to four of five folds. Boosting stops where the log-loss on the fifth fold is
-    lowest; the result is the mean of the five models. P(x|y) is not modelled, so row likelihoods
-    and ln Z are not available, and missing values cannot be marginalised.
-
-    Parameters
+    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables: one for each
+    predictor and one for each of some pairs. All tables start at zero and are updated in rounds. In
+    each round, a small step in each table increases the likelihood: it adds a constant on either
+    side of a cut that divides the levels of its predictor (or of both predictors, for a pair) into
+    two sets, so that levels with similar effects have equal parameters. A table is first updated
+    only if the gain from its best cut is clearly larger than expected by chance, so irrelevant
+    predictors have no parameters. Fields are fitted first, then the most promising pairs. The rows
+    are assigned to five folds. Five models are fitted, each to four of five folds. Each model ends
+    at the round with the lowest log-loss on the remaining fold; the result is the mean of the five
+    models. P(x|y) is not modelled, so row likelihoods and ln Z are not available, and missing
+    values cannot be marginalised.
 
     Parameters
     ----------
     rate : float, default 0.2
-        Size of a step, as a fraction of a Newton step. Smaller steps need more rounds.
+        Step size, as a fraction of a Newton step. Smaller steps require more rounds.
     pairs : int, optional
         Number of pairs that each model selects from the formula; by default the number of
         predictors.
@@ -63,8 +62,8 @@ class Boosting(Engine):
     Boosting of additive logistic models by Newton steps is due to Friedman, Hastie & Tibshirani
     (2000, Annals of Statistics 28); adding pairs to fields, and selecting them by their best cuts,
     is due to Lou, Caruana, Gehrke & Hooker (2013, KDD). The levels of a pair are cut in the order
-    of their fields. Pairs with more than 4096 cells are left out; with more than 45 predictors, so
-    are pairs of predictors with small fields.
+    of their fields. Pairs with more than 4096 cells are left out; with more than 45 predictors,
+    pairs of predictors with small fields are left out too.
 
     Examples
     --------
@@ -102,9 +101,9 @@ class Boosting(Engine):
         return super().refusals() | dict.fromkeys(NEED_ERRORS, f"method={cls.name!r} {NO_ERRORS}")
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the codes in two orders, of fold weights and of tables of pairs.
+        """Return the memory, in bytes, of codes in two orders, fold weights and pair tables.
 
-        The codes are (m, n). `settings` has no effect.
+        The codes have shape (m, n). `settings` has no effect.
         """
         n_pairs = min(layout.count(2), layout.m if self.pairs is None else self.pairs)
         largest = min(float(np.sort(layout.n_levels)[-2:].prod()), MAX_CELLS) if n_pairs else 0.0
@@ -124,9 +123,9 @@ class Boosting(Engine):
     ) -> list[JointFit]:
         """Return the fit of all groups; see `JointTraits`.
 
-        `rng` assigns the rows to folds and draws the cuts of the first rounds. `values`,
-        `oof_scores` and `start` are not used, because no option is tuned and the fit starts from
-        equal scores.
+        `rng` is used to assign the rows to folds and to draw the cuts of the first rounds.
+        `values`, `oof_scores` and `start` are unused, because no option is tuned and the fit starts
+        from equal scores.
         """
         check_memory(
             self.memory(sample.n, layout),
@@ -138,7 +137,7 @@ class Boosting(Engine):
         order = order_by_content(sample, layout.n_levels)
         sample = sample.rows(order.rows)
         place = np.argsort(order.columns)
-        # groups with rows; `y` are their numbers among these
+        # groups with rows; `y` contains each row's position among these groups
         groups, y = np.unique(sample.response, return_inverse=True)
         folds = stratified_folds(sample, NFOLD, rng)
         codes = np.ascontiguousarray(sample.codes.T, dtype=np.int32)
@@ -205,11 +204,11 @@ def _in_columns_of_layout(model: BoostedModel, columns: np.ndarray) -> BoostedMo
 def _mean_scores(
     models: list[BoostedModel], layout: Layout, log_shares: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean class scores of models, as parameters, constants and scores of rows.
+    """Return the class scores averaged over models, as parameters, constants and row scores.
 
     The parameters are (G, size), the constants (G,), the scores (G, n). `log_shares` (G,) are the
-    log class proportions of all rows, `codes` (m, n) the levels of the rows. The last array is a
-    mask (size,) of the parameters that occur in a table.
+    log class proportions over all rows, and `codes` (m, n) are the levels of the rows. The last
+    array returned is a mask (size,) of the parameters that occur in a table.
     """
     theta = np.zeros((len(log_shares), layout.size))
     constant = log_shares.copy()

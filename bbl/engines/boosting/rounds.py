@@ -1,4 +1,4 @@
-"""A boosted model: tables of class scores of predictors and pairs, grown in small steps."""
+"""A boosted model: tables of class scores for predictors and pairs, updated in small steps."""
 
 # There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes`
 # (m, n), the level of each predictor, the observed group `y` (n,), and two sets of weights (n,):
@@ -20,7 +20,7 @@ __all__ = ["MAX_CELLS", "BoostedModel", "Rows", "boost"]
 
 RIDGE = 1.0  # added to the curvature of every part, in rows
 LEAST = 4.0  # minimum number of rows in a part that takes a step
-# significance level of the test whether the first cut of a table gains more than chance
+# significance level of the test that the first cut of a table gains more than expected by chance
 ENTRY_LEVEL = 0.05
 RANDOM_ROUNDS = 7  # number of initial rounds with random cuts, which make tables start smooth
 # after the random rounds, tables may only start in every eighth round, as looking for cuts is slow
@@ -34,7 +34,7 @@ MAX_PAIR_PREDICTORS = 45  # pairs are compared among this many predictors with t
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a model, as described at the top of the module."""
+    """The rows that a model is fitted to, as described at the top of the module."""
 
     codes: np.ndarray
     n_levels: np.ndarray
@@ -71,10 +71,10 @@ def boost(
     rate: float,
     rng: np.random.Generator,
 ) -> BoostedModel:
-    """Return the model with the fields of all predictors, followed by `n_pairs` of the `pairs`.
+    """Fit the fields of all predictors, then `n_pairs` of the `pairs`, and return the model.
 
-    `pairs` is (pairs, 2). The model starts at the class proportions, given as `log_shares` (G,). A
-    step is the fraction `rate` of a Newton step; `rng` draws the random cuts.
+    `pairs` has shape (pairs, 2). The model starts at the class proportions, given as `log_shares`
+    (G,). Each step is the fraction `rate` of a Newton step; `rng` draws the random cuts.
     """
     G = len(log_shares)
     steps = _Steps(
@@ -127,9 +127,9 @@ class _Steps:
     boosted : BoostedRows
         The rows in the kernel's format.
     p : ndarray, shape (n, G)
-        Their group probabilities, updated by every step.
+        Group probabilities of the rows, updated in every step.
     entry : float
-        Gain above which a table starts to grow. For an uninformative cut, (G - 1) / G times the
+        Gain required for the first cut of a table. For an uninformative cut, (G - 1) / G times the
         gain has approximately a chi-square distribution with G - 1 degrees of freedom.
     """
 
@@ -148,7 +148,7 @@ class _Steps:
         )
 
     def rule(self, number: int) -> tuple[float, float, float, float, bool]:
-        """Return the rate, ridge, minimum weight and first gain, and whether cuts are random."""
+        """Return the rate, ridge, minimum weight and entry gain, and whether cuts are random."""
         is_random = number < RANDOM_ROUNDS
         may_begin = is_random or (number - RANDOM_ROUNDS) % ENTRY_ROUNDS == 0
         return self.rate, RIDGE, LEAST, self.entry if may_begin else np.inf, is_random
@@ -174,7 +174,7 @@ class _Steps:
         )
 
     def gains(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the gain (pairs,) of the best cuts of each pair."""
+        """Return the gain (pairs,) from the best cuts of each pair."""
         gains = np.empty(len(pairs))
         kernel.pair_gains(self.boosted, self.codes, self.rows.n_levels, pairs, RIDGE, LEAST, gains)
         return gains
@@ -184,7 +184,7 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
     """Perform rounds until the held-out log-loss no longer decreases; return (rounds, converged).
 
     ``step(number)`` performs a round, which changes ``steps.p`` and `tables`. At the end, `tables`
-    are the best ones.
+    contains the tables of the best round.
     """
     held = np.flatnonzero(steps.rows.validation_weights)
     best = np.inf
@@ -209,7 +209,7 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
 
 
 def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Rows) -> np.ndarray:
-    """Return the `pairs` (pairs, 2) with tables of moderate size and large fields.
+    """Return those `pairs` (pairs, 2) that have tables of moderate size and large fields.
 
     They contain at most `MAX_PAIR_PREDICTORS` predictors: those whose `fields`, m tables (L_i, G),
     vary most over the training rows.
@@ -229,7 +229,7 @@ def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Ro
 def _rank_levels(table: np.ndarray) -> np.ndarray:
     """Return the ranks of a table's levels along the direction of largest variation.
 
-    The table (L, G) contains class scores.
+    `table` (L, G) contains the class scores.
     """
     centred = table - table.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=0)

@@ -1,1 +1,1 @@
-"""The engine of conditional likelihood."""
+"""The engine that maximises the conditional likelihood."""

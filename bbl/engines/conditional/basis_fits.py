@@ -1,4 +1,4 @@
-"""Conditional fits with a basis of the kernel, for up to a few thousand distinct rows."""
+"""Conditional fits in a basis of the kernel, for up to a few thousand distinct rows."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def fit_by_basis(
         Weight of couplings relative to fields.
     ridges : list of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores, an offset of the fit: `scores` (N, K) of N rows of the sample, at
-        positions `rows` (N,) and with weights `weights` (N,).
+        Fixed class scores, used as an offset in the fit: `scores` (N, K) of N rows of the sample,
+        with positions `rows` (N,) and weights `weights` (N,).
     tolerance : Tolerance or None
         If None, fits stop early: the ridge decreases to its value in a few steps, with few
-        iterations at each.
+        iterations at each step.
     ordered : {"nominal", "linear", "cumulative"}
-        Coding of ordered predictors.
+        Coding for ordered predictors.
 
     Returns
     -------

@@ -47,7 +47,7 @@ class Coding:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """Number of features of each predictor, shape (m,)."""
+        """The number of features of each predictor, shape (m,)."""
         pairs = zip(self.features, self.n_levels, strict=True)
         return np.array(
             [L if features is None else features.shape[1] for features, L in pairs], dtype=np.intp
@@ -55,7 +55,7 @@ class Coding:
 
     @cached_property
     def columns(self) -> list[slice]:
-        """Each predictor's columns among the F features."""
+        """The columns of each predictor among the F features."""
         ends = np.cumsum(self.widths).tolist()
         return [
             slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)
@@ -102,14 +102,14 @@ class Coding:
         return (codes - mean) / sd
 
     def feature_means(self, level_shares: list[np.ndarray]) -> np.ndarray:
-        """Return the means (F,) of all features, from each predictor's level proportions (L_i,)."""
+        """Return the means (F,) of all features, given the predictors' level proportions."""
         pairs = zip(level_shares, self.features, strict=True)
         return np.concatenate(
             [shares if features is None else shares @ features for shares, features in pairs]
         )
 
     def values_at_levels(self, i: int, values: np.ndarray) -> np.ndarray:
-        """Convert slopes (..., d_i) of predictor i's features to values at levels (..., L_i)."""
+        """Convert slopes (..., d_i) of predictor i's features to level values (..., L_i)."""
         features = self.features[i]
         return values if features is None else values @ features.T
 
@@ -139,8 +139,8 @@ class Coding:
         return ((features - point) ** 2).sum(axis=1)
 
     def squared_steps(self) -> np.ndarray:
-        """Return the squared distances (D,) of non-reference levels from their reference level."""
-        steps = [  # 2: the squared distance of two indicators
+        """Return the squared distances (D,) of non-reference levels from the reference level."""
+        steps = [  # 2: the squared distance between two indicators
             np.full(int(L) - 1, 2.0)
             if features is None
             else ((features[1:] - features[0]) ** 2).sum(axis=1)
@@ -151,7 +151,7 @@ class Coding:
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return contrasts that span predictor i's features, and their variances (r,).
 
-        The r contrasts, an array (L_i - 1, r), are values at the non-reference levels minus the
+        The r contrasts, an array (L_i - 1, r), are the values at the non-reference levels minus the
         value at the reference level. They are uncorrelated over the rows and orthonormal in the
         kernel: their values V (L_i, r) at all levels satisfy ``V V' = F F'``, with F (L_i, d_i) the
         centred features. `shares` (L_i,) are the proportions of the levels.
@@ -178,7 +178,7 @@ class Coding:
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding of a layout: `ordered` for ordered predictors, else indicators.
+    """Return the coding for a layout: `ordered` for ordered predictors, indicators for others.
 
     `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) is the number of each
     predictor's ordered levels, which come first; with fewer than three, all codings are equivalent.

@@ -1,4 +1,4 @@
-"""Covariance of the intercepts and parameters of all groups of a penalised conditional fit."""
+"""Covariance of the intercepts and parameters of all groups in a penalised conditional fit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ __all__ = ["coefficient_covariance"]
 def coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, ridge: float, intercept_penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance of all groups' coefficients, and which of them are determined by the
-    data.
+    """Return the covariance of all coefficients, and which of them are determined by the data.
 
     Each of the K groups has an intercept, in column 0, and `size` parameters. The covariance is
     ``H^-1 I H^-1`` for deviations from the mean over groups, where I is the multinomial information
-    about the weights of the r basis functions and of the constant, and H is I plus the penalties.
+    about the weights of the r basis functions and the constant, and H is I plus the penalties.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
-"""Fit P(group | row) for K groups at once, with a basis of the kernel or by minibatches of rows.
+"""Fit P(group | row) for K groups at once, in a basis of the kernel or by minibatches of rows.
 
-The log-odds f are functions of the kernel in `bbl.engines.conditional.kernel`, penalised by their
-squared norm.
+The log-odds f lie in the function space of the kernel in `bbl.engines.conditional.kernel` and are
+penalised by their squared norm.
 """
 
 # A sum of ``k(x_p, .)`` over selected rows x_p equals a table of fields for each predictor and a
 # table of couplings for each pair. Letters: n rows, m predictors, r basis functions, K groups.
-# Fixed scores s are another model's class scores, an offset of the fit; their factor T is the
+# Fixed scores s are another model's class scores, used as an offset; their factor T is the
 # temperature.
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ BATCH = 500  # rows of a minibatch
 PROBE = 500  # number of rows to estimate the largest eigenvalue of the kernel
 # steps over which Nesterov's velocity decays if fixed scores explain nothing
 MIN_DECAY_STEPS = 10.0
-MAX_DECAY_STEPS = 40.0  # the same if fixed scores explain nearly everything
+MAX_DECAY_STEPS = 40.0  # the same if fixed scores explain nearly all variation
 RATE = 1.0  # step in units of the inverse of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # gradients up to this change probabilities in the fifth decimal at most
 
 
 class Tolerance(NamedTuple):
-    """Stopping rule of a fit, which ends as soon as one criterion is met.
+    """Stopping rule of a fit, which ends as soon as one of the criteria is met.
 
     Attributes
     ----------
     gradient : float
-        Largest absolute component of the gradient in scaled parameters.
+        Bound on the largest absolute component of the gradient in scaled parameters.
     gain : float
-        Largest decrease of the objective in a step.
+        Bound on the decrease of the objective in a step.
     rounds : int
         Maximum number of steps.
     """
@@ -83,7 +83,7 @@ class Solution(NamedTuple):
         Weights of the r basis functions in each group.
     offset : ndarray, shape (K,)
     temperature : float
-        Factor T of the fixed scores; 1 without them.
+        Factor T of the fixed scores; 1 if there are none.
     loss : float
         Log-loss on the rows, without the penalty.
     gradient : float
@@ -117,14 +117,14 @@ def solve(
 ) -> list[Solution]:
     """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T.
 
-    The mean is weighted. f_y is the sum of the basis functions, weighted by group y's weights.
-    ``|f|^2`` is the sum of the squares of all weights (r, K), since the functions are orthonormal
-    in the kernel's space.
+    The mean is weighted. f_y is the sum of the basis functions, each multiplied by its weight in
+    group y. ``|f|^2`` is the sum of squares of all weights (r, K), because the functions are
+    orthonormal in the kernel's space.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r), or Panels
-        Basis functions at the rows; `Panels` if several calls share them.
+        Basis functions evaluated at the rows; `Panels` if several calls share them.
     spectrum : ndarray, shape (r,)
         Weighted mean square of each basis function.
     group_weights : ndarray, shape (n, K)
@@ -132,11 +132,11 @@ def solve(
     ridges : sequence of float
         Penalties in decreasing order; each fit starts from the previous one. ``inf`` leaves f out.
     scores : ndarray, shape (n, K), optional
-        Fixed out-of-fold class scores s. Without them T is 1. With them, offsets and ln T have a
-        penalty with the weight of one observation, as in `bbl.stats.calibration`.
+        Fixed out-of-fold class scores s. Without them, T is 1. With them, the penalty on offsets
+        and ln T has the weight of one observation, as in `bbl.stats.calibration`.
     tolerance : Tolerance
     start : ndarray, shape (K r + K + 1,), optional
-        ``unknowns`` of an earlier solution.
+        The ``unknowns`` of an earlier solution.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def solve(
 
 
 def bound_scores(scores: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K), raised to at most 50 below the highest score of their row.
+    """Return class scores (n, K), raised where they are over 50 below the highest in their row.
 
     Scores of -inf become finite.
     """
@@ -221,10 +221,10 @@ def fit_minibatches(
 ) -> JointFit:
     """Minimise the objective of `solve` with T = 1 by Nesterov's method on shuffled minibatches.
 
-    Each batch sums residuals over the pairs of levels in its rows, without forming an array of all
-    products of indicators. Half the kernel's largest eigenvalue bounds the curvature of the loss.
-    The initial step is the inverse of that eigenvalue, or of 2 `ridge` if that is larger, and it
-    decreases linearly to zero. Couplings are in single precision.
+    For each batch, residuals are summed over the pairs of levels that occur in its rows, without
+    forming an array of all products of indicators. Half the kernel's largest eigenvalue bounds the
+    curvature of the loss. The initial step is the inverse of that eigenvalue, or of 2 `ridge` if
+    that is larger, and it decreases linearly to zero. Couplings are in single precision.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def fit_minibatches(
     tau : float
         Weight of couplings relative to fields.
     ridge : float
-        Penalty of f; ``inf`` leaves f and the offsets at 0.
+        Penalty on f; ``inf`` leaves f and the offsets at 0.
     epochs : int
         Number of passes over the rows.
     rng : Generator
@@ -248,7 +248,8 @@ def fit_minibatches(
     Returns
     -------
     JointFit
-        The loss is the mean over the last epoch, where each row's loss is evaluated when visited.
+        Its loss is the mean over the last epoch, in which each row's loss is evaluated when the row
+        is visited.
     """
     n = len(codes)
     row_shares = weights / weights.sum()
@@ -308,21 +309,21 @@ def fit_minibatches(
 def _velocity_decay_steps(
     scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int
 ) -> float:
-    """Return the number d of steps over which a velocity decays; momentum is 1 - 1/d.
+    """Return the number d of steps over which the velocity decays; momentum is 1 - 1/d.
 
     The number d is inversely proportional to the fraction of the group indicators' variance that
     the fixed scores leave unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``,
-    between 10 and 40, with the probabilities p from the scores. The more the scores explain, the
-    less batches differ, and the more steps the average should include.
+    between 10 and 40, where p are the probabilities given by the scores. The more the scores
+    explain, the smaller the signal in each batch, and the more steps the average should include.
 
     Parameters
     ----------
     scores : ndarray, shape (n, K) or (0, K)
-        Fixed class scores; without rows, d has its minimum of 10.
+        Fixed class scores; if it has no rows, d is 10, its minimum.
     y : ndarray of int, shape (n,)
         Groups.
     row_shares : ndarray, shape (n,)
-        Fractions of the total weight.
+        Fraction of the total weight in each row.
     K : int
     """
     if not len(scores):

@@ -54,66 +54,67 @@ SINGLE_GROUPS = (
     "A conditional fit with ridge > 0 provides no standard errors for single groups and no tests"
 )
 LOGITS = get_args(Logits)
-RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; beyond, decreases with their number
+RIDGE = 1e-3  # default for up to `RIDGE_ROWS` rows; decreases with the number of rows beyond
 RIDGE_ROWS = 5000  # weighted number of rows: the default ridge is 5 / n beyond
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
 # maximum number of distinct rows for a basis of the kernel; beyond, minibatches and L-BFGS
 ROWS = 5000
-# for fits with a basis whose ridges are compared
+# for fits in a basis, to compare ridges
 COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)
 
 
 @dataclass(frozen=True)
 class Conditional(Engine):
-    """Conditional likelihood: fit fields and couplings to predict the response.
+    """Fit fields and couplings by conditional likelihood, to predict the response.
 
     All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``. Up to its
     normaliser, ``ln P(y|x)`` is ``T s_y(x) + b_y + f_y(x)``, where `f` is linear in centred level
     indicators and in products of indicators of interacting predictors. The objective is convex.
-    Only differences between groups are meaningful. P(x|y) is not modelled, so row likelihoods and
+    Only differences between groups are identified. P(x|y) is not modelled, so row likelihoods and
     ln Z are not available, and missing values cannot be marginalised.
 
     Parameters
     ----------
     ridge : float or "firth", optional
-        Penalty. The default is 1e-3 up to 5,000 rows and 5 / n for more, so that the penalty
-        becomes negligible relative to the log-likelihood of many rows. With real-valued weights, n
-        is the effective number of rows. ``inf`` leaves f out, so that a `start` is only calibrated.
-        With 0, the likelihood is maximised, as in logistic and multinomial regression, with
-        standard errors and tests; the parameters of the first group are then zero, and all others
-        are log odds ratios relative to this group. "firth" maximises the likelihood times the
-        square root of the determinant of its Fisher information (Firth 1993, Biometrika 80), with
-        the same parameters, standard errors and tests; estimates remain finite when groups are
-        separated, and are less biased in small samples.
+        Penalty on f. The default is 1e-3 for up to 5,000 rows and 5 / n for more, so that the
+        penalty becomes negligible as the number of rows increases. With real-valued weights, n is
+        the effective number of rows. With ``inf``, f is left out, so that a `start` is only
+        calibrated. With 0, the likelihood is maximised, as in logistic and multinomial regression,
+        and standard errors and tests are available; the parameters of the first group are then
+        zero, and all others are log odds ratios relative to this group. "firth" maximises the
+        likelihood times the square root of the determinant of its Fisher information (Firth 1993,
+        Biometrika 80), with the same parameters, standard errors and tests; estimates are finite
+        even if groups are separated, and less biased in small samples.
     scale : float or "cv", default 0.5
         Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None
-        Class scores s: 0, or the scores of a pseudo-likelihood fit. To fit f, these scores are
-        computed out of fold, because in-sample scores would leave nothing to be fitted.
+        Class scores s: 0, or the scores from a pseudo-likelihood fit. These scores are computed out
+        of fold when f is fitted, because in-sample scores would overfit and leave f nothing to
+        explain.
     lambda_ : float or "cv", default "cv"
         Penalty of the pseudo-likelihood fit. Its `prior_count` is 1.
     epochs : int, default 8
-        Passes of minibatches if there are more than 5,000 distinct rows. L-BFGS on all rows
-        follows.
+        Number of passes over the rows in minibatches if there are more than 5,000 distinct rows.
+        L-BFGS on all rows follows.
     early_stopping : bool, default False
-        Whether to stop before the optimum, which may improve predictions if the optimum is
-        overconfident. Up to 5,000 distinct rows, the ridge decreases from about 0.1 to `ridge` by
-        factors of 10, with few steps at each value; with more rows, the fit ends after the
+        Whether to stop before the optimum, which may improve predictions that would otherwise be
+        overconfident. With up to 5,000 distinct rows, the ridge decreases from about 0.1 to `ridge`
+        by factors of 10, with few steps at each value; with more rows, the fit ends after the
         minibatches.
     ordered : {"nominal", "linear", "cumulative", "cv"}, default "nominal"
         Coding of ordered predictors with three or more levels. "nominal": one parameter for each
-        level. "linear": one slope over equally spaced levels (interactions are products of slopes:
-        linear by linear). "cumulative": one parameter for each level, where the penalty shrinks the
-        differences between adjacent levels. "cv": the best of the three by cross-validation. In all
-        cases, parameters are reported for each level.
+        level. "linear": one slope over equally spaced levels (interactions are linear by linear).
+        "cumulative": one parameter for each level, where the penalty shrinks the differences
+        between adjacent levels. "cv": the best of the three by cross-validation. In all cases,
+        parameters are reported for each level.
     logits : {"nominal", "adjacent", "cumulative", "cv"}, default "nominal"
-        Use of the order of the groups, for a response that is declared ordered. "nominal": the
-        order is not used, and each group has its own function f of the predictors. The others have
-        one function f for all groups, which leaves fewer parameters. "adjacent": ``ln P(next group)
-        / P(group)`` is a threshold plus f, as in multinomial regression with equal steps (VGAM's
-        ``acat``). "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the
-        model of proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three
-        by cross-validation.
+        Logits for a response that is declared ordered. "nominal" ignores the order, and each group
+        has its own function f of the predictors. The other logits share one function f among all
+        groups and therefore have fewer parameters. "adjacent": ``ln P(next group) / P(group)`` is a
+        threshold plus f, as in multinomial regression with equal steps (VGAM's ``acat``).
+        "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the model of
+        proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three by
+        cross-validation.
 
     Raises
     ------
@@ -193,7 +194,7 @@ class Conditional(Engine):
 
     @property
     def inert(self) -> tuple[str, ...]:
-        """Options without effect: `lambda_` without a `start`, `epochs` without minibatches."""
+        """Options without an effect: `lambda_` without `start`, `epochs` without minibatches."""
         return ("lambda_",) * (self.start is None) + ("epochs",) * self.is_ordinal
 
     @property
@@ -203,7 +204,7 @@ class Conditional(Engine):
 
     @property
     def cumulative(self) -> bool:
-        """Whether parameters are those of cumulative logits instead of class scores."""
+        """Whether the parameters belong to cumulative logits instead of class scores."""
         return self.logits == "cumulative"
 
     @property
@@ -222,7 +223,7 @@ class Conditional(Engine):
             )
 
     def _check_ordinal(self) -> None:
-        """Raise an OptionError for options that are not available for an ordered response."""
+        """Raise an OptionError for options that are not available with an ordered response."""
         for name, is_given, advice in (
             ("ridge", self.firth, "ridge=0 or ridge='cv'"),
             ("start", self.start is not None, "start=None"),
@@ -265,16 +266,16 @@ class Conditional(Engine):
 
     @property
     def _ridge(self) -> float:
-        """The ridge as a number: 0 with Firth's penalty; by default, the ridge for few rows."""
+        """The ridge as a number: 0 with Firth's penalty; the default for few rows if not given."""
         if self.ridge is None:
             return RIDGE
         return 0.0 if isinstance(self.ridge, str) else self.ridge
 
     @property
     def penalised(self) -> bool:
-        """Whether a ridge shrinks estimates, so that single groups have no standard errors.
+        """Whether a ridge shrinks the estimates, so that single groups have no standard errors.
 
-        Firth's penalty does not count, because it corrects bias and its estimates have tests.
+        Firth's penalty does not count, because it corrects bias and allows tests of the estimates.
         """
         return self._ridge > 0.0
 
@@ -301,7 +302,7 @@ class Conditional(Engine):
 
     @property
     def stops_early(self) -> bool:
-        """Whether fits end before their optimum."""
+        """Whether fits end before reaching the optimum."""
         return self.early_stopping
 
     def variants(self) -> tuple[Engine, ...]:
@@ -319,7 +320,7 @@ class Conditional(Engine):
     def for_response(self, response: Factor) -> Engine:
         """Return the engine for this response.
 
-        With two groups all logits are the same, so that ``logits="cv"`` becomes "nominal". Raises a
+        With two groups, all logits are equivalent, so ``logits="cv"`` becomes "nominal". Raises a
         LevelError if the logits need an ordered response and the response is not ordered.
         """
         if self.logits == "nominal":
@@ -367,9 +368,9 @@ class Conditional(Engine):
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine of the `start` and the penalties to try, or None without a start.
+        """Return the engine for the `start` and the penalties to try, or None without a start.
 
-        The penalties are None if the engine already has its own.
+        The penalties are None if that engine's penalty is already set.
         """
         if self.start is None:
             return None
@@ -395,7 +396,7 @@ class Conditional(Engine):
         """Return the capabilities that the method lacks, with the reason for each."""
         reasons = super().refusals()
         errors = ("standard_errors", "covariances", "tests")
-        # available although likelihood equations do not exist: see `difference`
+        # available although there are no likelihood equations: see `difference`
         del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]
@@ -431,7 +432,7 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if group differences have no standard errors for `n` rows."""
+        """Raise an OptionError if group differences of `n` rows have no standard errors."""
         cause = (
             "it refines a generative fit, whose uncertainty is not available here"
             if self.start is not None
@@ -466,8 +467,8 @@ class Conditional(Engine):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the covariance of the difference between two groups' function weights.
 
-        The rows are distinct and sorted: `codes` (n, m), `weights` (n,) the numbers of
-        observations, `p` (n, K) the fitted probabilities of the groups.
+        The rows are distinct and sorted, with level `codes` (n, m), `weights` (n,), the numbers of
+        observations, and `p` (n, K), the fitted probabilities of the groups.
 
         Returns
         -------
@@ -504,7 +505,7 @@ class Conditional(Engine):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the covariance of all coefficients, and which of them are determined by the data.
 
-        `codes`, `weights` and `p` are as in `difference`. See `coefficient_covariance`.
+        `codes`, `weights` and `p` are the same as in `difference`. See `coefficient_covariance`.
         """
         rank = min(len(codes), RANK)
         K = p.shape[1]
@@ -536,8 +537,8 @@ class Conditional(Engine):
     ) -> list[JointFit]:
         """Return one fit of all groups for each ridge in `values`, or for the engine's own ridge.
 
-        Fits with a penalty are added to `oof_scores` (None: 0). Fits without a penalty begin at
-        `start` (K, 1 + size; None: 0). See `JointTraits`.
+        Penalised fits use `oof_scores` as an offset (None: 0). Unpenalised fits begin at `start`
+        (K, 1 + size; None: 0). See `JointTraits`.
         """
         if isinstance(self.scale, str):
             raise OptionError(
@@ -613,11 +614,11 @@ class Conditional(Engine):
     def maximum(
         self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None
     ) -> ConditionalInfluence | OrdinalInfluence:
-        """Return the influence of rows on the maximum of the likelihood, without a ridge.
+        """Return the influence of rows on the maximum of the likelihood without a ridge.
 
         The engine's own ridge is ignored; Firth's penalty is applied if the engine has it. The
-        estimate is the `maximum` attribute of the result. The iteration begins at the coefficients
-        `start` (K, 1 + size) if given.
+        `maximum` attribute of the result contains the estimate. The iteration begins at the
+        coefficients `start` (K, 1 + size) if given.
         """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(
@@ -638,7 +639,7 @@ class Conditional(Engine):
     ) -> JointFit:
         """Return the fit without a penalty.
 
-        Parameters are differences from the first group that has rows.
+        Parameters are differences from those of the first group that has rows.
         """
         # coefficients (K, 1 + size): intercepts first
         influence = self.maximum(sample, layout, K, start)
@@ -657,7 +658,7 @@ class Conditional(Engine):
         )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return a function for out-of-fold class scores, or None if folds cannot share a basis."""
+        """Return a function for out-of-fold class scores; None if folds cannot share a basis."""
         if (
             self.firth
             or sample.n > ROWS
@@ -687,7 +688,7 @@ class Conditional(Engine):
     ) -> JointFit:
         """Return the fit of all groups by minibatches, for any number of rows.
 
-        Arguments are as in `fit_groups`.
+        The arguments are the same as in `fit_groups`.
         """
         if oof_scores is None:
             return fit_minibatches(

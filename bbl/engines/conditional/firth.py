@@ -20,7 +20,8 @@ __all__ = ["FirthLikelihood", "FirthProfile", "ProfileInterval", "maximise_firth
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean objective; one more step follows
 ITMAX = 200  # Newton steps
-# number of times a step towards a profile limit is widened by 1.5; beyond, the limit is infinite
+# maximum number of times a step towards a profile limit is widened by 1.5, before the limit is
+# infinite
 WIDENINGS = 40
 LIMIT_TOLERANCE = 1e-9  # relative error of a profile limit
 
@@ -38,7 +39,7 @@ class FirthLikelihood(Likelihood):
     total : float
         Total weight W of the rows.
     columns : ndarray of bool, shape (p,)
-        Linearly independent columns of the design; their coefficients are those in the information.
+        Linearly independent columns of the design; the information is about their coefficients.
     fixed : ndarray, shape (k - 1, p), optional
         Values of coefficients that are held fixed; nan for coefficients to be estimated.
     """
@@ -66,7 +67,7 @@ class FirthLikelihood(Likelihood):
         return super().spread(theta) + self._held
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at `theta`; minus infinity if the information is singular."""
+        """Return the objective at `theta`; -inf if the information is singular."""
         log_likelihood = super().value(theta)
         self._fisher = information(self.Z, self.p, self.row_shares * self.total, self._informed)
         sign, log_determinant = np.linalg.slogdet(self._fisher)
@@ -87,7 +88,7 @@ class FirthLikelihood(Likelihood):
         return out
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient in the estimated coefficients, at the point of the last `value`."""
+        """Return the gradient in the estimated coefficients at the last argument of `value`."""
         p = self.p[:, 1:]
         self._H = self._leverages()
         diagonal = np.diagonal(self._H, axis1=1, axis2=2)
@@ -106,7 +107,7 @@ class FirthLikelihood(Likelihood):
     def curvatures(self) -> list[np.ndarray]:
         """Return the information of the rows, including the weights that the penalty adds.
 
-        In a saturated model the penalty adds half an observation to each cell, and the result is
+        In a saturated model, the penalty adds half an observation to each cell, and the result is
         minus the Hessian.
         """
         k = self.shares.shape[1]
@@ -116,7 +117,7 @@ class FirthLikelihood(Likelihood):
 
 
 def maximise_firth(likelihood: FirthLikelihood, start: np.ndarray) -> Maximum:
-    """Return the maximum, starting at the coefficients `start` (k - 1, p).
+    """Maximise the penalised likelihood, starting at the coefficients `start` (k - 1, p).
 
     If the information is singular there, the iteration starts at 0.
     """
@@ -130,7 +131,7 @@ def maximise_firth(likelihood: FirthLikelihood, start: np.ndarray) -> Maximum:
 
 @dataclass(frozen=True)
 class ProfileInterval:
-    """Test and interval of one coefficient from the profile of the penalised likelihood.
+    """Test and interval for one coefficient from the profile of the penalised likelihood.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ class ProfileInterval:
 
 
 class FirthProfile:
-    """Profiles and ratios of the penalised likelihood.
+    """Profile likelihoods and likelihood ratios under Firth's penalty.
 
     The information matrix covers all coefficients, including fixed ones.
 
@@ -155,7 +156,7 @@ class FirthProfile:
     Z : ndarray, shape (n, p)
         Design.
     counts : ndarray, shape (n, k)
-        Weight of each cell; the first group is the reference.
+        Weight of each cell; the first group is the reference group.
     columns : ndarray of bool, shape (p,)
         Linearly independent columns.
     start : ndarray, shape (k - 1, p)
@@ -178,8 +179,8 @@ class FirthProfile:
     def ratio(self, fixed: np.ndarray, start: np.ndarray | None = None) -> tuple[float, np.ndarray]:
         """Return twice the decrease of the penalised log-likelihood, and all coefficients.
 
-        The coefficients `fixed` are held at their values; both arrays are (k - 1, p), and `fixed`
-        is nan for free coefficients.
+        Coefficients are held at their values in `fixed`, which is nan for free coefficients; both
+        arrays have shape (k - 1, p).
         """
         likelihood = FirthLikelihood(self.Z, self.shares, self.total, self.columns, fixed)
         maximum = maximise_firth(likelihood, self.coefficients if start is None else start)
@@ -189,7 +190,8 @@ class FirthProfile:
     def interval(self, group: int, column: int, quantile: float) -> ProfileInterval:
         """Return the test and profile interval of one coefficient.
 
-        `group` is counted from 0, without the reference group; `column` is a column of the design.
+        `group` is counted from 0, excluding the reference group; `column` is a column of the
+        design.
         """
         estimate = float(self.coefficients[group, column])
         error = float(self.errors[group, column])
@@ -215,10 +217,10 @@ class FirthProfile:
 
 
 def _cross(loss: Callable[[float], float], estimate: float, step: float, quantile: float) -> float:
-    """Return the point where a loss that increases from `estimate` reaches `quantile`.
+    """Return the point at which a loss that increases away from `estimate` reaches `quantile`.
 
-    The search goes in the direction of `step`; the result is infinite if the loss remains below the
-    quantile.
+    The search proceeds in the direction of `step`; the result is infinite if the loss remains below
+    the quantile.
     """
     from scipy.optimize import brentq
 

@@ -29,7 +29,7 @@ from bbl.rows.sample import Sample
 __all__ = ["EARLY", "RANK", "HeldOut", "falling_ridges", "group_weights"]
 
 RANK = 600  # maximum number of basis functions
-# for the fit at each ridge of a path with early stopping
+# for the fit at each ridge on a path with early stopping
 EARLY = Tolerance(gradient=3e-4, gain=1e-6, rounds=200)
 FIRST_RIDGE = 0.1  # upper bound of the ridges before the last one in a path with early stopping
 RIDGE_RATIO = 10.0  # ratio of successive ridges of the path
@@ -40,7 +40,7 @@ def group_weights(
 ) -> np.ndarray:
     """Return the weight of each group at each of n distinct rows, shape (n, K).
 
-    `distinct_row`, `y` and `weights`, each (N,), are the number of the distinct row, the group and
+    `distinct_row`, `y` and `weights`, each (N,), give the index of the distinct row, the group and
     the weight of each of N rows.
     """
     out = np.zeros((n, K))
@@ -49,7 +49,7 @@ def group_weights(
 
 
 def falling_ridges(ridge: float) -> list[float]:
-    """Return the decreasing path of ridges that ends at `ridge`, for early stopping.
+    """Return a decreasing path of ridges that ends at `ridge`, for early stopping.
 
     Examples
     --------
@@ -69,8 +69,8 @@ class HeldOut:
     """Out-of-fold class scores from conditional fits to the training rows of each fold.
 
     All fits share the kernel basis of all rows, which depends only on the predictors. A fit starts
-    from the same fold's fit with the nearest ridge so far; with early stopping, from the fit with
-    the next larger ridge of the path.
+    from the same fold's earlier fit with the nearest ridge; with early stopping, from the fit with
+    the next larger ridge on the path.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class HeldOut:
     K : int
         Number of groups.
     folds : Folds
-        `train` (folds, rows) are the weights of all rows in the training set of each fold.
+        `train` (folds, rows) contains the weights of all rows in the training set of each fold.
 
     Attributes
     ----------
@@ -92,16 +92,16 @@ class HeldOut:
     fold_weights : list of ndarrays, shape (n, K)
         Training weights of the groups at the distinct rows, for each fold.
     weights : ndarray, shape (n,)
-        Weights of the distinct rows in all folds together.
+        Total weights of the distinct rows over all folds.
     bases : dict of tuple to Basis
         Keyed by the kernel's options: the scale and the coding of ordered predictors.
     panels : dict of tuple to Panels
-        The functions of the most recent basis, for all folds; in single precision with early
+        The functions of the most recent basis, shared by all folds; in single precision with early
         stopping.
     fits : dict of tuple to list of Solution
         Fits of all folds, keyed by the kernel's options and the ridge. With early stopping, which
-        is an option shared by all engines compared, these fits are reused; otherwise they are
-        starting points of later fits.
+        is the same for all engines compared, these fits are reused; otherwise they are starting
+        points for later fits.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
@@ -137,15 +137,15 @@ class HeldOut:
         Parameters
         ----------
         engine : Conditional
-            Its `scale`, `ordered` and `early_stopping` are used.
+            The engine whose `scale`, `ordered` and `early_stopping` are used.
         ridge : float
             Penalty; 0 maximises the likelihood.
         rows : sequence of ndarrays of int
             Positions of each fold's validation rows in the sample.
         exactly : bool, default False
-            Whether the fits must be precise enough for calibration, not only for comparison.
+            Whether the fits must be precise enough for calibration rather than only for comparison.
         workers : int, default 1
-            Number of folds to fit in parallel.
+            Number of folds fitted in parallel.
         """
         if not ridge:
             return self._score_unpenalised(engine.logits, rows, workers)
@@ -202,9 +202,9 @@ class HeldOut:
         rows: Sequence[np.ndarray],
         workers: int,
     ) -> np.ndarray:
-        """Return the log probabilities (N, K) of the validation rows with logits in order.
+        """Return the log probabilities (N, K) of the validation rows with ordered logits.
 
-        `options` are the kernel's; the other arguments are as in `__call__`.
+        `options` are the kernel's; the other arguments are the same as in `__call__`.
         """
         functions = self.bases[options].functions
         starts = self.ordinal_fits.get((options, logits), [None] * len(self.fold_weights))
@@ -224,9 +224,9 @@ class HeldOut:
     def _score_unpenalised(
         self, logits: str, rows: Sequence[np.ndarray], workers: int
     ) -> np.ndarray:
-        """Return the class scores (N, K) of the validation rows, fold by fold, without a penalty.
+        """Return unpenalised class scores (N, K) of the validation rows, fold by fold.
 
-        `rows` and `workers` are as in `__call__`.
+        `rows` and `workers` are the same as in `__call__`.
         """
         tasks = [(self.codes, weights, self.layout, logits) for weights in self.fold_weights]
         fold_scores = []
@@ -256,7 +256,7 @@ class HeldOut:
     ) -> list[Solution]:
         """Return the fits of all folds.
 
-        `warm_starts` are earlier fits of all folds to start from, or empty.
+        `warm_starts` contains earlier fits of all folds to start from, or is empty.
         """
         basis = self.bases[options]
         if options not in self.panels:
@@ -278,7 +278,7 @@ class HeldOut:
 def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
     """Return an order of n rows by the first fold that holds them out; rows in all folds come last.
 
-    `fold_weights` are the training weights (n, K) of the groups at the rows, for each fold.
+    `fold_weights` contains, for each fold, the training weights (n, K) of the groups at the rows.
     """
     is_left_out = np.array([~weights.any(axis=1) for weights in fold_weights])  # (folds, n)
     first_fold = np.where(is_left_out.any(axis=0), is_left_out.argmax(axis=0), len(is_left_out))
@@ -288,7 +288,7 @@ def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
 def _maximise_fold(
     codes: np.ndarray, weights: np.ndarray, layout: Layout, logits: str
 ) -> ConditionalMaximum:
-    """Return the maximum of the likelihood of a fold's training rows; see `_fit_fold`."""
+    """Maximise the likelihood of a fold's training rows; see `_fit_fold`."""
     rows = np.flatnonzero(weights.any(axis=1))
     if logits != "nominal":
         return find_ordinal_maximum(codes[rows], weights[rows], layout, logits)

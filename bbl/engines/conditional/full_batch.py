@@ -2,7 +2,7 @@
 
 # Letters: n rows, m predictors, C couplings, K groups. R counts the contrasts of all predictors: of
 # the levels of nominal predictors (R = D without others), or of the features of ordered levels.
-# Another model's class scores s may be an offset of the fit; their factor T is the temperature.
+# Another model's class scores s may be an offset; their factor T is the temperature.
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MAX_TRIALS = 30  # step lengths that a line search tries
 MAX_SLOPE_SHARE = 0.9
 # a positive slope is accepted up to this fraction of the initial size (1 - 2 delta, delta = 0.1)
 MAX_UPHILL_SHARE = 0.8
-# relative increase of the objective that a step may have, because of single precision
+# largest relative increase of the objective allowed in a step, because of single precision
 ROUNDING = 1e-6
 
 
 class FullBatch:
     """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` on all rows, with gradient.
 
-    The unknowns are, with K numbers each, the fields of the R contrasts of predictor levels, the
-    couplings of pairs of contrasts, and the offsets b, followed by ln T. A predictor's contrasts
-    are orthonormal in the kernel and uncorrelated over the rows. The norm of f is the norm of the
+    The unknowns are the fields of the R contrasts of predictor levels, the couplings of pairs of
+    contrasts, and the offsets b, each for K groups, followed by ln T. A predictor's contrasts are
+    orthonormal in the kernel and uncorrelated over the rows. The norm of f is the norm of the
     vector of fields and couplings. Scaled unknowns are unknowns divided by the attribute `scale`,
-    which is about the inverse root of their curvature.
+    the approximate inverse square root of their curvature.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class FullBatch:
     tau : float
         Weight of couplings relative to fields.
     ridge : float
-        Penalty of f; ``inf`` keeps f at 0.
+        Penalty on f; ``inf`` keeps f at 0.
     offset_penalty : float
         Penalty on the offsets b and on ln T.
     scores : ndarray, shape (n, K), optional
@@ -71,12 +71,13 @@ class FullBatch:
     kernel_factors : (float, float)
         Factors of fields and couplings in the kernel.
     basis : sparse array, shape (D, R)
-        Contrasts at the non-reference levels; maps parameters of contrasts to the reference gauge.
+        Values of the contrasts at the non-reference levels; maps parameters of contrasts to the
+        reference gauge.
     inverse : sparse array, shape (R, D)
-        Inverse map, by least squares.
+        The inverse map, by least squares.
     level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
-        The two levels (of D), or the two contrasts (of R), of each coupling. The two values of C
-        may differ.
+        The two levels (out of D), or the two contrasts (out of R), of each coupling. C may differ
+        between the two.
     climber : Climber
         The kernel. It holds the evaluation point in the reference gauge: fields `h` (D, K),
         couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is the score of
@@ -148,10 +149,10 @@ class FullBatch:
         self.loss = np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns, about the inverse roots of the objective's curvatures.
+        """Return the units of the unknowns, approximate inverse roots of the curvatures.
 
-        `variance` (R,) is the variance of each contrast over the rows. The probabilities P in P (1
-        - P) are approximated by 1 / K.
+        `variance` (R,) is the variance of each contrast over the rows. In the curvature P (1 - P),
+        each probability P is approximated by 1 / K.
         """
         K = self.K
         (row, column) = self.contrast_cells
@@ -191,9 +192,10 @@ class FullBatch:
     def to_vector(
         self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0
     ) -> np.ndarray:
-        """Return the scaled unknowns as a vector; the inverse of `tables`.
+        """Return the scaled unknowns as a vector (inverse of `tables`).
 
-        `theta` (K, layout.size) are fields and couplings, `constant` is (K,), `temperature` is T.
+        `theta` (K, layout.size) contains fields and couplings, `constant` (K,) the constants, and
+        `temperature` is T.
         """
         D = self.layout.D
         m = self.means
@@ -223,9 +225,7 @@ class FullBatch:
         return x / self.scale
 
     def tables(self, unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return fields and couplings (K, layout.size) in the reference gauge, constants (K,), and
-        T.
-        """
+        """Return reference-gauge parameters (K, layout.size), constants (K,) and T."""
         R = self.basis.shape[1]
         K = self.K
         m = self.means
@@ -302,12 +302,12 @@ class FullBatch:
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
-        """Return scaled unknowns by L-BFGS, starting from `x`.
+        """Minimise the objective by L-BFGS from `x` and return the scaled unknowns.
 
-        It ends when no component of the gradient exceeds `tolerance`, after `rounds` steps, or if
-        the line search does not find a step. Near the minimum, the objective changes by less than
-        single precision can resolve, so steps are assessed by slopes, as in the approximate Wolfe
-        conditions of Hager & Zhang (2005).
+        The iteration ends when no component of the gradient exceeds `tolerance`, after `rounds`
+        steps, or when the line search finds no step. Near the minimum, the objective changes by
+        less than single precision can resolve, so steps are assessed by slopes, as in the
+        approximate Wolfe conditions of Hager & Zhang (2005).
         """
         curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)
@@ -328,11 +328,11 @@ class FullBatch:
     def _line_search(
         self, x: np.ndarray, value: float, gradient: np.ndarray, direction: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return objective, gradient and displacement of a step along `direction`, or None.
+        """Return the objective, gradient and displacement of a step along `direction`, or None.
 
         The step ends where the slope is small enough; None means that no step was found. `value`
-        and `gradient` belong to `x`. The step length is doubled until it is too long, then bisected
-        between `low`, which is too short, and `high`, which is too long.
+        and `gradient` are evaluated at `x`. The step length is doubled until it is too long, then
+        bisected between `low`, which is too short, and `high`, which is too long.
         """
         slope = float(gradient @ direction)
         step = 1.0
@@ -356,7 +356,7 @@ class FullBatch:
 def _direction(
     gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np.ndarray]]
 ) -> np.ndarray:
-    """Return the L-BFGS direction by the two-loop recursion.
+    """Return the L-BFGS direction, computed by the two-loop recursion.
 
     `curvature_pairs` contains the displacement and the gradient change of each step, oldest first.
     """

@@ -1,4 +1,4 @@
-"""Fisher information at the maximum of P(group | row), and influence of rows on the maximum."""
+"""Fisher information at the maximum of P(group | row), and the influence of rows on it."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ __all__ = ["ConditionalInfluence"]
 class ConditionalInfluence(MaximumInfluence):
     """Influence of rows on the maximum of the likelihood P(group | row).
 
-    Each of K groups has 1 + size coefficients, an intercept and the parameters of the layout; in
-    the reference group all are zero. A row with score u changes the estimate by ``I^-1 u / W``,
+    Each of K groups has 1 + size coefficients, an intercept and the parameters of the layout; all
+    are zero in the reference group. A row with score u changes the estimate by ``I^-1 u / W``,
     where I is the Fisher information of one observation and W the total weight of the rows. The
     covariance of the estimate is ``I^-1 / W``. The *basis* consists of the estimated coefficients.
-    The others are held fixed because the data do not determine more coefficients.
+    All others are held fixed, because the data do not determine any more coefficients.
 
     Parameters
     ----------
     layout : Layout
     maximum : ConditionalMaximum
-        `groups` (k,) are the numbers of the groups with rows, reference group first; `basis` (K, 1
-        + size) marks the coefficients in the basis; `aliased` (1 + size,) marks columns of the
-        design that depend on others; `flat` (K, 1 + size, d) are directions that change no
-        probabilities; `value` is the mean log-likelihood.
+        `groups` (k,) contains the indices of the groups with rows, reference group first; `basis`
+        (K, 1 + size) marks the coefficients in the basis; `aliased` (1 + size,) marks columns of
+        the design that depend linearly on others; `flat` (K, 1 + size, d) contains directions that
+        do not change probabilities; `value` is the mean log-likelihood.
     codes : ndarray, shape (n, m)
         The distinct training rows.
     counts : ndarray, shape (n, K)
         The weight of each row in each group.
     firth : bool, default False
-        Whether the maximum is of Firth's penalised likelihood.
+        Whether the likelihood has Firth's penalty.
 
     Attributes
     ----------
@@ -107,8 +107,8 @@ class ConditionalInfluence(MaximumInfluence):
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
         """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
-        # group and column of each coefficient in the basis; it enters the difference with a plus
-        # sign in group a and a minus sign in group b
+        # group and column of each coefficient in the basis; in the difference, it has a plus sign
+        # in group a and a minus sign in group b
         group, column = np.nonzero(self.maximum.basis)
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
@@ -138,7 +138,7 @@ class ConditionalInfluence(MaximumInfluence):
         return ConditionalInfluence(self.layout, moved, self._codes, self._counts)
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
-        """Return statistics, lower and upper limits (3, size) by Firth's profile likelihood.
+        """Return statistics, lower and upper limits (3, size) from Firth's profile likelihood.
 
         They refer to the parameters of group `a` minus group `b`. At the limits, twice the decrease
         of the penalised log-likelihood is `quantile`. Parameters that are not identified are nan.
@@ -170,9 +170,9 @@ class ConditionalInfluence(MaximumInfluence):
     def penalised_ratio(self, dropped: np.ndarray) -> float:
         """Return twice the decrease of Firth's penalised log-likelihood without some parameters.
 
-        The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information is
-        still about all parameters, so that the decrease is not negative and does not depend on the
-        reference levels.
+        The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information
+        matrix still covers all parameters, so the decrease is non-negative and does not depend on
+        the reference levels.
         """
         groups = self.maximum.groups
         with serial_blas():
@@ -187,7 +187,7 @@ class ConditionalInfluence(MaximumInfluence):
             return profile.ratio(fixed)[0]
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients.
+        """Return derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients.
 
         `rows` contains level codes (n, m) and the groups as `response` (n,).
         """
@@ -204,7 +204,7 @@ class ConditionalInfluence(MaximumInfluence):
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, K, 1 + size) of rows on coefficients, times `total`.
 
-        The rows have a response. Coefficients outside the basis have zero influence.
+        The rows must have a response. Coefficients outside the basis have zero influence.
         """
         scores = self._residuals(rows)[:, :, None] * design(rows.codes, self.layout)[:, None, :]
         basis = self.maximum.basis

@@ -40,7 +40,7 @@ class Kernel:
         Interacting pairs (`pairs` (P, 2); `complete` if all pairs interact), and the positions of
         parameters in a flat vector.
     coding : Coding
-        The features of levels. ``columns[i]`` is predictor i's slice of the F features;
+        The features of levels. ``columns[i]`` is predictor i's slice among the F features;
         `is_nominal` is True if all features are indicators.
     means : ndarray, shape (F,)
         Means of all features; for nominal predictors, the proportions of the levels.
@@ -54,9 +54,9 @@ class Kernel:
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return k(x, x_p), an array (n, r).
+        """Return the kernel values k(x, x_p), an array (n, r).
 
-        `rows` (n, F) are the features of x, `points` (r, F) the centred features of x_p.
+        `rows` (n, F) contains the features of x, and `points` (r, F) the centred features of x_p.
         """
         layout = self.layout
         coding = self.coding
@@ -95,7 +95,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Basis:
-    """Functions of a row that span the kernel, orthogonal over the training rows.
+    """Functions of a row that span the kernel and are orthogonal over the training rows.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Basis:
     functions: np.ndarray
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
-        """Return the functions at encoded rows (n, m), as an array (n, r)."""
+        """Return the values of the functions at encoded rows (n, m), an array (n, r)."""
         out = np.empty((len(codes), len(self.spectrum)))
         for first in range(0, len(codes), CHUNK):
             rows = self.kernel.coding.row_features(codes[first : first + CHUNK])
@@ -154,7 +154,7 @@ def _kernel_means(
 ) -> tuple[float, float]:
     """Return the means a and b of g(x, x) and g2(x, x) over encoded rows x (n, m).
 
-    `share` (n,) are the rows' fractions of the total weight, `means` (F,) the means of all
+    `share` (n,) contains the rows' fractions of the total weight, and `means` (F,) the means of all
     features.
     """
     a = b = 0.0
@@ -182,8 +182,8 @@ def shares_and_factors(
 ) -> tuple[list[np.ndarray], tuple[float, float]]:
     """Return the proportions (L_i,) of each predictor's levels, and the kernel's factors.
 
-    `row_shares` (n,) are the fractions of the total weight of the rows `codes` (n, m). The factors
-    are described in `_kernel_scale`.
+    `row_shares` (n,) contains the fractions of the total weight in the rows `codes` (n, m). The
+    factors are described in `_kernel_scale`.
     """
     level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
     means = _kernel_means(codes, row_shares, coding.feature_means(level_shares), layout, coding)
@@ -213,8 +213,8 @@ def make_basis(
     tau : float
         Weight of couplings relative to fields.
     rank : int
-        Maximum number of functions. With fewer levels and pairs of levels, the basis spans the
-        kernel exactly.
+        Maximum number of functions. If there are fewer levels and pairs of levels, the basis spans
+        the kernel exactly.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of ordered predictors.
     """
@@ -243,7 +243,7 @@ def make_basis(
         columns = (
             kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
         )
-        # below this residual, a new block pays off
+        # below this residual, a new block is worthwhile
         least_residual = PIVOT_SHARE * weighted_residual[block[0]]
         while len(pivots) < max_rank:
             row_in_block = int((residual[block] * share[block]).argmax())
@@ -337,17 +337,17 @@ def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return whether the training rows, rather than the penalty, determine each parameter.
 
-    A parameter is the inner product of f with an element of the kernel's space that has a known
-    squared norm. The basis functions are orthonormal in that space, so the sum of squares of a
+    Each parameter is the inner product of f with an element of the kernel's space whose squared
+    norm is known. The basis functions are orthonormal in that space, so the sum of squares of a
     column of `tables` is the squared norm of the element's projection onto the span of the rows. A
     parameter is determined if the element equals its projection. If a combination of the functions
-    is constant in all rows, it is confounded with the offset, which is hardly penalised, so the
+    is constant over all rows, it is confounded with the offset, which is hardly penalised, so the
     parameters in this combination are not determined.
 
-    Let s_a be the squared distance between the features of level a and of the reference level, and
-    d_j the squared distance between predictor j's reference features and their means. The squared
-    norm of a field is ``s_a (scale[0] + scale[1] sum_j d_j)``, summed over the predictors j that
-    interact with its own, and the squared norm of a coupling is ``scale[1] s_a s_b``.
+    Let s_a be the squared distance between the features of level a and the reference level, and d_j
+    the squared distance between predictor j's reference features and their means. The squared norm
+    for a field is ``s_a (scale[0] + scale[1] sum_j d_j)``, where j runs over the predictors that
+    interact with the field's own, and the squared norm for a coupling is ``scale[1] s_a s_b``.
 
     Parameters
     ----------

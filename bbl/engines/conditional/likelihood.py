@@ -18,7 +18,8 @@ __all__ = ["Likelihood", "design", "information", "raw_design"]
 
 
 def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the design (n, 1 + size) of rows (n, m), with standardised numbers."""
+    """Return the design matrix (n, 1 + size) of rows (n, m), with numeric predictors
+    standardised."""
     if layout.numbers is not None:
         standardised = (codes - layout.numbers[:, 0]) / layout.numbers[:, 1]
         codes = np.where(layout.is_number, standardised, codes)
@@ -26,7 +27,7 @@ def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def raw_design(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the design (n, 1 + size) of rows (n, m), with numbers as they are."""
+    """Return the design matrix (n, 1 + size) of rows (n, m), with numeric predictors unchanged."""
     return np.column_stack([np.ones(len(codes)), row_indicators(layout, codes)])
 
 
@@ -35,7 +36,7 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
 
     These are coefficients of groups after the first. `Z` (n, c) contains z_n, `p` (n, k) the
     probabilities of the groups, `weights` (n,) w_n, and `free` (k - 1, c) marks the coefficients to
-    include. The result is square, with a row for each of them, group by group.
+    include. The result is a square matrix with a row for each included coefficient, group by group.
     """
     # positions of each group's free coefficients in the result: starts[a] .. stops[a]
     stops = np.cumsum(free.sum(axis=1))
@@ -62,8 +63,8 @@ class Likelihood(Objective):
     Z : ndarray, shape (n, p)
         Design.
     shares : ndarray, shape (n, k)
-        Fraction of the total weight in each cell. The groups are those with rows, reference group
-        first.
+        Fraction of the total weight in each cell. Only groups with rows are included, the reference
+        group first.
     support : ndarray of bool, shape (n, k)
         Cells with positive probability.
     free : ndarray of bool, shape (k - 1, p)
@@ -74,11 +75,11 @@ class Likelihood(Objective):
     row_shares : ndarray, shape (n,)
         Fraction of the total weight in each row.
     observed : ndarray of bool, shape (n, k)
-        Cells with a weight.
+        Cells with positive weight.
     p : ndarray, shape (n, k)
         Group probabilities at the last argument of `value`.
     log_likelihood : float
-        Mean log-likelihood at that point.
+        Mean log-likelihood at the same point.
     """
 
     def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
@@ -110,10 +111,10 @@ class Likelihood(Objective):
         return self.log_likelihood
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient in the free coefficients, at the point of the last `value`."""
+        """Return the gradient in the free coefficients at the last argument of `value`."""
         residual = self.shares - self.row_shares[:, None] * self.p
         return (residual[:, 1:].T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information of one observation, in a list of length one."""
+        """Return the Fisher information of one observation, as a list with one element."""
         return [information(self.Z, self.p, self.row_shares, self.free)]

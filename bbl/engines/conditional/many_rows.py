@@ -1,4 +1,4 @@
-"""Conditional fits to too many rows for a kernel basis: minibatches, then L-BFGS on all rows."""
+"""Conditional fits with too many rows for a kernel basis: minibatches, then L-BFGS on all rows."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def fit_many_rows(
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges`, from the largest to the smallest.
 
-    The first fit starts with minibatches, each later fit from the previous one; L-BFGS follows.
-    With ``early_stopping`` every fit starts with minibatches and ends there. Minibatches have one
+    The first fit starts with minibatches and each later fit starts from the previous one; L-BFGS
+    follows. With ``early_stopping``, every fit consists of minibatches only. Minibatches have one
     parameter per level. If ordered predictors have a different coding, a short L-BFGS follows the
     minibatches even with ``early_stopping``.
 
     Parameters
     ----------
     engine : Conditional
-        All its options are used, except the ridge.
+        The engine; all its options are used, except the ridge.
     sample : Sample
     layout : Layout
     K : int
     ridges : sequence of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores, an offset of the fit: `scores` (N, K) of N rows of the sample, at
-        positions `rows` (N,) and with weights `weights` (N,).
+        Fixed class scores, used as an offset in the fit: `scores` (N, K) of N rows of the sample,
+        with positions `rows` (N,) and weights `weights` (N,).
     rng : Generator
 
     Returns

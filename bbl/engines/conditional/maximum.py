@@ -1,4 +1,4 @@
-"""Maximum likelihood for P(group | row): multinomial regression by Newton's method."""
+"""Maximum likelihood estimation of P(group | row): multinomial regression by Newton's method."""
 
 # The *reference group* is the first group with rows; its coefficients are zero. The likelihood may
 # have no finite maximum: it may increase indefinitely in a direction that makes the probability of
@@ -32,7 +32,7 @@ HARMLESS = 1e-6  # gradient norm that changes coefficients in the fourth decimal
 ITMAX = 200  # Newton steps
 OFF_FACE_LOG = 40.0  # cells off the face are given a probability of at most exp(-40)
 MIN_PIVOT = 1e-6  # smallest pivot of linearly independent design columns, scaled to unit norm
-MAX_COEFFICIENTS = 5000  # in all groups together; their information matrix is factored
+MAX_COEFFICIENTS = 5000  # of all groups together; their information matrix is factored
 # smaller components of a flat direction are rounding errors: their coefficients do not change
 ZERO_LOADING = 1e-6
 # smallest information in a scaled direction that counts, if no linear programme could be solved
@@ -49,27 +49,27 @@ class ConditionalMaximum:
         Groups with rows; the first is the reference group.
     coefficients : ndarray, shape (K, 1 + size)
         Intercept, fields and couplings of each group, relative to the reference group; zero for
-        groups without rows. If the maximum is only reached in a limit, a point at which cells off
-        the face have a probability of at most exp(-40).
+        groups without rows. If the maximum is only reached in a limit, the point is one at which
+        cells off the face have a probability of at most exp(-40).
     value : float
         Mean log-likelihood per observation, without Firth's penalty.
     norm : float
         Norm of the gradient.
     n_iter : int
-        Newton steps.
+        Number of Newton steps.
     basis : ndarray of bool, shape (K, 1 + size)
-        Estimated coefficients, as many as the cells on the face determine; the others are held
+        The estimated coefficients, as many as the cells on the face determine; all others are held
         fixed.
     flat : ndarray, shape (K, 1 + size, d)
-        Directions in linearly independent columns of the design that do not change probabilities on
-        the face. The likelihood may increase along them indefinitely.
+        Directions, in linearly independent columns of the design, that do not change probabilities
+        on the face. The likelihood may increase along them indefinitely.
     columns : ndarray of bool, shape (1 + size,)
         Linearly independent columns that span the design; their number is its rank.
     aliased : ndarray of bool, shape (1 + size,)
         Columns of the design that are linearly dependent on others: for levels that never occur
         together, or for redundant terms.
     occurs : ndarray of bool, shape (1 + size,)
-        Whether the levels of each coefficient occur together in some row.
+        Whether the levels of each coefficient occur together in at least one row.
     n_rows : int
         Number of distinct rows.
     is_separated : bool
@@ -96,20 +96,20 @@ class ConditionalMaximum:
 
     @property
     def reported(self) -> np.ndarray:
-        """Groups with parameters of their own."""
+        """The groups that have their own parameters."""
         return self.groups
 
     @property
     def remedy(self) -> str:
-        """How to make all parameters finite."""
+        """Advice on how to make all parameters finite."""
         return "Use ridge='firth', whose estimates are finite and have intervals, or ridge='cv'"
 
     def rank(self, g: int) -> int:
         """Return the degrees of freedom of the parameters of group `g`.
 
         This is the rank of the design, or 0 for the reference group and groups without rows.
-        Coefficients without a finite maximum count because they increase the likelihood; levels
-        that never occur and redundant terms do not count.
+        Coefficients without a finite maximum are counted because they increase the likelihood;
+        levels that never occur and redundant terms are not counted.
         """
         return int(self.columns.sum()) if g in self.groups[1:] else 0
 
@@ -119,7 +119,7 @@ class ConditionalMaximum:
         return self.norm <= HARMLESS
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
+        """Return a mask (1 + size,) of the identified differences of group `a` minus group `b`."""
         if a not in self.groups or b not in self.groups:
             return np.zeros(self.coefficients.shape[1], dtype=bool)
         return ~self.aliased & (
@@ -128,7 +128,7 @@ class ConditionalMaximum:
 
 
 class _Table:
-    """Distinct rows: their design with p = 1 + size columns, and their weights in the k groups.
+    """The design of the distinct rows, with p = 1 + size columns, and their weights in k groups.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class _Table:
     shares : ndarray, shape (n, k)
         Fraction of the total weight in each cell.
     columns, aliased : ndarrays of bool, shape (p,)
-        Linearly independent columns that span the design; columns that are linearly dependent on
+        Linearly independent columns that span the design, and columns that depend linearly on
         others.
 
     Parameters
@@ -209,8 +209,9 @@ class _Table:
     def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the free coefficients (k - 1, p) and flat directions (k - 1, p, d).
 
-        Both come from the null space of an information matrix on the support (n, k). This space is
-        the same for all positive probabilities, so the cells of a row are given equal ones.
+        Both are computed from the null space of an information matrix on the support (n, k). The
+        null space is the same for all positive probabilities, so all cells of a row are given the
+        same probability.
         """
         k = self.counts.shape[1]
         p = self.Z.shape[1]
@@ -257,7 +258,7 @@ class _Face:
     flat: np.ndarray
 
     def is_certain(self, layout: Layout) -> bool:
-        """Return whether the point proves that this likelihood has a finite maximum.
+        """Return whether it is certain at this point that the likelihood has a finite maximum.
 
         See `existence.is_certain`.
         """
@@ -272,7 +273,7 @@ class _Face:
         )
 
     def flat_and_uninformed(self) -> np.ndarray:
-        """Return the flat directions (k - 1, p, d), including uninformed coefficients."""
+        """Return the flat directions (k - 1, p, d), including coefficients without information."""
         free = self.likelihood.free
         is_uninformed = np.zeros(free.shape, dtype=bool)
         if free.any():
@@ -283,11 +284,11 @@ class _Face:
         return np.concatenate([self.flat, unit_vectors], axis=2)
 
     def to_limit(self, separation: Separation) -> np.ndarray:
-        """Return the coefficients (k, p) of a point close to the limit.
+        """Return the coefficients (k, p) at a point close to the limit.
 
-        Coefficients are relative to the first group. The point is reached from the maximum on the
-        face along the separation's direction, where cells off the face have a probability of at
-        most exp(-40).
+        Coefficients are relative to the first group. The point lies in the direction of separation
+        from the maximum on the face, where cells off the face have a probability of at most
+        exp(-40).
         """
         coefficients = np.zeros(separation.direction.shape)
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
@@ -313,7 +314,7 @@ class _Face:
 
 
 def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return masks (p,) of a basis of the columns of a design (n, p), and of dependent columns.
+    """Return a mask (p,) of a basis of a design's columns (n, p), and a mask of dependent columns.
 
     All columns that are independent of the others are in the basis. If there are at least as many
     rows as columns, a Cholesky factor of Z'Z quickly shows whether all columns are independent;
@@ -345,7 +346,7 @@ def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def leading_columns(Z: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return a mask (p,) of a basis of the columns of a design (n, p).
+    """Return a mask (p,) of columns that form a basis of the column space of a design (n, p).
 
     Columns that come first in `order` are preferred.
     """
@@ -370,11 +371,11 @@ def find_maximum(
     start: np.ndarray | None = None,
     firth: bool = False,
 ) -> ConditionalMaximum:
-    """Return the maximum of the likelihood, or with `firth` of Firth's penalised likelihood.
+    """Maximise the likelihood or, with `firth`, Firth's penalised likelihood.
 
-    `codes` (n, m) are distinct rows, `weights` (n, K) their weights in each group. The iteration
-    begins at the coefficients `start` (K, 1 + size), such as a fit with other weights; by default
-    at 0.
+    `codes` (n, m) contains the distinct rows, and `weights` (n, K) their weights in each group. The
+    iteration begins at the coefficients `start` (K, 1 + size), for example from a fit with
+    different weights; by default, at 0.
     """
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
     n = len(codes)

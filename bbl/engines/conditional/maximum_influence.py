@@ -1,4 +1,4 @@
-"""Influence of rows on the maximum of P(group | row), for unordered and ordered responses."""
+"""Influence of rows on the maximum of P(group | row), for nominal and ordered responses."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class MaximumInfluence(JointInfluence):
     ----------
     layout : Layout
     maximum : ConditionalMaximum
-        `groups` (k,) are the numbers of the groups with rows, reference group first; `aliased` (1 +
-        size,) marks columns of the design that depend on others; `flat` (K, 1 + size, d) are
-        directions that change no probabilities; `value` is the mean log-likelihood.
+        `groups` (k,) contains the indices of the groups with rows, reference group first; `aliased`
+        (1 + size,) marks columns of the design that depend linearly on others; `flat` (K, 1 + size,
+        d) contains directions that do not change probabilities; `value` is the mean log-likelihood.
     codes : ndarray, shape (n, m)
         The distinct training rows.
     counts : ndarray, shape (n, K)
@@ -79,7 +79,7 @@ class MaximumInfluence(JointInfluence):
     def flat(self) -> np.ndarray:
         """Directions (K, 1 + size, d) that do not change the fit.
 
-        They come from separated rows, aliased columns and absent groups.
+        They are due to separated rows, aliased columns and absent groups.
         """
         is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
         # groups without rows
@@ -95,7 +95,7 @@ class MaximumInfluence(JointInfluence):
         )
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of group `a` minus group `b` are identified."""
+        """Return a mask (1 + size,) of the identified differences of group `a` minus group `b`."""
         if self._to_raw is None:
             return self.maximum.determined(a, b)
         groups = self.maximum.groups
@@ -107,7 +107,7 @@ class MaximumInfluence(JointInfluence):
         return ~self._aliased & (np.abs(flat).max(axis=1, initial=0.0) < ZERO_LOADING)
 
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return which coefficients (1 + size,) of `a` minus `b` have no finite maximum."""
+        """Return a mask (1 + size,) of the differences `a` minus `b` without a finite maximum."""
         maximum = self.maximum
         if a not in maximum.groups or b not in maximum.groups:
             return np.zeros(len(maximum.aliased), dtype=bool)

@@ -17,8 +17,8 @@ def contrasts(K: int) -> np.ndarray:
 def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``.
 
-    It is square, with (K - 1) r coefficients: one for each contrast of classes and each function,
-    contrast by contrast. `functions` (n, r) contains z_n, `p` (n, K) the class probabilities,
+    The matrix has (K - 1) r rows and columns, one for each contrast of classes and each function,
+    ordered by contrast. `functions` (n, r) contains z_n, `p` (n, K) the class probabilities,
     `weights` (n,) w_n, and C (K, K - 1) is `contrasts(K)`.
     """
     r = functions.shape[1]
@@ -46,10 +46,10 @@ def difference_covariance(
 ) -> np.ndarray:
     """Return the covariance (r, r) of coefficients of class ``pair[0]`` minus class ``pair[1]``.
 
-    It is ``H^-1 I H^-1``. I is the Fisher information, the covariance of the score for fixed rows
-    with classes drawn from `p`. H is I plus the number of observations times the diagonal matrix of
-    penalties. Coefficients sum to zero over classes at the optimum, so they are computed in
-    contrasts of classes.
+    It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score when the rows
+    are fixed and classes are drawn from `p`. H is I plus the number of observations times the
+    diagonal matrix of penalties. Coefficients sum to zero over classes at the optimum, so they are
+    computed in contrasts of classes.
 
     Parameters
     ----------

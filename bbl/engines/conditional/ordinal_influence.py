@@ -1,4 +1,4 @@
-"""Information at the maximum of an ordered response's likelihood, and influence of rows on it."""
+"""Fisher information at the maximum for an ordered response, and the influence of rows on it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["OrdinalInfluence"]
 class OrdinalInfluence(MaximumInfluence):
     """Influence of rows on the maximum of the likelihood of an ordered response.
 
-    The coefficients (K, 1 + size) of all groups are linear in the q unknowns, intercepts and
-    effects, which have the observed information I of one observation. A row with score u changes
-    the unknowns by ``I^-1 u / W``, where W is the total weight of the rows.
+    The coefficients (K, 1 + size) of all groups are linear functions of q unknowns, the intercepts
+    and effects. A row with score u changes the unknowns by ``I^-1 u / W``, where I is the observed
+    information per observation and W is the total weight of the rows.
 
     Parameters
     ----------
@@ -60,8 +60,7 @@ class OrdinalInfluence(MaximumInfluence):
 
     @property
     def distinct(self) -> np.ndarray:
-        """The first group after the reference: the parameters of the other groups are multiples of
-        its parameters."""
+        """First group after the reference; other groups' parameters are multiples of its own."""
         return self.maximum.groups[1:2]
 
     @cached_property
@@ -148,7 +147,7 @@ class OrdinalInfluence(MaximumInfluence):
         return OrdinalInfluence(self.layout, moved, self._codes, self._counts, self._name)
 
     def _scores(self, rows: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return derivatives (n, k) of ln P(group | row) in the logits, and the design."""
+        """Return derivatives (n, k) of ln P(group | row) with respect to logits, and the design."""
         Z = design(rows.codes, self.layout)
         maximum = self.maximum
         k = len(maximum.groups)
@@ -158,7 +157,7 @@ class OrdinalInfluence(MaximumInfluence):
         return self._logits.logit_scores(np.exp(log_p), y), Z
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in all coefficients."""
+        """Return derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients."""
         scores, _ = self._scores(rows)
         Z = raw_design(rows.codes, self.layout)
         out = np.zeros((rows.n, *self.coefficients.shape))

@@ -1,4 +1,4 @@
-"""Adjacent and cumulative logits: an ordered response with one function f of the predictors."""
+"""Adjacent and cumulative logits for an ordered response, with one function f of the predictors."""
 
 # Groups are in order; k of them have rows, and the first of these is the reference group. The
 # parameters of the logits are an *intercept* c_g of each group after the first, and f:
@@ -25,7 +25,7 @@ __all__ = ["AdjacentLogits", "CumulativeLogits", "Derivatives", "OrdinalLogits",
 
 @dataclass(frozen=True)
 class Derivatives:
-    """First and second derivatives of a mean log-likelihood in f at n rows and in the intercepts.
+    """Derivatives of a mean log-likelihood with respect to f at n rows and the intercepts.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ class Derivatives:
 
 @dataclass(frozen=True)
 class OrdinalLogits(ABC):
-    """Probabilities of k groups in order, given f and k - 1 intercepts.
+    """Probabilities of k ordered groups, given f and k - 1 intercepts.
 
-    `limits` (n, k) or (n, k - 1) in the methods below are added to the logits: they are infinite
-    for logits that diverge because the groups are separated, and 0 otherwise.
+    In the methods below, `limits` (n, k) or (n, k - 1) is added to the logits: infinite for logits
+    that diverge because the groups are separated, and 0 otherwise.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class OrdinalLogits(ABC):
     @property
     @abstractmethod
     def penalty_factor(self) -> float:
-        """Factor of ``ridge |f|^2 / 2``; with two groups, 1/2 as for nominal groups."""
+        """Multiplier of ``ridge |f|^2 / 2``; 1/2 for two groups, as with nominal groups."""
 
     @abstractmethod
     def log_p(
@@ -85,23 +85,23 @@ class OrdinalLogits(ABC):
 
     @abstractmethod
     def intercepts(self, totals: np.ndarray) -> np.ndarray:
-        """Return the intercepts (k - 1,) at f = 0 for groups with these total weights (k,)."""
+        """Return the intercepts (k - 1,) at f = 0, given the total weights (k,) of the groups."""
 
     @abstractmethod
     def intercepts_of(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return f (n,) and intercepts (k - 1,) of fitted probabilities (n, k)."""
+        """Return f (n,) and intercepts (k - 1,), given fitted probabilities (n, k)."""
 
     @abstractmethod
     def logit_scores(self, p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the derivatives (n, k) of ln P(y) in the logits; 0 for the first group's.
+        """Return the derivatives (n, k) of ln P(y) in the logits; 0 for the first group.
 
-        `p` (n, k) are probabilities, `y` (n,) positions among the k groups.
+        `p` (n, k) contains probabilities, and `y` (n,) positions among the k groups.
         """
 
 
 @dataclass(frozen=True)
 class AdjacentLogits(OrdinalLogits):
-    """Multinomial logits whose log odds of adjacent groups all depend on f in the same way."""
+    """Multinomial logits in which all log odds of adjacent groups depend on f in the same way."""
 
     @property
     def multipliers(self) -> np.ndarray:
@@ -112,8 +112,8 @@ class AdjacentLogits(OrdinalLogits):
     def penalty_factor(self) -> float:
         """Sum of squares of the multipliers' deviations from their mean.
 
-        With this factor, the penalty equals that of nominal groups whose functions are multiples of
-        f.
+        With this factor, the penalty is the same as for nominal groups whose functions are
+        multiples of f.
         """
         return float(((self.multipliers - self.multipliers.mean()) ** 2).sum())
 
@@ -146,7 +146,7 @@ class AdjacentLogits(OrdinalLogits):
         )
 
     def intercepts(self, totals: np.ndarray) -> np.ndarray:
-        """Return the log ratios (k - 1,) of the totals to the first."""
+        """Return the log ratios (k - 1,) of each later group's total to the first group's."""
         return np.log(totals[1:] / totals[0])
 
     def intercepts_of(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -166,11 +166,11 @@ class AdjacentLogits(OrdinalLogits):
 
 @dataclass(frozen=True)
 class CumulativeLogits(OrdinalLogits):
-    """Cumulative logits with the same f: proportional odds."""
+    """Cumulative logits with a common f: the proportional odds model."""
 
     @property
     def multipliers(self) -> np.ndarray:
-        """1 for all groups but the first, shape (k,)."""
+        """Factors (k,) of f: 0 for the first group, 1 for all others."""
         return (np.arange(len(self.groups)) > 0).astype(float)
 
     @property
@@ -183,8 +183,8 @@ class CumulativeLogits(OrdinalLogits):
     ) -> np.ndarray | None:
         """Return ln P(group) (n, k); None unless the intercepts decrease.
 
-        With limits, intercepts need not decrease where the distance of two thresholds is infinite;
-        a group between other thresholds has ln P = -inf.
+        With limits, intercepts need not decrease where the distance between two thresholds is
+        infinite; a group between two other thresholds has ln P = -inf if they are not in order.
         """
         from scipy.special import log_expit
 
@@ -202,7 +202,7 @@ class CumulativeLogits(OrdinalLogits):
         return out
 
     def _gaps(self, c: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Return the distances (n, k - 2) of thresholds, infinite if one of the two diverges."""
+        """Return distances (n, k - 2) between thresholds, infinite if one of the two diverges."""
         is_infinite = np.isinf(limits)
         return np.where(is_infinite[:, :-1] | is_infinite[:, 1:], np.inf, c[:-1] - c[1:])
 
@@ -223,7 +223,9 @@ class CumulativeLogits(OrdinalLogits):
         touching = shares[:, :-1] + shares[:, 1:]  # weight of the two groups at each threshold
         # derivatives of ln (1 - exp(-gap)) for the groups between two thresholds
         middle = shares[:, 1:-1]
-        gaps = np.clip(gaps, 1e-300, 600.0)  # exp(-600) is negligible, and its inverse no overflow
+        gaps = np.clip(
+            gaps, 1e-300, 600.0
+        )  # exp(-600) is negligible, and its inverse does not overflow
         pull = (middle / np.expm1(gaps)).sum(axis=0)
         curve = (middle / (4.0 * np.sinh(gaps / 2.0) ** 2)).sum(axis=0)
         to_c = shares[:, 1:] * below - shares[:, :-1] * above
@@ -240,7 +242,7 @@ class CumulativeLogits(OrdinalLogits):
         return Derivatives(to_c.sum(axis=1), c_gradient, minus_cf.sum(axis=1), minus_cf, minus_cc)
 
     def intercepts(self, totals: np.ndarray) -> np.ndarray:
-        """Return the logits (k - 1,) of the proportions from each group on."""
+        """Return the logits (k - 1,) of the proportion of rows in each group or a later one."""
         return odds_logits(totals[None] / totals.sum())[0]
 
     def intercepts_of(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -266,5 +268,5 @@ class CumulativeLogits(OrdinalLogits):
 
 
 def ordinal_logits(logits: str, groups: np.ndarray) -> OrdinalLogits:
-    """Return the logits named "adjacent" or "cumulative" for the groups (k,) with rows."""
+    """Return the "adjacent" or "cumulative" logits for the groups (k,) that have rows."""
     return AdjacentLogits(groups) if logits == "adjacent" else CumulativeLogits(groups)

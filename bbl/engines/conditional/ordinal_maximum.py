@@ -1,4 +1,4 @@
-"""Maximum likelihood for an ordered response: adjacent or cumulative logits, by Newton's method."""
+"""Maximum likelihood estimation of adjacent or cumulative logits, by Newton's method."""
 
 # The unknowns are the k - 1 intercepts and the coefficients b of the columns of the design, without
 # the constant (see `bbl.engines.conditional.ordinal_logits`): q = k - 1 + size in all, of which
@@ -50,11 +50,11 @@ class OrdinalMaximum(ConditionalMaximum):
     Attributes
     ----------
     unknowns : ndarray, shape (q,)
-        The k - 1 intercepts, then the coefficients b.
+        The k - 1 intercepts, followed by the coefficients b.
     free : ndarray of bool, shape (q,)
-        Estimated unknowns; the others are held fixed.
+        The unknowns that are estimated; all others are held fixed.
     fisher : ndarray, shape (r, r)
-        Observed information of one observation about the r free unknowns, at the maximum.
+        Observed information per observation about the r free unknowns, at the maximum.
     """
 
     unknowns: np.ndarray
@@ -63,19 +63,19 @@ class OrdinalMaximum(ConditionalMaximum):
 
     @property
     def reported(self) -> np.ndarray:
-        """Groups with parameters of their own: the parameters of later groups are multiples of
-        those of the first."""
+        """Groups with their own parameters; later groups' parameters are multiples of these."""
         return self.groups[:2]
 
     @property
     def remedy(self) -> str:
-        """How to make all parameters finite."""
+        """Advice on how to make all parameters finite."""
         return "Use ridge='cv'"
 
     def rank(self, g: int) -> int:
         """Return the degrees of freedom of the parameters of group `g`.
 
-        All groups share the coefficients b, which count for the first group after the reference.
+        All groups share the coefficients b, which are counted for the first group after the
+        reference group.
         """
         if g not in self.groups[1:]:
             return 0
@@ -106,7 +106,7 @@ class OrdinalLikelihood(Objective):
     free : ndarray of bool, shape (q,)
         Unknowns to estimate.
     fixed : ndarray, shape (q,)
-        Values of all unknowns; those of free ones do not matter.
+        Values at which unknowns are held fixed; values of free unknowns are ignored.
     ridge : float, default 0
         Penalty ``ridge / 2 |b|^2``.
     limits : ndarray, optional
@@ -140,7 +140,7 @@ class OrdinalLikelihood(Objective):
         return out
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at the free unknowns; minus infinity where it is not defined."""
+        """Return the objective at the free unknowns; -inf where it is not defined."""
         unknowns = self.spread(theta)
         self.c = unknowns[: self._n_intercepts]
         self.b = unknowns[self._n_intercepts :]
@@ -152,15 +152,15 @@ class OrdinalLikelihood(Objective):
         return self.log_likelihood - 0.5 * self.ridge * float(self.b @ self.b)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient in the free unknowns, at the point of the last `value`."""
+        """Return the gradient in the free unknowns at the last argument of `value`."""
         self._derivatives = self.logits.derivatives(self.f, self.c, self.shares, self.limits)
         b_gradient = self._derivatives.f @ self.X - self.ridge * self.b
         return np.concatenate([self._derivatives.c, b_gradient])[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return minus the Hessian in the free unknowns, in a list of length one.
+        """Return minus the Hessian in the free unknowns, as a list with one element.
 
-        At the point of the last `gradient`.
+        It is evaluated at the same point as the last `gradient`.
         """
         d = self._derivatives
         k = self._n_intercepts
@@ -176,7 +176,7 @@ class OrdinalLikelihood(Objective):
 
 
 class _Separation(NamedTuple):
-    """Limits of the logits that diverge, and a direction (q,) along which they do."""
+    """The limits of diverging logits, and a direction (q,) along which they diverge."""
 
     limits: np.ndarray
     direction: np.ndarray
@@ -192,12 +192,12 @@ class _Bounds:
     matrix : sparse array, shape (N, q')
         Forms of the unknowns that may be infinite: intercepts and independent columns.
     row, cell : ndarrays of intp, shape (N,)
-        Distinct row of each form, and its group (adjacent logits: the group whose score decreases)
-        or its threshold (cumulative logits), among the k.
+        For each form, the distinct row and the group (adjacent logits: the group whose score
+        decreases) or threshold (cumulative logits), as positions among the k groups.
     sign : ndarray, shape (N,)
-        1 if the logit of the cell may increase, -1 if it may decrease.
+        1 if the cell's logit may increase, -1 if it may decrease.
     is_tied : ndarray of bool, shape (N,)
-        Whether the form has to be constant, because its negative is a form as well.
+        Whether the form must be constant, because its negative is also a form.
     """
 
     matrix: Any
@@ -246,7 +246,7 @@ def _bounds(logits: OrdinalLogits, X: np.ndarray, counts: np.ndarray) -> _Bounds
 
 
 class _OrdinalTable:
-    """Distinct rows with their weights, as for `bbl.engines.conditional.maximum`.
+    """Distinct rows with their weights, as in `bbl.engines.conditional.maximum`.
 
     Parameters
     ----------
@@ -255,9 +255,9 @@ class _OrdinalTable:
         Design, with the constant first.
     counts : ndarray, shape (n, k)
     columns : ndarray of bool, shape (1 + size,)
-        Independent columns, among them the constant.
+        Independent columns, including the constant.
     start : ndarray, shape (q,)
-        Unknowns at which the iteration starts.
+        Initial unknowns.
     """
 
     def __init__(
@@ -294,10 +294,10 @@ class _OrdinalTable:
         return _Point(likelihood, maximum._replace(norm=float(np.linalg.norm(gradient))))
 
     def is_certain(self, point: _Point) -> bool:
-        """Return whether the point proves that no bound diverges.
+        """Return whether it is certain at this point that no bound diverges.
 
-        Along a direction of separation the likelihood increases by at least the smallest
-        contribution of a bound: its weight times the probability that vanishes.
+        Along a direction of separation, the likelihood increases by at least the smallest
+        contribution of a bound: its weight times the vanishing probability.
         """
         likelihood = point.likelihood
         log_p = self.logits.log_p(likelihood.f, likelihood.c)
@@ -317,7 +317,7 @@ class _OrdinalTable:
         return bool(contributions.min(initial=np.inf) > CERTAIN * point.maximum.norm)
 
     def find_separation(self) -> _Separation | None:
-        """Return the separation from a linear programme; None if it is too large or fails."""
+        """Find the separation by a linear programme; None if it is too large or fails."""
         if self.counts.size * int(self.eligible.sum()) > MAX_CELLS:
             return None
         bounds = _bounds(self.logits, self.Z[:, self.columns][:, 1:], self.counts)
@@ -349,7 +349,8 @@ class _OrdinalTable:
     def free_and_flat(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the free unknowns (q,) and flat directions (q, d) given the diverged logits.
 
-        Both come from the null space of the information, which is the same at all finite points.
+        Both are computed from the null space of the information, which is the same at all finite
+        points.
         """
         likelihood = self.likelihood(self.eligible, limits)
         likelihood.value(self.start[self.eligible])
@@ -397,9 +398,10 @@ class _Point(NamedTuple):
 def _start(
     logits: OrdinalLogits, totals: np.ndarray, coefficients: np.ndarray | None, size: int
 ) -> np.ndarray:
-    """Return unknowns (q,) at which the iteration starts.
+    """Return initial unknowns (q,).
 
-    From coefficients (K, 1 + size) of an earlier fit if they are in order, else without effects.
+    They are computed from the coefficients (K, 1 + size) of an earlier fit if these are in order;
+    otherwise the effects are zero.
     """
     k = len(logits.groups)
     if coefficients is not None and k > 1:
@@ -417,9 +419,9 @@ def find_ordinal_maximum(
     logits_name: str,
     start: np.ndarray | None = None,
 ) -> OrdinalMaximum:
-    """Return the maximum of the likelihood with "adjacent" or "cumulative" logits.
+    """Maximise the likelihood with "adjacent" or "cumulative" logits.
 
-    Arguments are as in `bbl.engines.conditional.maximum.find_maximum`.
+    The arguments are the same as in `bbl.engines.conditional.maximum.find_maximum`.
     """
     n, K = weights.shape
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)

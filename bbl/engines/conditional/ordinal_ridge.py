@@ -1,8 +1,8 @@
 """Ridge-penalised fits of an ordered response, with one function f of the predictors.
 
-Up to a few thousand distinct rows, f is a sum of functions of a kernel basis, as for nominal
-groups; with more rows, of contrasts of levels and their products. Both are orthonormal in the
-kernel, so that the penalty is the sum of squares of their weights.
+With up to a few thousand distinct rows, f is a sum of functions in a kernel basis, as for nominal
+groups; with more rows, it is a sum of level contrasts and their products. Both are orthonormal in
+the kernel, so the penalty is the sum of squares of their weights.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CONVERGED = 1e-6  # norm of the gradient that changes coefficients in the fourth
 
 @dataclass(frozen=True)
 class _Functions:
-    """Functions at n distinct rows, and the tables of fields and couplings of a sum of them.
+    """Functions at n distinct rows, and the fields and couplings of their weighted sums.
 
     Attributes
     ----------
     values : ndarray, shape (n, r)
     to_tables : callable
-        ``to_tables(weights)`` returns the parameters (size,) of a sum with weights (r,), in the
-        reference gauge, and its value at the reference levels.
+        ``to_tables(weights)`` returns, for the sum with weights (r,), the parameters (size,) in the
+        reference gauge and the value at the reference levels.
     """
 
     values: np.ndarray
@@ -59,7 +59,7 @@ def _basis_functions(basis: Basis) -> _Functions:
     """Return the functions of a kernel basis."""
 
     def tables(weights: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return parameters and constant of a sum of the functions."""
+        """Return the parameters and the constant of a weighted sum of the functions."""
         theta, constant = to_tables(basis, weights[:, None])
         return theta[0], float(constant[0])
 
@@ -69,9 +69,9 @@ def _basis_functions(basis: Basis) -> _Functions:
 def _contrast_functions(
     codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, ordered: str
 ) -> _Functions:
-    """Return centred contrasts of levels and products of them, with unit norm in the kernel.
+    """Return centred level contrasts and their products, with unit norm in the kernel.
 
-    `codes` (n, m) are distinct rows and `weights` (n,) their weights.
+    `codes` (n, m) contains the distinct rows and `weights` (n,) their weights.
     """
     coding = coding_of(layout, ordered)
     level_shares, factors = shares_and_factors(codes, weights / weights.sum(), layout, coding, tau)
@@ -106,7 +106,7 @@ def _contrast_functions(
     ends = np.cumsum([part.shape[1] for part in parts])[:-1]
 
     def tables(weights: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return parameters and constant of a sum of the functions."""
+        """Return the parameters and the constant of a weighted sum of the functions."""
         theta = np.zeros(layout.size)
         constant = 0.0
         own = np.split(weights, ends)
@@ -138,7 +138,7 @@ def fit_ordinal(
     ordered: str,
     max_basis_rows: int,
 ) -> list[JointFit]:
-    """Fit an ordered response at each ridge, the largest first, with warm starts.
+    """Fit an ordered response at each ridge in decreasing order, with warm starts.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def fit_ordinal(
     ordered : {"nominal", "linear", "cumulative"}
         Coding of ordered predictors.
     max_basis_rows : int
-        Largest number of rows for a basis of the kernel.
+        Maximum number of rows for which a kernel basis is used.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def fit_ordinal(
 def _covariance_of_unknowns(
     basis: Basis, p: np.ndarray, weights: np.ndarray, name: str, ridge: float
 ) -> tuple[OrdinalLogits, np.ndarray]:
-    """Return the logits, and the covariance ``H^-1 I H^-1`` of intercepts and weights.
+    """Return the logits and the covariance ``H^-1 I H^-1`` of the intercepts and weights.
 
     I is the Fisher information at the fitted probabilities p (n, K), and H is I plus the penalty.
     """
@@ -235,9 +235,9 @@ def ordinal_difference_covariance(
     ridge: float,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance (r, r) of function weights in group ``pair[0]`` minus ``pair[1]``.
+    """Return the covariance (r, r) of the function weights of group ``pair[0]`` minus ``pair[1]``.
 
-    Arguments are as in `bbl.engines.conditional.multinomial.difference_covariance`.
+    The arguments are the same as in `bbl.engines.conditional.multinomial.difference_covariance`.
     """
     logits, covariance = _covariance_of_unknowns(basis, p, weights, name, ridge)
     k = len(logits.groups) - 1
@@ -249,9 +249,10 @@ def ordinal_difference_covariance(
 def ordinal_coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, name: str, ridge: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance of all groups' coefficients, and which of them the data determine.
+    """Return the covariance of all coefficients, and which of them are determined by the data.
 
-    As `bbl.engines.conditional.coefficients.coefficient_covariance`, relative to the first group.
+    The result is the same as for `bbl.engines.conditional.coefficients.coefficient_covariance`, but
+    relative to the first group.
     """
     logits, covariance = _covariance_of_unknowns(basis, p, weights, name, ridge)
     k = len(logits.groups) - 1

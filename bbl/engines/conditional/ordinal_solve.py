@@ -1,4 +1,4 @@
-"""Solver of ridge-penalised fits of an ordered response, given the functions that make up f."""
+"""Solver for ridge-penalised fits of an ordered response, given the functions that make up f."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bbl.engines.likelihood.newton import maximise
 __all__ = ["OrdinalSolution", "solve_ordinal"]
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean objective; one more step follows
-ITMAX = 100  # Newton steps
+ITMAX = 100  # maximum number of Newton steps
 
 
 class OrdinalSolution(NamedTuple):
@@ -53,7 +53,7 @@ def solve_ordinal(
     ridge: float,
     start: OrdinalSolution | None = None,
 ) -> OrdinalSolution:
-    """Maximise the mean of ``ln P(group | row)`` minus ``ridge/2 |f|^2``, times a factor.
+    """Maximise the mean of ``ln P(group | row)`` minus a factor times ``ridge/2 |f|^2``.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ def solve_ordinal(
         Weight of each group at each row.
     name : {"adjacent", "cumulative"}
     ridge : float
-        Penalty; ``inf`` omits f.
+        Penalty on f; ``inf`` omits f.
     start : OrdinalSolution, optional
-        A solution with the same functions at which the iteration starts.
+        A solution with the same functions, from which the iteration starts.
     """
     groups = np.flatnonzero(counts.sum(axis=0) > 0.0)
     logits = ordinal_logits(name, groups)

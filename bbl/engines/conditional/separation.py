@@ -25,15 +25,15 @@ MAX_CELLS = 2**22
 
 
 class Separation(NamedTuple):
-    """The cells that keep a positive probability.
+    """The cells that keep a positive probability, and a direction of separation.
 
     Attributes
     ----------
     support : ndarray of bool, shape (n, k)
         Whether each cell keeps a positive probability.
     direction : ndarray, shape (k, p)
-        Coefficients of each group along which the scores of all other cells decrease by about 1 or
-        more relative to the row's observed groups, which stay equal.
+        Coefficients of each group. Along them, the scores of a row's observed groups stay equal,
+        and relative to these, the scores of all other cells decrease by about 1 or more.
     """
 
     support: np.ndarray
@@ -43,7 +43,7 @@ class Separation(NamedTuple):
 def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separation:
     """Return the separation by zero margins: combinations of levels that a group never has.
 
-    The combinations are levels of one predictor, or of the predictors of a term of the model. Cells
+    The combinations are levels of a single predictor, or joint levels of a model term. Cells
     that are separated only by several terms jointly are not found.
 
     Parameters
@@ -53,8 +53,8 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
     counts : ndarray, shape (n, k)
         Weight of the rows in each group.
     layout : Layout
-        Its `scopes` are the predictors of each table of parameters: (i,) for fields, all members of
-        a term for couplings.
+        The layout. Its `scopes` contain the predictors of each table of parameters: (i,) for
+        fields, all members of a term for couplings.
     """
     k = counts.shape[1]
     support = np.ones(counts.shape, dtype=bool)
@@ -81,7 +81,7 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
 
 
 def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
-    """Return the complete separation, from a linear programme; None if the solver fails.
+    """Find the complete separation by a linear programme; None if the solver fails.
 
     The programme is described in `bbl.engines.likelihood.existence.recede`. The coefficients must
     give all observed groups of a row the same score, and no group may have a higher score. Among
@@ -91,7 +91,7 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
     Parameters
     ----------
     Z : ndarray, shape (n, p)
-        Design with linearly independent columns.
+        Design matrix with linearly independent columns.
     counts : ndarray, shape (n, k)
         Weight of each row in each group.
     """
@@ -119,15 +119,16 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
         coefficients of groups 1, 2, ... are free; those of group 0 are zero.
         """
         row, group = cells.T
-        # coefficients of group g enter with a plus sign if g is the cell's group, and with a minus
-        # sign if g is the modal group
+        # coefficients of group g have a plus sign if g is the cell's group, and a minus sign if g
+        # is the modal group
         signs = [(group == g).astype(float) - (modal_group[row] == g) for g in range(1, k)]
         return sparse.hstack([sparse.diags(sign) @ design[row] for sign in signs], format="csr")
 
     recession = recede(score_differences(tied_cells), score_differences(empty_cells))
     if recession is None:
         return None
-    # which empty cells lose their probability, and coefficients ((k - 1) p,) along which they do
+    # which empty cells lose their probability, and coefficients ((k - 1) p,) along which this
+    # happens
     is_lost, step = recession
     support[tuple(empty_cells[is_lost].T)] = False
     direction[1:] = step.reshape(k - 1, p) if is_lost.any() else 0.0

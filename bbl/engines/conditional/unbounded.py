@@ -1,4 +1,4 @@
-"""Unidentified coefficients of a fit to P(group | row) without a penalty, for warnings."""
+"""Unidentified coefficients of an unpenalised fit of P(group | row), for warnings."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ ALIASED = "it is not identified given the other terms"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
-    """Return each group's number of coefficients, unbounded parameters and notes for warnings.
+    """Return, for each group, the number of coefficients, unbounded parameters and notes.
 
-    Notes about all groups are returned with the first group. Couplings of levels that never occur
-    together get no note, because the parameter tables report them.
+    Notes about all groups are returned with the first group. There is no note about couplings of
+    levels that never occur together, because the parameter tables report them.
 
     Parameters
     ----------
     maximum : ConditionalMaximum
         The fit, with coefficients (K, 1 + size).
     sample : Sample
-        Its `pooled` rows are the rows of all groups.
+        The sample whose `pooled` rows are the rows of all groups.
     layout : Layout
     """
     # weights (L_i,) of the levels of each predictor
@@ -60,7 +60,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
         )
     out = []
     for g in range(len(maximum.coefficients)):
-        # for a group without rows, no parameter counts as unbounded
+        # a group without rows has no unbounded parameters
         is_unbounded = (
             ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.reported)
         )

@@ -1,1 +1,1 @@
-"""The engine of sparse high-order Boltzmann machines."""
+"""The engine for sparse high-order Boltzmann machines."""

@@ -34,7 +34,10 @@ from bbl.sparse.tables import reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
 
-RULES = ("ebic", "cv")  # values of lambda_ that select the terms by a rule instead of a penalty
+RULES = (
+    "ebic",
+    "cv",
+)  # values of lambda_ that select terms by a rule instead of by a given penalty
 COMBINE = ("or", "and", "max")
 PENALTIES = ("group", "l1")
 RIDGE = 2.0  # default penalty on terms, relative to the sum of the losses of all observations
@@ -45,42 +48,42 @@ Term = tuple[int, ...]
 
 @dataclass(frozen=True)
 class HighOrder(Engine):
-    """A sparse high-order Boltzmann machine (SHBM), which selects its own terms.
+    """Fit a sparse high-order Boltzmann machine (SHBM), whose terms are selected automatically.
 
-    The formula only names the predictors. In each group, every predictor is regressed on products
-    of the others. A product in the regression of predictor i gives a term of its predictors and i.
-    The terms of all regressions are merged and their sub-terms added (a product in the zero-sum
-    gauge is a sum of products of all lower orders in the reference gauge). Then all parameters are
-    fitted jointly.
+    Only the predictors named in the formula are used, not its interactions. In each group, every
+    predictor is regressed on products of the others. A product selected in the regression of
+    predictor i adds a term containing its predictors and i. The terms of all regressions are merged
+    and their sub-terms added (a product in the zero-sum gauge is a sum of products of all lower
+    orders in the reference gauge). Then all parameters are fitted jointly.
 
     Parameters
     ----------
     order : int, default 3
         Maximum number of predictors in a term.
     lambda_ : {"ebic", "cv"}, float, or sequence of ``order - 1`` floats, default "ebic"
-        How the terms of a regression are selected. A number is the penalty of `bbl.shooter` on the
-        sum of losses, for all products, or one for each of the products of 1, 2, ... predictors.
-        "cv" selects the penalty with the smallest held-out loss in 5 folds. "ebic" takes as
-        candidates the products on a path of penalties that ends slightly beyond the minimum of the
-        extended BIC; a stepwise search then adds and removes indicators of their joint levels as
-        long as the extended BIC (gamma = 1) decreases.
+        How terms are selected in a regression. A number is a penalty on all products, as in
+        `bbl.shooter`, relative to the sum of losses; a sequence contains a penalty for products of
+        each order 1, 2, ... "cv" selects the penalty with the smallest held-out loss in 5 folds.
+        With "ebic", the candidates are the products on a path of penalties that ends slightly
+        beyond the minimum of the extended BIC; a stepwise search then adds and removes indicators
+        of their joint levels as long as the extended BIC (gamma = 1) decreases.
     combine : {"or", "and", "max"}, default "or"
         Which terms are kept: those in the regressions of at least one ("or") or two ("and") of
         their predictors, including each regression's sub-terms. "max" keeps the terms of "or" with
         the weight of largest magnitude in any regression, without a joint fit.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
         Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states),
-        persistent contrastive divergence, contrastive divergence from the rows, or damped mean
-        field.
+        persistent contrastive divergence, contrastive divergence started at the rows, or damped
+        mean field.
     penalty : {"group", "l1"}, default "group"
         Whether all levels of a term are selected together.
     screen : {"heredity", "all"}, default "heredity"
-        Which products of two predictors are candidates in a regression: those with a selected
-        predictor, or all.
+        Which products of two predictors are candidates in a regression: those that contain a
+        selected predictor, or all.
     ridge : float, optional
         L2 penalty per observation on all terms in the joint fit, which keeps them finite if rows
         are separated; the penalty on fields is at most 1e-6. The default is 2 divided by the number
-        of observations. Increase it if there are few rows for many terms.
+        of observations. Increase it if there are many terms but few rows.
     tolerance : float, default 1e-9
         Gradient norm at which "pseudo" and "exact" fits end.
     sweeps : int, default 3
@@ -91,7 +94,7 @@ class HighOrder(Engine):
         Initial step size of "cd", "pcd" and "mf", in units of the inverse variance of a parameter's
         monomial; it is halved after 200 steps.
     damping : float in [0, 0.99], default 0.2
-        Weight d of the previous means in an update of "mf": ``r <- d r + (1 - d) P(v | r)``.
+        Weight d of the previous means in each update of "mf": ``r <- d r + (1 - d) P(v | r)``.
 
     Raises
     ------
@@ -100,8 +103,8 @@ class HighOrder(Engine):
 
     Notes
     -----
-    Predictors that are constant in a group get fields ``h = ln f`` with a prior count of 1, and no
-    terms. With ``missing="marginal"``, only complete rows are fitted.
+    Predictors that are constant in a group have fields ``h = ln f``, with a prior count of 1, and
+    no terms. With ``missing="marginal"``, only complete rows are fitted.
 
     Examples
     --------
@@ -163,7 +166,7 @@ class HighOrder(Engine):
 
     @property
     def penalised(self) -> bool:
-        """True: terms are penalised."""
+        """Always True, because terms are penalised."""
         return True
 
     @property
@@ -191,7 +194,7 @@ class HighOrder(Engine):
         return complete
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the approximate bytes of indicators, probabilities and regressions."""
+        """Return the approximate memory, in bytes, of indicators, probabilities and regressions."""
         return 40.0 * n * layout.D  # five arrays (n, D) with 8 bytes per number
 
     def path(
@@ -203,9 +206,9 @@ class HighOrder(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Select the terms of one group and fit them at each penalty of `values`.
+        """Select the terms of one group and fit them at each penalty in `values`.
 
-        None stands for the engine's own penalty.
+        If `values` is None, the engine's own penalty is used.
         """
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
@@ -270,12 +273,12 @@ class HighOrder(Engine):
     ) -> EngineFit:
         """Return a fit of all predictors, given a fit of the `varying` ones.
 
-        `varying` are their numbers among all predictors. Constant predictors get the fields ``ln
-        f(x)/f(0)`` of their smoothed frequencies f, and no terms. `fitted`, `votes` and
-        `site_weights` (order, size) concern the varying predictors: their joint fit, the number of
-        regressions that vote for each term, and the estimates from single regressions (see
+        `varying` contains their positions among all predictors. Constant predictors have fields
+        ``ln f(x)/f(0)`` from their smoothed frequencies f, and no terms. `fitted`, `votes` and
+        `site_weights` (order, size) refer to the varying predictors: their joint fit, the number of
+        regressions that select each term, and the estimates from single regressions (see
         `_site_weights`). The fit's state contains "votes" (size,), the number of votes for each
-        parameter's term, 0 for fields, and "nodes" (order, size), the site weights. Both are in the
+        parameter's term, 0 for fields, and "nodes" (order, size), the site weights. Both use the
         layout of all predictors.
         """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
@@ -329,12 +332,12 @@ class Regression(NamedTuple):
     Attributes
     ----------
     terms : list of tuple of int
-        Terms that contain i, with all sub-terms.
+        The selected terms, which contain i, and all their sub-terms.
     field : ndarray, shape (L - 1,)
         Fields of the non-reference levels of i.
     tables : dict of ndarray
-        For each term, identified by its predictors other than i: coefficients of non-reference
-        levels, with predictor i on the last axis.
+        Coefficients of non-reference levels, with predictor i on the last axis, for each term,
+        identified by its predictors other than i.
     """
 
     terms: list[Term]
@@ -347,10 +350,10 @@ def _regress(
 ) -> Regression:
     """Regress predictor `i` on products of the others, with the options of `engine`.
 
-    `n_levels` (m,) are the numbers of levels of all predictors. The regressors are the m - 1 other
-    predictors, in their order, and the classes are the K levels of i that occur. The weights of a
-    term with d features are (d, K - 1): they give K - 1 links, which `contrasts` converts to the
-    scores of the K classes. `engine.lambda_` is a penalty on all terms, a tuple with one penalty
+    `n_levels` (m,) contains the number of levels of each predictor. The regressors are the other m
+    - 1 predictors, in order, and the classes are the K levels of i that occur. The weights of a
+    term with d features have shape (d, K - 1): they define K - 1 links, which `contrasts` converts
+    to scores of the K classes. `engine.lambda_` is a penalty on all terms, a tuple with one penalty
     for each order of products, or the rule "ebic" or "cv".
     """
     others = np.delete(np.arange(len(n_levels)), i)
@@ -411,10 +414,9 @@ def _regress(
 def _merge_terms(
     chosen: Sequence[list[Term]], min_votes: int
 ) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms that occur in at least `min_votes` regressions, with their sub-terms and
-    votes.
+    """Return the terms selected in `min_votes` regressions or more, with sub-terms and votes.
 
-    `chosen` are the terms of each regression; the votes of a term are the number of regressions
+    `chosen` contains the terms of each regression; a term's votes are the number of regressions
     that contain it.
     """
     votes: dict[Term, int] = {}
@@ -429,7 +431,7 @@ def _merge_terms(
 
 
 def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarray:
-    """Return the estimates of all parameters from single regressions, shape (order, size).
+    """Return the estimates of all parameters from single regressions, an array (order, size).
 
     Row k contains the estimates from the regression of the k-th predictor in the parameter's term,
     or nan if that regression does not contain the term.
@@ -454,7 +456,7 @@ def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
 def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
     """Return the parameters (size,) of independent predictors, with a prior count of 1.
 
-    The fields are ``ln f/f_0``.
+    The fields are ``ln f/f_0``, where f are the smoothed frequencies.
     """
     theta = np.zeros(layout.size)
     theta[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
@@ -464,7 +466,7 @@ def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
 def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
     """Return the validated option `lambda_`.
 
-    It is a rule, one penalty, or `n` penalties for products of 1 to n predictors.
+    The option is a rule, one penalty, or `n` penalties for products of 1 to n predictors.
     """
     if isinstance(value, str):
         return choice("lambda_", value, RULES)

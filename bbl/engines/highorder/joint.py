@@ -1,4 +1,4 @@
-"""Joint estimation of all parameters (size,) of a model with terms of any order."""
+"""Joint estimation of all parameters of a model with terms of any order."""
 
 # Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method. Contrastive
 # divergence, its persistent variant and damped mean field follow a gradient with estimated moments
@@ -42,7 +42,7 @@ SETTLED = 0.02
 
 
 class Ascent(NamedTuple):
-    """Options of the gradient methods."""
+    """Options for the gradient methods."""
 
     sweeps: int  # number of Gibbs sweeps, or mean-field updates, per step
     steps: int
@@ -65,11 +65,11 @@ class Fitted(NamedTuple):
 
 
 class Objective(ABC):
-    """A convex function of parameters (size,), with the Hessian at the last evaluation point."""
+    """A convex function of parameters (size,), with its Hessian at the last evaluation point."""
 
     @abstractmethod
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient (size,)."""
+        """Return the value and the gradient (size,)."""
 
     @abstractmethod
     def curve(self, v: np.ndarray) -> np.ndarray:
@@ -83,8 +83,8 @@ class Objective(ABC):
 class PseudoObjective(Objective):
     """Minus the mean log pseudo-likelihood of rows plus a ridge penalty.
 
-    `ridge` is the penalty per observation on terms; `P` (n, D) are the conditional probabilities of
-    all levels at the last evaluation point.
+    `ridge` is the penalty per observation on terms; `P` (n, D) contains the conditional
+    probabilities of all levels at the last evaluation point.
     """
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
@@ -104,7 +104,7 @@ class PseudoObjective(Objective):
         self.n_columns = layout.n_levels[layout.n_levels > 1] - 1
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient (size,) at `theta` (size,)."""
+        """Return the value and the gradient (size,) at `theta` (size,)."""
         field = self.monomials.fields(theta, self.X)  # (n, D); log_norm (n, m)
         log_norm, self.P = conditionals(field, self.layout)
         value = self.weights @ (log_norm.sum(axis=1) - (self.X * field).sum(axis=1))
@@ -129,10 +129,10 @@ class PseudoObjective(Objective):
 
 
 class ExactObjective(Objective):
-    """Minus the mean log-likelihood plus a ridge penalty, computed by enumeration of all states.
+    """Minus the mean log-likelihood plus a ridge penalty, computed by enumerating all states.
 
-    `means` (size,) are the means of the monomials over the rows; `moments` (size,) are their means
-    over the states with probabilities `p`, at the last evaluation point.
+    `means` (size,) contains the means of the monomials over the rows; `moments` (size,) contains
+    their means over the states with probabilities `p`, at the last evaluation point.
     """
 
     def __init__(self, layout: Layout, means: np.ndarray, ridge: float):
@@ -151,7 +151,7 @@ class ExactObjective(Objective):
         self.X = one_hot(state_codes(np.arange(states), layout.n_levels), layout)
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient (size,) at `theta` (size,)."""
+        """Return the value and the gradient (size,) at `theta` (size,)."""
         energy = self.monomials.energies(theta, self.X)
         largest = energy.max()
         p = np.exp(energy - largest)
@@ -173,7 +173,7 @@ class ExactObjective(Objective):
 
 
 def _ridges(layout: Layout, ridge: float) -> np.ndarray:
-    """Return the penalty (size,) of each parameter, just enough to keep fields finite."""
+    """Return each parameter's penalty (size,); just enough to keep fields finite."""
     return np.where(np.arange(layout.size) < layout.D, min(ridge, MAX_FIELD_RIDGE), ridge)
 
 
@@ -183,8 +183,8 @@ def minimise(
     """Minimise from `theta` (size,) by Newton's method with conjugate gradients and step halving.
 
     `tolerance` is the gradient norm at which the iteration ends. If no step reduces the objective,
-    or after `itmax` steps, a norm of up to 100 times the tolerance counts as converged. `n_iter` in
-    the result is the number of steps.
+    or after `itmax` steps, a gradient norm of up to 100 times the tolerance counts as converged.
+    `n_iter` in the result is the number of steps.
     """
     value, gradient = objective(theta)
     n_steps = 0
@@ -263,7 +263,7 @@ def fit_jointly(
 
     `method` is one of `REFITS`. `ridge` is the L2 penalty per observation on all terms; the penalty
     on fields is at most 1e-6. `tolerance` is the gradient norm at which "pseudo" and "exact" end.
-    `rng` is used by "pcd" and "cd", `ascent` by these and by "mf". `progress` is not used, because
+    `rng` is used by "pcd" and "cd"; `ascent` by these and by "mf". `progress` is unused, because
     callers report the fit as a whole.
     """
     with serial_blas():
@@ -287,15 +287,15 @@ def _ascend(
     rng: np.random.Generator,
     ascent: Ascent,
 ) -> Fitted:
-    """Maximise the log-likelihood by its gradient, with estimated model moments.
+    """Maximise the log-likelihood by gradient ascent, with estimated model moments.
 
     The gradient is ``means - moments - ridges * theta``, where `means` (size,) are the means of the
     monomials over the rows. Steps are divided by the monomials' variances and become shorter. With
     sampled moments, the result is the average over the second half of the steps (Polyak & Juditsky
     1992); its norm is the largest component of the mean gradient in that half, in standard
-    deviations of the monomials. The mean-field gradient may not vanish anywhere: the result is the
+    deviations of the monomials. A mean-field gradient may not vanish anywhere, so the result is the
     iterate with the largest pseudo-likelihood, and the fit has converged unless this is the last
-    one. `method` is "pcd", "cd" or "mf"; the fit starts from `theta` (size,).
+    iterate. `method` is "pcd", "cd" or "mf"; the fit starts from `theta` (size,).
     """
     monomials = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)
@@ -342,10 +342,10 @@ def _ascend(
 def _mean_field_moments(
     layout: Layout, monomials: Monomials, sample: Sample, ascent: Ascent
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from parameters to moments (size,) by damped mean field.
+    """Return a function that maps parameters to moments (size,) by damped mean field.
 
-    The means r (n, D) of the levels start at each row and are updated by ``r <- d r + (1 - d) P(x |
-    r)``, with damping d. The mean of a monomial is approximated by the product of means.
+    The means r (n, D) of the level indicators start at the rows and are updated by ``r <- d r + (1
+    - d) P(x | r)``, with damping d. The mean of a monomial is approximated by a product of means.
     """
     X = one_hot(sample.codes, layout)
     share = sample.weights / sample.total
@@ -372,7 +372,7 @@ def _chain_moments(
     rng: np.random.Generator,
     sweeps: int,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from parameters to moments (size,), estimated by Gibbs chains.
+    """Return a function that maps parameters to moments (size,), estimated by Gibbs chains.
 
     Chains start at random and are persistent; with `method` "cd" they restart from random rows at
     each call. `theta` (size,) only defines the shapes of the chains' parameters; its values are

@@ -1,4 +1,4 @@
-"""Monomials of a model with terms of any order, and sums of them over rows."""
+"""Monomials of a model with terms of any order, and their sums over rows."""
 
 # Each parameter of a term of order k is multiplied by a monomial, the product of indicators of k
 # non-reference levels; a field is multiplied by a single indicator. Indicators are columns of X (n,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Monomials"]
 
-CELLS = 2**22  # monomials, over rows and parameters, in memory at once: 32 MiB
+CELLS = 2**22  # number of monomials (rows times parameters) in memory at once: 32 MiB
 
 
 class Monomials:
@@ -30,7 +30,7 @@ class Monomials:
     ----------
     orders : list of tuples
         For each order k >= 2 with T > 0 parameters: their positions (T,), the columns of their
-        indicators (k, T), and for each of the k factors a sparse matrix (T, D) that adds a
+        indicators (k, T), and, for each of the k factors, a sparse matrix (T, D) that adds a
         parameter's value to the factor's column.
 
     Examples
@@ -61,11 +61,11 @@ class Monomials:
         self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
-        """Return slices of n rows whose monomials, for one order, are at most `CELLS`."""
+        """Return slices of n rows that have at most `CELLS` monomials of one order."""
         return (slice(first, first + self._rows) for first in range(0, n, self._rows))
 
     def sums(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of every monomial over rows with `weights` (n,)."""
+        """Return the sum (size,) of each monomial over rows with `weights` (n,)."""
         out = np.zeros(self.size)
         out[: self.D] = weights @ X
         for rows in self._chunks(len(X)):
@@ -75,7 +75,7 @@ class Monomials:
         return out
 
     def energies(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the sum (n,) of all monomials times `theta` (size,) in each row."""
+        """Return the sum (n,) of each row's monomials times `theta` (size,)."""
         out = X @ theta[: self.D]
         for rows in self._chunks(len(X)):
             chunk = X[rows]
@@ -87,7 +87,7 @@ class Monomials:
         """Return the field (n, D) of each level in each row.
 
         This is the derivative of the energy with respect to the level's indicator. `theta` (size,)
-        are the parameters, `X` (n, D) the indicators.
+        contains the parameters, and `X` (n, D) the indicators.
         """
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._chunks(len(X)):
@@ -103,8 +103,8 @@ class Monomials:
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
         """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,).
 
-        If G (n, D) are the derivatives of a loss with respect to the `fields` at `X`, the result is
-        the gradient of the loss in theta.
+        If G (n, D) contains the derivatives of a loss with respect to the `fields` at `X`, the
+        result is the gradient of the loss with respect to theta.
         """
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
@@ -121,7 +121,7 @@ class Monomials:
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return T products (n, T) of k columns of X (n, D) each, given their numbers (k, T)."""
+    """Return T products (n, T) of k columns of X (n, D) each, given the column indices (k, T)."""
     out = X[:, columns[0]]
     for column in columns[1:]:
         out = out * X[:, column]

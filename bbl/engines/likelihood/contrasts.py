@@ -14,7 +14,7 @@ __all__ = ["add_parameters"]
 def add_parameters(
     layout: Layout, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray
 ) -> bool:
-    """Add the parameters that give the energies of a table, up to a constant, to `theta` in place.
+    """Add the parameters that reproduce a table's energies, up to a constant, to `theta` in place.
 
     A parameter is an alternating sum of energies: differences from the reference level (code 0)
     along each axis.
@@ -24,15 +24,14 @@ def add_parameters(
     layout : Layout
     theta : ndarray, shape (layout.size,)
     scope : tuple of int
-        Predictors of the axes of the table, in any order.
+        The predictor on each axis of the table, in any order.
     energy : ndarray, shape (L_i, L_j, ...)
         Energy of each cell of the table.
 
     Returns
     -------
     bool
-        Whether the model contains all terms needed; if False, `theta` has been changed only in
-        part.
+        Whether the model contains all terms needed; if False, `theta` has only been partly changed.
     """
     for axis in range(len(scope)):  # keep level 0, replace other levels by differences from it
         reference = energy.take([0], axis)

@@ -52,10 +52,10 @@ NOT_CONVERGED = "the likelihood was not maximised"
 
 @dataclass(frozen=True)
 class MaximumLikelihood(Engine):
-    """Exact maximum likelihood of log-linear models, with terms of any order.
+    """Fit log-linear models with terms of any order by exact maximum likelihood.
 
-    The method uses a closed form if the model is decomposable, Newton's method on a table of all
-    states for up to 65,536 states, and otherwise L-BFGS with exact gradients from a junction tree.
+    The fit uses a closed form if the model is decomposable, Newton's method on a table of up to
+    65,536 states, and otherwise L-BFGS with exact gradients from a junction tree.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ class MaximumLikelihood(Engine):
     lambdah : float, default 0.0
         L2 penalty on fields.
     prior_count : float, default 0.0
-        Number of additional rows, spread evenly over all states that can occur. Without couplings
+        Number of additional rows, spread evenly over all possible states. Without couplings
         and structural zeros, this is naive Bayes with the same `prior_count`.
     tolerance : float, default 1e-10
         Norm of the gradient of the mean log-likelihood at which the iteration ends.
     itmax : int, default 200
         Maximum number of Newton steps. L-BFGS may take ten times as many.
     ordered : {"nominal", "linear"}, default "nominal"
-        Couplings of ordered predictors with three or more levels. ``"linear"`` makes them linear in
-        scores of the levels (linear by linear association, or row effects for an ordered and a
-        nominal predictor), as in `PseudoLikelihood`.
+        Couplings of ordered predictors with three or more levels. With ``"linear"``, they are
+        linear in the level scores (linear by linear association, or row effects for an ordered and
+        a nominal predictor), as in `PseudoLikelihood`.
     level_scores : dict of list, optional
         Scores of the levels of some predictors for ``ordered="linear"``, as in `PseudoLikelihood`.
 
@@ -86,12 +86,12 @@ class MaximumLikelihood(Engine):
     Notes
     -----
     If cells are empty, the likelihood may increase indefinitely along some combinations of
-    parameters, even if no margin is zero. These parameters are found by a linear programme (up to 2
-    million states times parameters; beyond that, by zero margins of terms) and reported as not
-    estimable. The fit then returns the limit, where some states have probability zero, and
-    degrees of freedom count the remaining states and parameters (Fienberg & Rinaldo 2012, Annals of
-    Statistics 40). Missing values are marginalised on a table of all states, as in the EM
-    algorithm; this is valid if they are missing at random.
+    parameters, even if no margin is zero. These parameters are found by a linear programme (if the
+    number of states times parameters is at most 2 million; otherwise, from zero margins of terms)
+    and reported as not estimable. The fit then returns the limit, where some states have
+    probability zero, and the degrees of freedom refer to the remaining states and parameters
+    (Fienberg & Rinaldo 2012, Annals of Statistics 40). Missing values are marginalised on a table
+    of all states, as in the EM algorithm; this is valid if they are missing at random.
 
     Examples
     --------
@@ -149,11 +149,11 @@ class MaximumLikelihood(Engine):
         }
 
     def scores(self, design: Design) -> list[np.ndarray | None] | None:
-        """Return the level scores of a design's predictors; None with nominal couplings."""
+        """Return the level scores of a design's predictors; None for nominal couplings."""
         return layout_scores(design, self.ordered, self.level_scores)
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
-        """Return the layout unchanged, or raise an error if its sums are too large to compute."""
+        """Return the layout unchanged; raise an error if exact sums are too large to compute."""
         check_orders(self.lambda_, layout)
         check_linear(self.ordered, layout)
         if layout.support is not None:
@@ -180,9 +180,10 @@ class MaximumLikelihood(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the tables, plus the Fisher information if Newton's method needs it.
+        """Return the memory, in bytes, of the tables and of any Fisher information.
 
-        The number of rows `n` and the number of penalties `settings` have no effect.
+        The Fisher information is needed for Newton's method. The number of rows `n` and the number
+        of penalties `settings` have no effect.
         """
         needed = 0.0
         for component in components(layout):
@@ -214,10 +215,10 @@ class MaximumLikelihood(Engine):
         workers: int = 1,
         start: np.ndarray | None = None,
     ):
-        """Return a list of fits of one group, at each penalty in `values`, or at `lambda_` if None.
+        """Return a list of fits of one group at each penalty in `values` (None: at `lambda_`).
 
         The iteration begins at the parameters `start` (layout.size,) if given. `workers` is part of
-        the signature of all engines and is not used here.
+        every engine's signature and is unused here.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
@@ -233,7 +234,7 @@ class MaximumLikelihood(Engine):
 
         ``solution.determined`` marks the parameters with a finite and unique maximum, and
         ``solution.basis`` marks as many parameters as the fit has degrees of freedom; both are
-        masks (size,). `ridge` (size,) are the penalties.
+        masks (size,). `ridge` (size,) contains the penalties.
         """
         notes: tuple[Note, ...] = ()
         # parameters of levels without rows, which are reported in notes
@@ -288,7 +289,7 @@ class MaximumLikelihood(Engine):
     def influence(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> tuple[LikelihoodInfluence, Sample]:
-        """Fit a group again; return the influence of rows on the estimate, and the rows."""
+        """Fit a group again; return the influence of rows on the estimate and the rows."""
         return self._influence(sample, layout, None), sample
 
     def _influence(
@@ -305,8 +306,8 @@ class MaximumLikelihood(Engine):
         """Fit the rows of a group without a penalty, all predictors together.
 
         The iteration begins at `start` (layout.size,). The influence has attributes `theta`, the
-        estimate, and `determined`, a mask of identified parameters. `sites`, the predictors that
-        other engines regress on the others, is not used.
+        estimate, and `determined`, a mask of identified parameters. `sites` is unused, because
+        predictors are not regressed on each other.
         """
         influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(
             rows, layout, start
@@ -316,7 +317,7 @@ class MaximumLikelihood(Engine):
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[LikelihoodInfluence, Sample]:
-        """Return the influence of rows on the estimate `theta` of all rows, and the sample `rows`.
+        """Return the influence of rows on `theta`, estimated from all rows, and the sample `rows`.
 
         The sample only determines which parameters are identified.
         """
@@ -325,7 +326,7 @@ class MaximumLikelihood(Engine):
     def _influence_of_sample(
         self, rows: Sample, layout: Layout, theta: np.ndarray
     ) -> LikelihoodInfluence:
-        """Return the influence of rows on the estimate `theta`, given a sample of the rows."""
+        """Return the influence of rows on the estimate `theta`, given a sample of rows."""
         penalty = self.penalty(layout, self.lambda_)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty, theta)
         return LikelihoodInfluence(rows, layout, replace(solution, theta=theta), penalty)
@@ -338,9 +339,7 @@ class MaximumLikelihood(Engine):
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Return the estimate of all rows without a penalty, from a sample of the rows: a Newton
-        step from `theta`.
-        """
+        """Take a Newton step from `theta` to the unpenalised estimate, given a sample of rows."""
         engine = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)
         if self.penalised:
             pull = self._influence_of_sample(rows, layout, theta).pull

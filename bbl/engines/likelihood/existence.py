@@ -32,7 +32,9 @@ __all__ = [
     "zero_margins",
 ]
 
-MAX_PROGRAMME_CELLS = 2**21  # maximum states times parameters to solve the linear programme
+MAX_PROGRAMME_CELLS = (
+    2**21
+)  # maximum number of states times parameters for solving the linear programme
 ROUNDING = 1e-13  # eigenvalues of an information up to this value are rounding errors
 # the programme's solution is 1 for states that lose their probability, and 0 for all others
 OFF_FACE = 0.5
@@ -59,10 +61,10 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
 
     It is found by one linear programme, which maximises the sum of ``z(x)`` over the empty states
     subject to ``0 <= z <= 1`` and ``c + T(x) d + z(x) <= 0``, with ``c + T(x) d = 0`` in the
-    observed states and a constant c. Sums of directions of recession are again directions of
-    recession, so a single direction lowers all states that can be lowered, and a multiple of it
-    lowers each of them by at least 1, the upper bound of z. At the optimum each z is therefore 0 or
-    1.
+    observed states, where c is a constant. Sums of directions of recession are also directions of
+    recession, so a single direction lowers the energy of all states for which this is possible, and
+    a multiple of it lowers each by at least 1, the upper bound of z. At the optimum, each z is
+    therefore 0 or 1.
 
     Parameters
     ----------
@@ -95,18 +97,18 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
 
 
 def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return which empty cells lose their probability along a direction d, and d.
+    """Find a direction d along which as many empty cells as possible lose their probability.
 
-    Maximises the sum of z over the empty cells subject to ``0 <= z <= 1``, ``on_empty d + z <= 0``
-    and ``on_observed d = 0``, as described in `facial_set`. `width` is the number of columns of the
-    indicators, including a constant. Returns None if the solver fails.
+    The linear programme maximises the sum of z over the empty cells subject to ``0 <= z <= 1``,
+    ``on_empty d + z <= 0`` and ``on_observed d = 0``, as described in `facial_set`. `width` is the
+    number of columns of the indicators, including a constant. Returns None if the solver fails.
 
     Parameters
     ----------
     on_observed : sparse array, shape (n_observed, width)
-        Indicators of observed cells, where the energy along d must not change.
+        Indicators of the observed cells, whose energy must not change along d.
     on_empty : sparse array, shape (n_empty, width)
-        Indicators of empty cells, where the energy along d may decrease.
+        Indicators of the empty cells, whose energy may decrease along d.
 
     Returns
     -------
@@ -142,10 +144,10 @@ def _indicators(table: StateTable, free: np.ndarray):
 
 
 def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
-    """Return the face without states that have a combination of a term's levels that never occurs.
+    """Return the face without the states that have a never-observed combination of a term's levels.
 
-    `counts` (n,) are the counts of all states. A zero margin is used only if all its parameters are
-    `free` and the combination can occur.
+    `counts` (n,) contains the counts of all states. A zero margin is used only if all its
+    parameters are `free` and the combination is possible.
     """
     layout = table.layout
     possible = (
@@ -175,7 +177,7 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
 
 
 def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.ndarray | None:
-    """Return a direction (size,) along which the energy of a margin's empty cells decreases by 1.
+    """Return a direction (size,) that decreases the energy of a margin's empty cells by 1.
 
     The energy of the other cells does not change, up to a constant. Returns None if no cell is
     empty, or if a sub-term that the direction needs is not in the model.
@@ -195,13 +197,13 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
 
 
 def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: float) -> bool:
-    """Return whether a point near a maximum proves that a finite maximum exists.
+    """Return whether the values at a point near a maximum prove that a finite maximum exists.
 
     A sufficient condition is that ``2 R |gradient|`` is less than the smallest eigenvalue of the
     information, where R is the largest norm of the indicators of a state, at most the square root
     of the number of terms and predictors (Bach 2010, Electronic Journal of Statistics 4,
-    proposition 2). If the maximum is at infinity, gradient and smallest eigenvalue decrease
-    together on the way, so that no point passes the test. No search for a face is needed.
+    proposition 2). If the maximum is at infinity, the gradient and the smallest eigenvalue decrease
+    together, so no point passes the test. If a point passes, there is no need to search for a face.
 
     Parameters
     ----------
@@ -223,12 +225,12 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: float) ->
 
 
 def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a basis of the parameters identified by a Fisher information (size, size).
+    """Return a basis of the parameters identified by a Fisher information matrix (size, size).
 
     Returns
     -------
     basis : ndarray of bool, shape (size,)
-        As many parameters as the rank, with linearly independent indicators, including all
+        Parameters with linearly independent indicators, as many as the rank, including all
         determined parameters.
     determined : ndarray of bool, shape (size,)
         Parameters that do not occur in any combination of parameters without information.
@@ -259,9 +261,9 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
-    """Return which parameters (size,) have an absent level, or an absent reference level.
+    """Return a mask (size,) of parameters that have an absent level or reference level.
 
-    `counts` are the weights (L_i,) of each predictor's levels.
+    `counts` contains the weights (L_i,) of each predictor's levels.
     """
     holds_absent = np.zeros(layout.size, dtype=bool)
     # for each predictor (L_i - 1,): absent levels, or all levels if the reference level is absent
@@ -277,8 +279,8 @@ def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
 def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
     """Return each predictor's first `chosen` parameter, in the form of `EngineFit.unbounded`.
 
-    This is a tuple: the predictor and the code of its level, followed by the same for the other
-    predictors of the parameter, unless it is a field. `chosen` (size,) is a mask of parameters.
+    This is a tuple of the predictor and the code of its level, followed by the same for the
+    parameter's other predictors, unless it is a field. `chosen` (size,) is a mask of parameters.
     """
     first: dict[int, tuple[int, ...]] = {}
     for scope in layout.scopes:

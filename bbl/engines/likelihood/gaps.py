@@ -1,4 +1,4 @@
-"""The likelihood of rows with missing values, marginalised over the missing values."""
+"""The likelihood of rows with missing values, which are marginalised."""
 
 # This is valid if values are missing at random: whether a value is missing may depend on the
 # observed values of its row (Little & Rubin 2019, section 6.2). The gradient is the one of the EM
@@ -30,7 +30,7 @@ NEGLIGIBLE = 1e-8
 
 
 class Pattern(NamedTuple):
-    """The rows of a sample with the same predictors missing.
+    """The rows of a sample that have the same predictors missing.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Pattern(NamedTuple):
 
 
 def missing_patterns(table: StateTable, component: Component, rows: Rows) -> list[Pattern]:
-    """Return the patterns of missing values in the columns of a component, with their rows.
+    """Return the patterns of missing values in a component's columns, with their rows.
 
     Rows without a value in any of these columns are omitted.
     """
@@ -72,7 +72,7 @@ def missing_patterns(table: StateTable, component: Component, rows: Rows) -> lis
 
 
 def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield each pattern of missing predictors (m,), and the positions of the rows that have it."""
+    """Yield each pattern of missing predictors (m,) and the positions of its rows."""
     missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
     masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
     for k, is_missing in enumerate(masks):
@@ -80,13 +80,13 @@ def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class IncompleteLikelihood(Objective):
-    """`Objective` of rows with missing values: penalised mean log-probability.
+    """`Objective` for rows with missing values: the penalised mean log-probability.
 
     Parameters
     ----------
     table : StateTable
     patterns : list of Pattern
-        Rows without any value belong to none of them.
+        The patterns; rows without any observed value are not included.
     added_counts : ndarray, shape (n,)
         Counts to add to the complete rows, such as a prior count.
     penalty : ndarray, shape (size,)
@@ -103,11 +103,12 @@ class IncompleteLikelihood(Objective):
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     margins : list of ndarray
-        Probabilities at `theta` of the observed values in each pattern, in the shape of its counts.
+        Probabilities, at `theta`, of the observed values in each pattern; shape of the pattern's
+        counts.
     mu : ndarray, shape (size,)
         Moments at `theta`, after a call to `gradient`.
     support : ndarray of bool, shape (n,), or None
-        States in the sum ln Z; None for all that can occur.
+        States included in ln Z; None for all possible states.
     """
 
     def __init__(
@@ -146,9 +147,9 @@ class IncompleteLikelihood(Objective):
         )
 
     def evenly_spread_counts(self) -> np.ndarray:
-        """Return the counts (n,) of all states if each row is spread evenly over compatible states.
+        """Return the counts (n,) of all states, spreading each row evenly over compatible states.
 
-        States that cannot occur get counts too; the result only serves as a start of the iteration.
+        Impossible states also receive counts; the result serves only as a starting point.
         """
         counts = self.complete.reshape(self.table.shape)
         for pattern in self.patterns:
@@ -197,8 +198,8 @@ class IncompleteLikelihood(Objective):
     def gradient(self) -> np.ndarray:
         """Return the gradient (size,).
 
-        It is the difference between the moments of the expected counts and of the model, minus the
-        gradient of the penalty.
+        It is the difference between the moments of the expected counts and the model's moments,
+        minus the gradient of the penalty.
         """
         self.mu = self.table.moments(self.p)
         return (
@@ -208,10 +209,10 @@ class IncompleteLikelihood(Objective):
         )
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the observed and the complete-data information, both with the penalty.
+        """Return the observed and the complete-data information, both including the penalty.
 
-        Both are (size, size). The first need not be positive; the second gives the step of the EM
-        gradient algorithm (Lange 1995, JRSS B 57).
+        Both have shape (size, size). The first need not be positive definite; the second determines
+        the step of the EM gradient algorithm (Lange 1995, JRSS B 57).
         """
         complete_information = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
         return [complete_information - self._missing_information(), complete_information]
@@ -222,10 +223,10 @@ class IncompleteLikelihood(Objective):
         return self.table.indicators()
 
     def _missing_information(self) -> np.ndarray:
-        """Return the mean covariance (size, size) of the indicators given observed values.
+        """Return the mean covariance (size, size) of the indicators given the observed values.
 
-        With T (size,) the indicators, this is the mean over all rows of ``E[T T' | known] - E[T |
-        known] E[T | known]'``, which is 0 for complete rows.
+        This is the mean over all rows of ``E[T T' | known] - E[T | known] E[T | known]'``, where T
+        (size,) are the indicators; it is 0 for complete rows.
         """
         out = self.table.indicator_products(self.expected_counts() - self.complete)
         for pattern in self.patterns:
@@ -235,7 +236,7 @@ class IncompleteLikelihood(Objective):
         return out / self.total
 
     def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
-        """Return the conditional means (len(cells), size) of the indicators in some cells.
+        """Return the conditional means (len(cells), size) of the indicators in the given cells.
 
         `cells` are positions in the raveled counts of `pattern`; each is a combination of observed
         levels.
@@ -259,9 +260,9 @@ class IncompleteLikelihood(Objective):
         return out
 
     def row_means(self, rows: Sample) -> np.ndarray:
-        """Return the means (n, size) of all indicators given the observed values of each of n rows.
+        """Return the means (n, size) of all indicators given the observed values in each row.
 
-        If all values of a row are missing, they are the moments of the model.
+        If all values in a row are missing, the means are the moments of the model.
         """
         table = self.table
         size = self.table.size

@@ -1,4 +1,4 @@
-"""Fisher information of an exact fit, and the influence of rows on its estimate."""
+"""Fisher information of an exact fit, and the influence of rows on the estimate."""
 
 # A row's influence is the first-order change of the estimate as its weight increases. `size` is the
 # number of parameters of the model, or of a component, which does not interact with the rest of the
@@ -33,10 +33,10 @@ class LikelihoodInfluence(RowInfluence):
 
     A row changes the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all
     changes sum to zero. H is minus the Hessian of the objective per observation, mu contains the
-    moments of the model, W is the weight of the rows, and s is their proportion if a prior count
-    adds other rows. The covariance of the estimate is ``s^2 H^-1 I H^-1 / W``, where I is the
-    Fisher information (the observed information if values are missing); without a penalty this is
-    ``I^-1 / W``. Components of the model have independent estimates.
+    moments of the model, W is the total weight of the rows, and s is their proportion of all rows
+    if a prior count adds others. The covariance of the estimate is ``s^2 H^-1 I H^-1 / W``, where I
+    is the Fisher information (the observed information if values are missing); without a penalty
+    this is ``I^-1 / W``. Estimates of different components of the model are independent.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class LikelihoodInfluence(RowInfluence):
     layout : Layout
     solution : Solution
         The fit: `theta` (size,), a mask `determined` (size,) of the parameters that are finite and
-        unique at the maximum, and a mask `basis` (size,) of these and some other parameters, as
-        many in total as there are degrees of freedom.
+        unique at the maximum, and a mask `basis` (size,) of these and some other parameters, whose
+        total number is the degrees of freedom.
     penalty : Penalty
-        `ridge` (size,) are the L2 penalties, `prior_count` is the number of rows spread evenly over
-        all states.
+        `ridge` (size,) contains the L2 penalties, and `prior_count` is the number of rows spread
+        evenly over all states.
 
     Attributes
     ----------
@@ -58,7 +58,8 @@ class LikelihoodInfluence(RowInfluence):
     total : float
         Weight W of the rows.
     determined : ndarray of bool, shape (size,)
-        Parameters that the rows or a penalty determine; the others have no influence.
+        Parameters that are determined by the rows or a penalty; rows have no influence on the
+        others.
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
@@ -88,8 +89,9 @@ class LikelihoodInfluence(RowInfluence):
 
     @property
     def pull(self) -> np.ndarray:
-        """Gradient (size,) of the prior count and the penalty per observation of the rows; minus
-        the gradient of the mean log-likelihood of the rows at the optimum.
+        """Gradient (size,) of the prior count and the penalty, per observation of the rows.
+
+        At the optimum, this is minus the gradient of the rows' mean log-likelihood.
         """
         out = np.zeros(self.layout.size)
         for part in self._parts:
@@ -107,7 +109,7 @@ class LikelihoodInfluence(RowInfluence):
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of the estimate; nan if not determined.
 
-        `rows` is part of the signature of `RowInfluence` and is not used here.
+        `rows` is part of the signature of `RowInfluence` and is unused here.
         """
         out = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
@@ -118,14 +120,14 @@ class LikelihoodInfluence(RowInfluence):
         return out
 
     def of_combinations(self) -> tuple[LikelihoodInfluence, np.ndarray]:
-        """Return ``(influences, directions)``, for the errors of combinations of parameters.
+        """Return ``(influences, directions)``, for standard errors of combinations of parameters.
 
-        A combination, such as the difference of two parameters, may be determined even if its
+        A combination, such as the difference between two parameters, may be determined even if its
         parameters are not. The influences are on the parameters in the basis, with the d others
-        held fixed. `directions` (size, d) has a column for each of these: the change of all
+        held fixed. `directions` (size, d) has a column for each of these d: the change in all
         parameters as it increases by 1, along which the likelihood is constant or increases
-        indefinitely. The influences give the errors of any combination that is constant along all
-        directions.
+        indefinitely. The influences give the standard error of any combination that is constant
+        along all directions.
         """
         on_basis = copy(self)
         # `__call__` then keeps all influences, which are 0 outside the basis
@@ -139,7 +141,7 @@ class LikelihoodInfluence(RowInfluence):
     def terms(self, rows: Sample) -> list[np.ndarray]:
         """Return the covariance of each table of fields, followed by each table of couplings.
 
-        `rows` is not used.
+        `rows` is unused.
         """
         # cuts: where each table of parameters begins
         covariance = self.covariance(rows)
@@ -149,7 +151,7 @@ class LikelihoodInfluence(RowInfluence):
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, size) of rows, multiplied by `total`.
 
-        They are zero for parameters that are not determined.
+        Influences are zero for parameters that are not determined.
         """
         out = np.empty((rows.n, self.layout.size))
         for part in self._parts:
@@ -182,11 +184,11 @@ class _Part:
     mu : ndarray, shape (size,)
         Moments of the model.
     share : float
-        Proportion s of the rows, if a prior count adds others.
+        Proportion s of the rows among all rows if a prior count adds others.
     inverse : ndarray, shape (size, size)
-        Inverse of H on the other parameters in the basis.
+        Inverse of H for the other parameters in the basis.
     flat_directions : ndarray, shape (size, size)
-        Column k is the change of all parameters as parameter k, outside the basis, increases by 1;
+        Column k is the change in all parameters as parameter k, outside the basis, increases by 1;
         0 for k in the basis.
     covariance : ndarray, shape (size, size)
         Covariance of the estimate.
@@ -275,8 +277,8 @@ class _Part:
 
 
 def _even_moments(layout: Layout) -> np.ndarray:
-    """Return the moments (size,) if all states that can occur are equally probable."""
-    if layout.support is not None:  # structural zeros: some states cannot occur
+    """Return the moments (size,) if all possible states are equally probable."""
+    if layout.support is not None:  # structural zeros: some states are impossible
         table = StateTable(layout)
         return table.moments(table.spread(1.0))
     moments = np.empty(layout.size)  # predictors are independent: products of 1 / L
@@ -288,7 +290,7 @@ def _even_moments(layout: Layout) -> np.ndarray:
 
 
 def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H restricted to a mask `basis`; zero elsewhere.
+    """Return the inverse (size, size) of H restricted to the mask `basis`; zero elsewhere.
 
     Entries of determined parameters are the same for every basis.
     """
@@ -322,7 +324,7 @@ def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
 
 
 def _information(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the moments (size,) and Fisher information (size, size) of a complete observation."""
+    """Return moments (size,) and Fisher information (size, size) of a complete observation."""
     if n_states(layout) <= MAX_STATES:
         table = StateTable(layout)
         _, p = table.log_partition(theta)

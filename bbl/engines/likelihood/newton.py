@@ -37,7 +37,7 @@ class Objective(ABC):
 
     @abstractmethod
     def curvatures(self) -> list[np.ndarray]:
-        """Return minus the Hessian (size, size), followed by matrices that are always positive.
+        """Return minus the Hessian (size, size), followed by positive semidefinite matrices.
 
         The latter guarantee an ascent direction.
         """
@@ -46,7 +46,7 @@ class Objective(ABC):
 class Maximum(NamedTuple):
     """Result of `maximise`: the point, the objective, its gradient norm, and the number of steps.
 
-    If `itmax` steps were taken, the norm is evaluated before the last step, and otherwise at the
+    If `itmax` steps were taken, the norm is evaluated before the last step; otherwise, at the
     point.
     """
 
@@ -67,10 +67,11 @@ class StateLikelihood(Objective):
     penalty : ndarray, shape (size,)
         L2 penalty of each parameter.
     support : ndarray of bool, shape (n,), or None
-        States in the sum ln Z; None for all that can occur.
+        States included in ln Z; None for all possible states.
     basis : ndarray of bool, shape (size,)
-        Parameters that suffice to describe these states, see `existence.rank`. The others stay
-        constant, since the information about all parameters would have no Cholesky factor.
+        Parameters that are sufficient to describe these states (see `existence.rank`). The others
+        stay constant, because the information about all parameters would not have a Cholesky
+        factor.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class StateLikelihood(Objective):
         return float(self.target @ theta - log_z - 0.5 * self.penalty @ theta**2)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,): observed minus expected moments, minus the penalty's."""
+        """Return the gradient (size,): observed minus expected moments, minus ridge times theta."""
         self.mu = self.table.moments(self.p)
         return self.target - self.mu - self.penalty * self.theta
 
@@ -125,13 +126,13 @@ def maximise(
     objective : Objective
     start : ndarray, shape (size,)
     tolerance : float
-        Norm of the gradient at which the iteration ends, after one more step, so that small
-        probabilities are accurate too.
+        Norm of the gradient at which the iteration ends, after one more step that also makes small
+        probabilities accurate.
     itmax : int
         Maximum number of steps.
     aim : float, optional
-        A smaller norm. Steps continue below `tolerance` until it is reached, as long as each step
-        halves the norm; some states may have frequencies below `tolerance`.
+        A smaller norm, because some states may have frequencies below `tolerance`. Steps continue
+        below `tolerance` until it is reached, as long as each step at least halves the norm.
     """
     theta = start.copy()
     within_tolerance = False
@@ -168,10 +169,9 @@ def maximise(
 
 
 def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
-    """Return the Newton step (size,) for the first of the matrices that has no negative
-    eigenvalues.
+    """Return the Newton step (size,) for the first matrix without negative eigenvalues.
 
-    Parameters without information and directions without curvature do not change.
+    The step is zero for parameters without information and along directions without curvature.
     """
     from scipy.linalg import lapack
 

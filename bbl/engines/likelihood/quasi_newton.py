@@ -1,4 +1,4 @@
-"""L-BFGS for a convex function whose gradients, but not values, are precise."""
+"""L-BFGS for a convex function with accurate gradients but inaccurate values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 __all__ = ["Minimum", "minimise"]
 
-MEMORY = 30  # number of curvature pairs: a step and the change of the gradient along it
+MEMORY = 30  # number of curvature pairs: a step and the change in the gradient along it
 # largest absolute slope at the end of a step, relative to the slope at its start (Wolfe)
 LARGEST_SLOPE_SHARE = 0.9
 MAX_TRIALS = 20  # step lengths tried along one direction
@@ -33,7 +33,7 @@ def minimise(
 ) -> Minimum:
     """Minimise a convex function by L-BFGS (Nocedal & Wright 2006, algorithm 7.5).
 
-    Step lengths are determined by slopes only, because differences of function values near the
+    Step lengths are determined only by slopes, because differences between function values near the
     minimum are dominated by rounding errors.
 
     Parameters
@@ -41,7 +41,7 @@ def minimise(
     gradient : callable
         ``gradient(theta)`` returns the gradient (size,).
     theta : ndarray, shape (size,)
-        Start.
+        Starting point.
     inverse_curvature : ndarray, shape (size,)
         Positive; the inverse of an approximate diagonal of the Hessian.
     tolerance : float
@@ -83,9 +83,9 @@ def _step(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a step along `direction` that ends at a small slope, and the gradient there.
 
-    `slope` is the inner product of gradient and direction at `theta`. Steps are lengthened fourfold
-    while the slope at their end is negative, and then bisected. If no slope is small enough, the
-    longest step with a negative slope is returned, or zero if there is none.
+    `slope` is the inner product of the gradient and the direction at `theta`. The step is
+    lengthened fourfold while the slope at its end is negative, and then bisected. If no slope is
+    small enough, the longest step with a negative slope is returned, or zero if there is none.
     """
     # low: longest step with a negative slope; high: last step with a positive slope
     low = 0.0
@@ -109,7 +109,8 @@ def _step(
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Return the approximate inverse Hessian times `g` (size,), by the two-loop recursion.
 
-    The initial inverse Hessian is diagonal, `inverse_curvature` (size,), scaled to the last pair.
+    The initial inverse Hessian is the diagonal `inverse_curvature` (size,), scaled to the last
+    pair.
     """
     q = g.copy()
     factors = []

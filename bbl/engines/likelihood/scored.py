@@ -1,7 +1,7 @@
-"""Tables of states and junction trees of models whose couplings are linear in scores.
+"""Tables of states and junction trees for models with couplings that are linear in scores.
 
-Both have the methods of the classes for nominal models, with the r free parameters of
-`bbl.model.scores.ScoreMap` in place of all parameters: statistics of couplings are then products of
+Both have the same methods as the classes for nominal models, but use the r free parameters of
+`bbl.model.scores.ScoreMap` instead of all parameters: the statistics of couplings are products of
 scores instead of indicators.
 """
 
@@ -18,13 +18,13 @@ __all__ = ["ScoredStates", "ScoredTree", "tied_parameters"]
 
 
 def tied_parameters(layout: Layout) -> ScoreMap | None:
-    """Return the map of free parameters; None if all parameters of the layout are free."""
+    """Return the map from free to all parameters; None if all parameters of the layout are free."""
     shared = score_map(layout)
     return None if shared is None or shared.n == layout.size else shared
 
 
 class ScoredStates(StateTable):
-    """`StateTable` of the r free parameters of a layout with scores."""
+    """`StateTable` for the r free parameters of a layout with scores."""
 
     def __init__(self, layout: Layout, shared: ScoreMap):
         super().__init__(layout)
@@ -33,11 +33,11 @@ class ScoredStates(StateTable):
 
     @property
     def margin_scopes(self) -> list[tuple[int, ...]]:
-        """Scopes whose parameters are a table of their margin: fields and nominal terms."""
+        """Scopes whose parameters form a full marginal table: fields and nominal terms."""
         return [s for s in self.layout.scopes if len(s) == 1 or not is_scored(self.layout, s)]
 
     def of_margin(self, direction: np.ndarray) -> np.ndarray:
-        """Return a direction (layout.size,) in the tables of `margin_scopes` in free parameters."""
+        """Convert a direction (layout.size,) in tables of `margin_scopes` to free parameters."""
         return direction[self.shared.first]
 
     def energies(self, theta: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class ScoredStates(StateTable):
         return super().energies(self.shared.expand(theta))
 
     def moments(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (r,) of each statistic over states weighted by `values` (n,)."""
+        """Return the sum (r,) of each statistic over states, weighted by `values` (n,)."""
         return self.shared.gather(super().moments(values))
 
     def indicator_products(self, values: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class ScoredStates(StateTable):
 
 
 class ScoredTree(JunctionTree):
-    """`JunctionTree` of the r free parameters of a layout with scores."""
+    """`JunctionTree` for the r free parameters of a layout with scores."""
 
     def __init__(self, layout: Layout, order: list[int], shared: ScoreMap):
         super().__init__(layout, order)

@@ -1,4 +1,4 @@
-"""The exact maximum of the likelihood: closed form, table of all states, or junction tree."""
+"""Exact maximum likelihood by a closed form, a table of all states, or a junction tree."""
 
 # The components of a model, which do not interact, are fitted separately. If the likelihood
 # increases indefinitely, the maximum is only approached in the limit along a *direction of
@@ -56,10 +56,12 @@ __all__ = [
 
 MAX_STATES = 2**16  # maximum number of states for sums over a table of all states
 MAX_NEWTON_SIZE = 600  # maximum number of parameters for Newton's method
-MAX_INFORMATION_SIZE = 1500  # maximum number of parameters to find the rank of their information
+MAX_INFORMATION_SIZE = (
+    1500  # maximum number of parameters for finding the rank of their information
+)
 MAX_CELLS = 2.0**24  # maximum number of cells of all cliques of a junction tree
 OFF_FACE_LOG = 40.0  # states off the face are given a probability of at most exp(-40)
-NO_PROBABILITY = 1e-16  # cells of a junction tree below this probability never occur
+NO_PROBABILITY = 1e-16  # cells of a junction tree with a probability below this never occur
 # gradient norm to aim for, relative to the frequency of the rarest state
 AIM_OF_RAREST = 1e-6
 MAX_TRIAL_STEPS = 15  # Newton steps before the search for a facial set
@@ -75,7 +77,7 @@ class Penalty:
     ridge : ndarray, shape (size,)
         L2 penalties; half the sum of ``ridge theta^2`` is subtracted.
     prior_count : float
-        Number of rows spread evenly over all states that can occur.
+        Number of rows spread evenly over all possible states.
     """
 
     ridge: np.ndarray
@@ -94,8 +96,8 @@ class Solution:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The maximum. If it is only approached in a limit, a point with a probability below 1e-16 for
-        each state off the face.
+        The maximum. If it is only approached in a limit, a point at which each state off the face
+        has a probability below 1e-16.
     value : float
         Mean log-likelihood of the rows minus the penalty.
     norm : float
@@ -105,7 +107,7 @@ class Solution:
     determined : ndarray of bool, shape (size,)
         Parameters with a finite and unique value at the maximum.
     basis : ndarray of bool, shape (size,)
-        As many parameters as the model has degrees of freedom on the states with positive
+        A subset of the parameters, as many as the degrees of freedom on the states with positive
         probability; see `rank`.
     """
 
@@ -118,13 +120,13 @@ class Solution:
 
 
 def n_states(layout: Layout) -> float:
-    """Return the number of states of all predictors."""
+    """Return the number of joint states of all predictors."""
     with np.errstate(over="ignore"):
         return float(np.prod(layout.n_levels.astype(float)))
 
 
 def tree_order(layout: Layout) -> list[int] | None:
-    """Return an elimination order of predictors with at most MAX_CELLS cells in all.
+    """Return an elimination order of the predictors with at most MAX_CELLS cells in total.
 
     Returns None if no such order was found.
     """
@@ -145,7 +147,7 @@ def tree_cells(layout: Layout) -> float:
 
 
 def _n_cells(layout: Layout, order: list[int]) -> float:
-    """Return the total number of cells of all cliques for this elimination order.
+    """Return the number of cells of all cliques for this elimination order.
 
     Very large numbers do not overflow.
     """
@@ -160,8 +162,8 @@ def _n_cells(layout: Layout, order: list[int]) -> float:
 def least_width(layout: Layout) -> int:
     """Return a lower bound on the number of predictors in the largest clique of any junction tree.
 
-    It is the degeneracy of the interaction graph plus 1: the largest number of remaining partners
-    of a predictor if those with the fewest are removed one by one.
+    The bound is the degeneracy of the interaction graph plus 1: the largest number of remaining
+    partners of a predictor when predictors with the fewest partners are removed one by one.
     """
     mask = layout.mask.astype(np.intp)
     degree = mask.sum(axis=1)
@@ -176,7 +178,7 @@ def least_width(layout: Layout) -> int:
 
 
 class Solver:
-    """Fits of one layout by exact likelihood.
+    """Fits models with one layout by exact likelihood.
 
     Parameters
     ----------
@@ -195,8 +197,8 @@ class Solver:
     def fit(self, rows: Rows, penalty: Penalty, start: np.ndarray | None = None) -> Solution:
         """Fit the rows of one group, one component at a time.
 
-        A component with missing values needs a table of all its states. The iteration begins at
-        `start` (size,), by default at the fields of independent predictors.
+        A component with missing values requires a table of all its states. The iteration begins at
+        `start` (size,); by default, at the fields of independent predictors.
         """
         theta = np.zeros(self.layout.size)
         (determined, basis) = np.ones((2, self.layout.size), dtype=bool)
@@ -219,7 +221,7 @@ class Solver:
     def _fit_part(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit a component from `start` (size,), by the first method that applies.
+        """Fit a component from `start` (size,), by the first applicable method.
 
         `size` is the number of the component's parameters.
         """
@@ -243,9 +245,10 @@ class Solver:
     def _fit_free(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit the free parameters of a component; there may be fewer than its parameters.
+        """Fit the free parameters of a component.
 
-        Then `size`, here and in the methods below, is their number.
+        With shared parameters, there are fewer of them than parameters; here and in the methods
+        below, `size` is their number.
         """
         if rows.in_memory:  # from here on, the rows contain only the component's columns
             rows = component.columns(cast(Sample, rows))
@@ -292,11 +295,11 @@ class Solver:
     def _fit_states(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit on a table of all states, by Newton's method or, with many parameters, by L-BFGS.
+        """Fit on a table of all states by Newton's method or, with many parameters, by L-BFGS.
 
         The fit is first restricted to the face given by zero margins. If the result of Newton's
         method does not prove that this is the correct face, the fit is repeated on the facial set.
-        With L-BFGS, nothing can be proved, so the first face is kept.
+        With L-BFGS, there is no such proof, and the first face is kept.
         """
         table = _state_table(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
@@ -418,10 +421,11 @@ class Solver:
         total: float,
         ridge: np.ndarray,
     ) -> Maximum:
-        """Return the maximum of an objective by L-BFGS, from `start` (size,).
+        """Maximise an objective by L-BFGS, from `start` (size,).
 
-        `gradient` is evaluated at the last argument of `value`. `target` (size,) are the observed
-        moments, `total` is the total weight of the rows, and `ridge` (size,) are the penalties.
+        `gradient` is evaluated at the last argument of `value`. `target` (size,) contains the
+        observed moments, `total` is the total weight of the rows, and `ridge` (size,) contains the
+        penalties.
         """
 
         def descent(theta: np.ndarray) -> np.ndarray:  # minus the gradient (size,) at `theta`
@@ -442,7 +446,7 @@ class Solver:
 def _sum_rows(
     component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]
 ) -> np.ndarray:
-    """Return the sum of ``function(columns of the component)`` over blocks of all rows.
+    """Return the sum of ``function(columns of the component)`` over all blocks of rows.
 
     Rows in memory contain only the component's columns. For a file, `pooled` caches the sum under
     `name`, which identifies `function`.
@@ -454,16 +458,15 @@ def _sum_rows(
 
 
 def _state_table(layout: Layout) -> StateTable:
-    """Return the table of states of a layout, with its free parameters."""
+    """Return the table of states for the free parameters of a layout."""
     shared = tied_parameters(layout)
     return StateTable(layout) if shared is None else ScoredStates(layout, shared)
 
 
 def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors with moments `target` (size,), where
-    fields come first.
+    """Return the parameters (size,) of independent predictors with moments `target` (size,).
 
-    Moments below 0.001 are raised to this value.
+    Fields come first. Moments below 0.001 are raised to this value.
     """
     theta = np.zeros(len(target))
     for i in range(layout.m):
@@ -476,8 +479,8 @@ def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
 def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
     """Return a basis of the parameters identified by the states on a face, and the determined ones.
 
-    They are defined as in `rank`. With more than MAX_INFORMATION_SIZE parameters, both are the
-    parameters that the direction of recession does not change.
+    Both are defined as in `rank`. With more than MAX_INFORMATION_SIZE parameters, both contain the
+    parameters that do not change along the direction of recession.
     """
     support = table.possible if face.support is None else face.support
     if support is None:
@@ -493,11 +496,10 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
 
 
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Move the maximum along a direction of recession until the states off the face have no
-    probability.
+    """Move the maximum along a direction of recession until only states on the face are probable.
 
-    ``face.support`` (n,) marks the states on the face (None: all), ``face.direction`` (size,) is
-    the direction.
+    ``face.support`` (n,) marks the states on the face (None: all), and ``face.direction`` (size,)
+    is the direction.
     """
     if face.support is None:
         return maximum
@@ -517,7 +519,7 @@ def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
 def _find_tree_face(
     tree: JunctionTree, counts: np.ndarray, free: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Return the face given by the zero margins of terms, and its direction of recession (size,).
+    """Find the face given by the zero margins of terms, and its direction of recession (size,).
 
     The face is an array (n_cells,) with 0 in cells that have positive probability and -inf in the
     others, or None if all cells have positive probability. `counts` (n_cells,) are the observed

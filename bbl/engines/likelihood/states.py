@@ -1,4 +1,4 @@
-"""Sums over a table of all states: energies, probabilities, moments and their covariances."""
+"""Sums over a table of all states: energies, probabilities, moments and covariances."""
 
 # States are listed with the last predictor varying fastest. In the table of indicators, the cell
 # with codes x contains the product of the indicators of the levels ``x_i > 0``.
@@ -18,7 +18,7 @@ PAIRS_AT_ONCE = 2**22  # pairs of parameters to look up at once
 
 
 class StateTable:
-    """The states of a layout, and the positions of its parameters in the table of indicators.
+    """The states of a layout, and positions of the parameters in the table of indicators.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ class StateTable:
     size : int
         Number of parameters.
     shape : tuple of int
-        Numbers of levels, which is the shape of a table of all states.
+        Numbers of levels, which form the shape of a table of all states.
     strides : ndarray of intp, shape (m,)
         Difference in position between states with successive levels of each predictor.
     cells : ndarray of intp, shape (size,)
         Position of each parameter in the table of indicators.
     possible : ndarray of bool, shape (n,), or None
-        States that can occur; None if all can.
+        Possible states; None if all states are possible.
     """
 
     def __init__(self, layout: Layout):
@@ -69,13 +69,11 @@ class StateTable:
 
     @property
     def margin_scopes(self) -> list[tuple[int, ...]]:
-        """Scopes whose parameters are a table of their margin: all of the layout's."""
+        """Scopes whose parameters form a full marginal table: all of the layout's scopes."""
         return self.layout.scopes
 
     def of_margin(self, direction: np.ndarray) -> np.ndarray:
-        """Return a direction (layout.size,) in the tables of `margin_scopes` in the parameters of
-        this table: unchanged.
-        """
+        """Return the direction (layout.size,) unchanged, because all parameters are free."""
         return direction
 
     def energies(self, theta: np.ndarray) -> np.ndarray:
@@ -89,10 +87,10 @@ class StateTable:
         return self._spread(table)
 
     def _spread(self, table: np.ndarray) -> np.ndarray:
-        """Add the values (n,) at level 0 to all other levels along each axis, in place.
+        """Add the values (n,) at level 0 to those at all other levels along each axis, in place.
 
-        The value of a state is then the sum over all cells that have the state's level or level 0
-        of each predictor.
+        The value of a state is then the sum over all cells that have either the state's level or
+        level 0 of each predictor.
         """
         for L, stride in zip(self.shape, self.strides, strict=True):
             by_level = table.reshape(-1, L, stride)  # a view: the middle axis is the predictor
@@ -111,13 +109,13 @@ class StateTable:
         return table
 
     def moments(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of each indicator over states weighted by `values` (n,)."""
+        """Return the sum (size,) of each indicator over states, weighted by `values` (n,)."""
         return self.indicator_sums(values)[self.cells]
 
     def indicator_products(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (size, size) of products of two indicators over weighted states.
 
-        `values` (n,) are the weights.
+        `values` (n,) contains the weights.
         """
         # the last element, at n, is for products that are always 0
         cell_sums = np.append(self.indicator_sums(values), 0.0)
@@ -129,10 +127,10 @@ class StateTable:
         return out
 
     def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``T(x)' matrix T(x)`` (n,) for all states x, with indicators T(x) (size,).
+        """Return ``T(x)' matrix T(x)`` (n,) for all states x, where T(x) (size,) are indicators.
 
-        `matrix` is (size, size). The product of two indicators is the indicator of their joint
-        cell. If the entries of the matrix are summed by joint cell, the quadratic form is therefore
+        `matrix` has shape (size, size). The product of two indicators is the indicator of their
+        joint cell, so if the entries of the matrix are summed by joint cell, the quadratic form is
         an energy (see `energies`).
         """
         table = np.zeros(self.n + 1)  # the last element, at n, is for products that are always 0
@@ -156,14 +154,14 @@ class StateTable:
         return self.indicator_products(p) - np.multiply.outer(mu, mu)
 
     def _joint_cells(self, rows: slice) -> np.ndarray:
-        """Return `_find_joint_cells` for some parameters, from a cache if it is not too large."""
+        """Return the result of `_find_joint_cells` for `rows`, cached if it is not too large."""
         if self.layout.size * self.layout.size <= PAIRS_AT_ONCE:
             return self._all_joint_cells[rows]
         return self._find_joint_cells(rows)
 
     @cached_property
     def _all_joint_cells(self) -> np.ndarray:
-        """Joint cells (size, size) of all pairs of parameters."""
+        """The joint cells (size, size) of all pairs of parameters."""
         return self._find_joint_cells(slice(None))
 
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
@@ -177,9 +175,9 @@ class StateTable:
         has_predictor = (codes > 0).astype(float)  # the predictors of each parameter
         n_shared_predictors = has_predictor[rows] @ has_predictor.T
         # n_shared_levels: number of predictors for which both parameters have the same level. These
-        # levels are contained in the positions of both cells, but should count only once in the
-        # product's, so `shared_position` is subtracted below. Floats, as from the matrix product,
-        # represent both exactly.
+        # levels are contained in the positions of both cells but should count only once in the
+        # product's position, so `shared_position` is subtracted below. Floats, as from the matrix
+        # product, represent both exactly.
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):
@@ -208,7 +206,7 @@ class StateTable:
         return states[:, None] // self.strides % np.array(self.shape)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return equal counts (n,) in all states that can occur, with sum `total`."""
+        """Return equal counts (n,) for all possible states, with sum `total`."""
         if self.possible is None:
             return np.full(self.n, total / self.n)
         return self.possible * (total / self.possible.sum())
@@ -219,7 +217,7 @@ class StateTable:
         """Return ln Z and the probabilities (n,) of all states.
 
         States outside the mask `support` (n,) have probability 0. The default mask contains all
-        states that can occur.
+        possible states.
         """
         energy = self.energies(theta)
         support = self.possible if support is None else support

@@ -33,15 +33,15 @@ __all__ = [
 
 
 class Component(NamedTuple):
-    """Predictors that interact with each other, directly or indirectly, but not with any other
-    predictors.
+    """A connected component of the interaction graph.
 
-    Predictors in structural zeros count as interacting.
+    Its predictors interact with each other, directly or indirectly, but not with any other
+    predictors. Predictors with joint structural zeros count as interacting.
 
     Attributes
     ----------
     predictors : ndarray of intp, shape (c,)
-        Numbers of these predictors in the whole model, in increasing order.
+        Positions of these predictors in the whole model, in increasing order.
     layout : Layout
         Layout of these c predictors.
     positions : ndarray of intp, shape (layout.size,)
@@ -138,7 +138,7 @@ def _is_clique(neighbours: list[set[int]], i: int) -> bool:
 
 
 class Margins:
-    """Probabilities of all cliques for given parameters.
+    """Clique probabilities for given parameters.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Margins:
 
 
 class JunctionTree:
-    """Cliques of a layout, and the design of their tables.
+    """The cliques of a layout, and the design of their tables.
 
     Parameters
     ----------
@@ -170,16 +170,16 @@ class JunctionTree:
     step : ndarray of intp, shape (m,)
         Position of each predictor in `order`, which is also the number of its clique.
     cliques : list of m Clique
-        In the order of elimination, so that a parent comes after its children.
+        The cliques in the order of elimination, so that a parent comes after its children.
     n_cells : int
-        Number of cells of all cliques.
+        Total number of cells of all cliques.
     starts : ndarray of intp, shape (m,)
         First cell of each clique.
     sizes : ndarray of intp, shape (m,)
         Number of cells of each clique.
     clique_of_term : ndarray of intp, shape (n_scopes,)
-        Number of the clique of each of `layout.scopes`, which belongs to the scope's predictor that
-        is eliminated first.
+        Index of the clique to which each of `layout.scopes` is assigned: the clique of the
+        predictor in the scope that is eliminated first.
     design : CliqueDesign
     """
 
@@ -197,7 +197,7 @@ class JunctionTree:
         self.design = CliqueDesign(layout, self.cliques, self.clique_of_term)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return the weight (n_cells,) in each cell if `total` is spread evenly over all states."""
+        """Return the weight (n_cells,) of each cell if `total` is spread evenly over states."""
         return np.repeat(total / self.sizes, self.sizes)
 
     def counts(self, rows: Sample) -> np.ndarray:
@@ -213,11 +213,11 @@ class JunctionTree:
         return out
 
     def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the maximum likelihood parameters (size,) given all `counts` (n_cells,).
+        """Return the maximum likelihood parameters (size,), given the `counts` (n_cells,).
 
-        Returns None if a count is zero, or if the model does not contain the terms of all sets of
-        predictors in a clique. Otherwise, the probability of a row is the product over the cliques
-        of the conditional frequencies of their predictors given the separators.
+        Returns None if a count is zero, or if the model lacks a term for some subset of a clique's
+        predictors. Otherwise, the probability of a row is the product over the cliques of the
+        conditional frequencies of their predictors given the separators.
         """
         theta = np.zeros(self.layout.size)
         for clique in self.cliques:
@@ -242,10 +242,10 @@ class JunctionTree:
         ----------
         theta : ndarray, shape (size,)
         log_support : ndarray, shape (n_cells,), optional
-            -inf in cells that cannot occur, 0 elsewhere.
+            -inf in impossible cells, 0 elsewhere.
         spent : Margins, optional
-            Margins that are no longer needed, whose arrays are overwritten. Allocating large arrays
-            would take as long as the sums.
+            Margins that are no longer needed; their arrays are overwritten, because allocating
+            large arrays would take as long as the sums.
         """
         spent = spent or self.unfilled()
         # long steps of an optimiser may give values that are not finite
@@ -256,9 +256,9 @@ class JunctionTree:
             return self._margins(energies, spent.joint)
 
     def _margins(self, energies: np.ndarray, joint: np.ndarray) -> Margins:
-        """Return the margins; both arrays (n_cells,) are overwritten.
+        """Return the margins, overwriting both arrays (n_cells,).
 
-        `joint` and `energies` become the joint and the conditional probabilities.
+        `joint` is overwritten by the joint probabilities, and `energies` by the conditional ones.
         """
         # largest energy of each clique, subtracted to prevent overflow in exp
         largest = np.maximum.reduceat(energies, self.starts)
@@ -293,7 +293,7 @@ class JunctionTree:
     def moments_of(self, values: np.ndarray) -> np.ndarray:
         """Return the sum (size,) of `values` (n_cells,) over the cells of each parameter.
 
-        Only the clique that the parameter is assigned to is summed.
+        Only cells of the clique to which the parameter is assigned are summed.
         """
         return self.design.parameter_sums(values)
 
@@ -302,7 +302,7 @@ class JunctionTree:
         return self.moments_of(margins.joint)
 
     def information(self, margins: Margins) -> np.ndarray:
-        """Return the Fisher information (size, size) per observation: the indicators' covariance.
+        """Return the Fisher information (size, size) per observation: the covariance of indicators.
 
         For each parameter v with indicator T_v, two passes over the tree give ``E[T_v | x_C]`` for
         the cells x_C of every clique C. These give the mean of the product of T_v with each
@@ -322,7 +322,7 @@ class JunctionTree:
         return 0.5 * (out + out.T)  # remove asymmetry due to rounding
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
-        """Return the conditional means (n_cells, v) of v indicators given each cell of each clique.
+        """Return the conditional means (n_cells, v) of v indicators, given each clique's cells.
 
         The indicators belong to the parameters `columns`. `mu` (size,) are the moments of all
         parameters.
@@ -360,7 +360,7 @@ class JunctionTree:
 
 
 def tree_memory(n_cells: float) -> float:
-    """Return the maximum bytes used by fits and covariances on a tree with `n_cells` cells."""
+    """Return the peak memory, in bytes, of fits and covariances on a tree with `n_cells` cells."""
     # 8 vectors of cells, and 4 arrays of cells by parameters, with 8 bytes per number
     return 64.0 * n_cells + 32.0 * n_cells * _columns_at_once(n_cells)
 
@@ -388,7 +388,7 @@ def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
 
 
 def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]:
-    """Return the cliques in the order of elimination; `step` (m,) are positions in `order`."""
+    """Return the cliques in the order of elimination; `step` (m,) contains positions in `order`."""
     scopes = clique_scopes(layout, order)
     cliques = []
     first = 0
@@ -467,13 +467,13 @@ class Clique:
     Attributes
     ----------
     scope : tuple of int
-        The predictor, then its separator in the order of elimination.
+        The predictor, followed by its separator in the order of elimination.
     shape : tuple of int
-        Numbers of levels of the predictors of `scope`.
+        Number of levels of each predictor in `scope`.
     cells : slice
         Position of its raveled table in the vector (n_cells,) of all cliques' tables.
     parent : int
-        Number of the parent clique; -1 for a root.
+        Index of the parent clique; -1 for a root.
     aligned : tuple of int
         Shape of a separator table, aligned with the axes of the parent: 1 for predictors that are
         not in the separator.
@@ -491,22 +491,22 @@ class Clique:
 
 @dataclass(frozen=True)
 class Part:
-    """A table of some predictors of a clique, with axes in the same order.
+    """A table of some of a clique's predictors, with axes in the same order.
 
     Attributes
     ----------
     terms : list of int
-        Positions in `layout.scopes` of the terms that it contains.
+        Positions in `layout.scopes` of the terms that the part contains.
     scope : tuple of int
-        Its predictors.
+        Predictors of the part.
     shape : tuple of int
-        Their numbers of levels.
+        Number of levels of each of these predictors.
     cells : slice
-        Position of its table in the vector of all parts' tables.
+        Position of the part's table in the vector of all parts' tables.
     aligned : tuple of int
-        Its shape, aligned with the axes of the clique: 1 for predictors that are not in it.
+        Shape of the part, aligned with the axes of the clique: 1 for predictors not in the part.
     outside : tuple of int
-        Axes of the clique whose predictors are not in it.
+        Axes of the clique whose predictors are not in the part.
     """
 
     terms: list[int]
@@ -518,15 +518,15 @@ class Part:
 
 
 class CliqueDesign:
-    """The parts of cliques, and the parameters that contribute to their cells.
+    """The parts of the cliques, and the parameters that contribute to their cells.
 
     Parameters
     ----------
     layout : Layout
     cliques : list of Clique
     clique_of_term : ndarray of int, shape (n_scopes,)
-        Number of the clique assigned to each of `layout.scopes`, including fields; the clique
-        contains all predictors of the scope.
+        Index of the clique assigned to each of `layout.scopes`, including fields; the clique
+        contains all predictors in the scope.
 
     Attributes
     ----------
@@ -538,7 +538,7 @@ class CliqueDesign:
     part_design : sparse matrix, shape (cells of all parts, size)
         1 where a parameter contributes to the energy of a cell of a part.
     part_design_transposed : sparse matrix, shape (size, cells of all parts)
-        Its transpose, also stored by rows for fast products.
+        Transpose of `part_design`, also stored by rows for fast products.
     """
 
     def __init__(self, layout: Layout, cliques: list[Clique], clique_of_term: np.ndarray):
@@ -592,7 +592,7 @@ class CliqueDesign:
     def energies(self, theta: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Write the energies of all cliques' cells to `out` (n_cells, ...) and return it.
 
-        `theta` (size, ...) are the parameters.
+        `theta` (size, ...) contains the parameters.
         """
         # columns: () or (v,), for v parameter vectors
         part_energies = self.part_design @ theta
@@ -633,8 +633,9 @@ def _gather_terms(
 ) -> list[tuple[set[int], list[int]]]:
     """Return the predictors and the terms of each part of a clique.
 
-    `terms` are the terms assigned to the clique. A small clique is a single part. Otherwise, each
-    term is added to the first part whose table remains small, or otherwise starts a new part.
+    `terms` contains the terms assigned to the clique. A small clique has a single part. Otherwise,
+    each term is added to the first part whose table remains small; if there is none, it starts a
+    new part.
     """
     if clique.cells.stop - clique.cells.start <= MAX_PART_CELLS:
         return [(set(clique.scope), terms)]

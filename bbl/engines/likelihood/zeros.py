@@ -1,4 +1,4 @@
-"""Structural zeros in exact likelihood: limits on the model, and identified parameters."""
+"""Structural zeros in exact likelihood fits: limits on the model, and identified parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_zeros", "determined_by_states", "rank_of_states"]
 
 
 def check_zeros(layout: Layout) -> None:
-    """Raise an OptionError if structural zeros connect too many states or parameters."""
+    """Raise an OptionError if structural zeros join too many states or parameters."""
     for sublayout in (component.layout for component in components(layout)):
         n = n_states(sublayout)
         if sublayout.support is not None and (
@@ -37,7 +37,7 @@ def check_zeros(layout: Layout) -> None:
 
 
 def determined_by_states(layout: Layout) -> np.ndarray:
-    """Return which parameters (size,) are identified by the states that can occur."""
+    """Return a mask (size,) of the parameters that are identified by the possible states."""
     determined = np.ones(layout.size, dtype=bool)
     for positions, covariances in _with_zeros(layout):
         # `rank` returns a basis and the determined parameters
@@ -46,8 +46,7 @@ def determined_by_states(layout: Layout) -> np.ndarray:
 
 
 def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
-    """Return the number of parameters that are identified by the possible states or by a penalty
-    `ridge` (size,)."""
+    """Return the number of parameters identified by the possible states or by `ridge` (size,)."""
     total = layout.size
     for positions, covariances in _with_zeros(layout):
         # adding one makes each penalised parameter determined
@@ -57,9 +56,9 @@ def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
 
 
 def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the parameters' positions and covariances for each component with structural zeros.
+    """Yield, for each component with structural zeros, the parameters' positions and covariances.
 
-    The covariances are of the indicators if all states that can occur are equally probable.
+    These are the covariances of the indicators when all possible states are equally probable.
     """
     for component in components(layout):
         if component.layout.support is not None:

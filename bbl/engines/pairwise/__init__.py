@@ -1,2 +1,1 @@
-"""Engines that fit pairwise models without computing the likelihood: probability flow and
-contrastive divergence."""
+"""Engines for pairwise models without likelihood: probability flow and contrastive divergence."""

@@ -1,4 +1,4 @@
-"""Base class of the pairwise engines: penalties on tables in the zero-sum gauge."""
+"""Base class of the pairwise engines, with penalties on tables in the zero-sum gauge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PairwiseEngine"]
 
 @dataclass(frozen=True)
 class PairwiseEngine(Engine):
-    """Options of the penalty; see `ProbabilityFlow`."""
+    """Base class with the penalty options; see `ProbabilityFlow`."""
 
     lambda_: float = 1e-5
     lambdah: float = 0.0

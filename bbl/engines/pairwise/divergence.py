@@ -45,17 +45,17 @@ MIN_TRAVEL = 2.5
 
 @dataclass(frozen=True)
 class ContrastiveDivergence(PairwiseEngine):
-    """Maximum likelihood for pairwise models by persistent contrastive divergence (Tieleman 2008).
+    """Fit pairwise models by persistent contrastive divergence (Tieleman 2008).
 
-    Adam follows the gradient of the likelihood, whose expectations under the model are estimated by
-    persistent Gibbs chains. The method is a version of persistent variational inference
-    (`PersistentVI`) that gives a point estimate, for comparison or for models whose likelihood
-    ``method="ml"`` cannot compute.
+    The likelihood is maximised by Adam; expectations under the model in its gradient are estimated
+    by persistent Gibbs chains. The method is a version of persistent variational inference
+    (`PersistentVI`) that gives a point estimate, for comparison or for models that are too large
+    for ``method="ml"``.
 
     Parameters
     ----------
     lambda_ : float, default 1e-5
-        Penalty on couplings, relative to the log-likelihood per observation.
+        Penalty on couplings, on the scale of the log-likelihood per observation.
     lambdah : float, default 0.0
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
@@ -66,8 +66,8 @@ class ContrastiveDivergence(PairwiseEngine):
     sweeps : int, default 3
         Gibbs sweeps in each iteration.
     chains : int, default 100
-        Number of Gibbs chains. They run in packs of 32, each of which takes no longer than a single
-        chain; the number of packs is the smallest that gives at least nine tenths of the chains.
+        Number of Gibbs chains. Chains run in packs of 32, and a pack takes no longer than a single
+        chain; the number of packs is the smallest that provides at least 90% of the chains.
     lr : float, default 0.01
         Initial step size of Adam; it decreases linearly to zero.
 
@@ -114,11 +114,11 @@ class ContrastiveDivergence(PairwiseEngine):
 
     @property
     def n_chains(self) -> int:
-        """Number of chains, in whole packs: at least 90% of `chains`."""
+        """Number of chains in whole packs: at least 90% of `chains`."""
         return math.ceil(CHAIN_SHARE * self.chains / pack_size()) * pack_size()
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of parameter vectors, matrices (D, D), chains, and states as bits."""
+        """Return the memory, in bytes, of parameters, matrices (D, D), chains and state bits."""
         D = float(layout.D)
         chain_bytes = (8.0 * layout.m + 32.0) * self.n_chains
         bit_bytes = D * self.sweeps * (self.n_chains / 8.0 + 8.0)
@@ -194,11 +194,12 @@ class ContrastiveDivergence(PairwiseEngine):
         penalty: TablePenalty,
         report: Callable[[float], object] | None,
     ) -> tuple[np.ndarray, float]:
-        """Return the parameters (size,), and a measure of non-convergence.
+        """Return the parameters (size,) and a measure of non-convergence.
 
-        This is the root mean square of the mean gradient over the second half of the iterations,
-        relative to a single gradient. `total` is the total weight of the rows. All parameters of a
-        table have the same step size, so that the proximal step of a norm is exact.
+        The measure is the root mean square of the gradient averaged over the second half of the
+        iterations, relative to a single gradient. `total` is the total weight of the rows. All
+        parameters of a table have the same step size, so that the proximal step for a norm is
+        exact.
         """
         stop = stop_flag()
         size = len(penalty.ridge)

@@ -36,13 +36,14 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 @dataclass(frozen=True)
 class ProbabilityFlow(PairwiseEngine):
-    """Minimum probability flow (Sohl-Dickstein et al. 2011), for fields and couplings of pairs.
+    """Fit fields and pair couplings by minimum probability flow (Sohl-Dickstein et al. 2011).
 
-    Probability flows from rows to all states that differ from them in one predictor, at the rate
-    ``exp((E(x') - E(x)) / 2)``, with the model's energy E. The estimate minimises half the mean
-    flow out of the rows, plus the penalty. The objective is convex and does not involve ln Z. If
-    the frequencies of the rows equal the probabilities of a model, the minimum is at this model.
-    The method is provided for comparison with pseudo-likelihood, which is usually more accurate.
+    Probability flows from each row x to all states x' that differ from it in one predictor, at the
+    rate ``exp((E(x') - E(x)) / 2)``, where E is the model's energy. The estimate minimises half the
+    mean flow out of the rows, plus the penalty. The objective is convex and does not involve ln Z.
+    If the frequencies of the rows equal the probabilities under a model, the minimum is at this
+    model. The method is provided for comparison with pseudo-likelihood, which is usually more
+    accurate.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class ProbabilityFlow(PairwiseEngine):
         ``|J_ij|``, and ``"group"``, for any number of levels, is `lambda_` times the Frobenius norm
         of the table ``J_ij`` in the zero-sum gauge; both make some tables exactly zero.
     tolerance : float, default 1e-8
-        Largest gradient norm, or violation of the optimality conditions, at which the fit ends.
+        Gradient norm, or violation of the optimality conditions, at which the fit ends.
     itmax : int, default 5000
         Maximum number of iterations.
 
@@ -102,7 +103,7 @@ class ProbabilityFlow(PairwiseEngine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a chunk of rows, two matrices (D, D), and parameter vectors."""
+        """Return the memory, in bytes, of a chunk of rows, two matrices and some vectors."""
         return 8.0 * (6.0 * min(n, CHUNK) * layout.D + 2.0 * layout.D**2 + 30.0 * layout.size)
 
     def path(
@@ -114,7 +115,7 @@ class ProbabilityFlow(PairwiseEngine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, in decreasing order, with warm starts.
 
-        `workers` is part of the signature of all engines and is not used here.
+        `workers` is part of every engine's signature and is unused here.
         """
         self.check_missing(sample)
         grid = [self.lambda_] if values is None else [float(value) for value in values]
@@ -160,7 +161,7 @@ class ProbabilityFlow(PairwiseEngine):
 
 
 class Flow:
-    """Half the mean flow out of rows, and its gradient, as a function of parameters (size,)."""
+    """Half the mean flow out of the rows, and its gradient, as a function of parameters (size,)."""
 
     def __init__(self, sample: Sample, layout: Layout):
         self.layout = layout
@@ -172,7 +173,7 @@ class Flow:
         self.n_columns = layout.n_levels[has_levels] - 1
 
     def __call__(self, simplex: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient (size,)."""
+        """Return the value and the gradient (size,)."""
         D = self.layout.D
         h = np.zeros(D)
         J = np.zeros((D, D))
@@ -205,7 +206,7 @@ class Flow:
         own = np.add.reduceat(X * field, self.first_column, axis=1)  # the row's own levels
         with np.errstate(over="ignore"):  # a trial step may be too long
             to_level = np.exp(0.5 * (field - np.repeat(own, self.n_columns, axis=1))) * (1.0 - X)
-            # rows that are not at the reference level flow there
+            # flow to the reference level, from rows at other levels
             is_elsewhere = np.add.reduceat(X, self.first_column, axis=1)
             to_reference_level = np.exp(-0.5 * own) * is_elsewhere
         out = np.add.reduceat(to_level, self.first_column, axis=1) + to_reference_level
@@ -228,12 +229,12 @@ def minimise(
 ) -> Minimum:
     """Minimise a smooth convex objective plus a penalty, from `start` (size,).
 
-    Uses L-BFGS or, if the penalty is not smooth, accelerated proximal gradients (Beck & Teboulle
-    2009) with restarts.
+    The method is L-BFGS or, if the penalty is not smooth, accelerated proximal gradient descent
+    (Beck & Teboulle 2009) with restarts.
     """
 
     def smooth(simplex: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient of the objective and the L2 penalty."""
+        """Return the value and gradient of the objective plus the L2 penalty."""
         value, gradient = objective(simplex)
         shrunk = penalty.ridge * simplex
         return value + 0.5 * float(shrunk @ simplex), gradient + shrunk
@@ -257,7 +258,7 @@ def minimise(
 def _proximal(
     smooth: Objective, penalty: TablePenalty, start: np.ndarray, tolerance: float, itmax: int
 ) -> Minimum:
-    """Return the minimum of `smooth` plus the norms of `penalty`."""
+    """Minimise the sum of `smooth` and the norms in `penalty`."""
     current = start
     ahead = start  # extrapolated point, at which the gradient is evaluated
     value, gradient = smooth(ahead)

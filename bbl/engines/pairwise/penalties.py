@@ -15,9 +15,9 @@ __all__ = ["TablePenalty"]
 class TablePenalty:
     """Penalty `lambda_` on the couplings of pairs, and L2 penalty `lambdah` on fields.
 
-    The `kind` is ``"l2"``, ``lambda_ / 2`` times the squared norm of each pair's table in the
-    zero-sum gauge, ``"group"``, `lambda_` times the norm, or ``"l1"``, twice that norm, which for
-    two levels is the absolute coupling in the reference gauge.
+    With `kind` ``"l2"``, the penalty is ``lambda_ / 2`` times the squared norm of each pair's table
+    in the zero-sum gauge; with ``"group"``, `lambda_` times the norm; with ``"l1"``, `lambda_`
+    times twice the norm, which for two levels is the absolute coupling in the reference gauge.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class TablePenalty:
         Position of the first parameter of each nonempty table, followed by the number of
         parameters.
     sizes : ndarray of intp, shape (G,)
-        Number of parameters of each table.
+        Number of parameters in each table.
     ridge : ndarray, shape (size,)
-        Weight of half of each squared parameter; zero for couplings with a penalty on norms.
+        Weight of half the square of each parameter; zero for couplings with a penalty on norms.
     threshold : ndarray, shape (G,)
         Weight of the norm of each table; zero for fields and for the L2 penalty.
     """
@@ -57,15 +57,15 @@ class TablePenalty:
         return np.add.reduceat(values, self.cuts[:-1]) if len(values) else np.zeros(0)
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return for each parameter (size,) the element of `values` (G,) for its table."""
+        """Return, for each parameter (size,), the element of `values` (G,) for its table."""
         return np.repeat(values, self.sizes)
 
     def value(self, simplex: np.ndarray) -> float:
-        """Return the penalty of `simplex` (size,)."""
+        """Return the penalty at `simplex` (size,)."""
         return float(0.5 * (self.ridge @ simplex**2) + self.threshold @ self.norms(simplex))
 
     def shrink(self, simplex: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Return the proximal map of the norms, with the step lengths `step` (G,) of the tables."""
+        """Return the proximal map of the norms, with step lengths `step` (G,) for the tables."""
         norms = self.norms(simplex)
         left = np.maximum(norms - step * self.threshold, 0.0)
         return simplex * self.spread(left / np.maximum(norms, 1e-300))

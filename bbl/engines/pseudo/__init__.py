@@ -1,1 +1,1 @@
-"""The engine of pseudo-likelihood."""
+"""The pseudo-likelihood engine."""

@@ -1,4 +1,4 @@
-"""Pseudo-likelihood for more rows than fit into memory, by corrected fits of a random sample."""
+"""Pseudo-likelihood for more rows than fit into memory, by corrected fits to a random sample."""
 
 # Solutions `theta` (layout.D, 1 + D) are site solutions, with columns for the D columns of the
 # `Regressors`. A round consists of one fit of the sample and one pass over all rows; a block is a
@@ -33,7 +33,7 @@ ROWS_PER_COLUMN = 100  # minimum number of rows in a sample for each of the D co
 FULL_FIT_FACTOR = 5
 FIRST_NORM = 3e-4  # gradient norm at which the first fit of the sample ends
 LEAST_RATIO = 0.02  # smallest ratio of gradient norms that a round aims for
-# a round aims for this multiple of the previous round's ratio: the sample cannot do better
+# a round aims for this multiple of the previous round's ratio, because a sample cannot do better
 TRUST = 0.5
 LARGEST_RATIO = 0.2  # largest ratio of gradient norms that a round aims for
 SLOW_RATIO = 0.5  # ratio of gradient norms above which a round is slow
@@ -41,7 +41,7 @@ STALL_ROUNDS = 2  # number of consecutive slow rounds after which a larger sampl
 SAMPLE_GROWTH = 4  # factor of the sample size after a stall
 MEMORY_SHARE = 0.5  # fraction of the free memory that a sample may use
 MAX_ROUNDS = 100  # maximum number of rounds at one penalty
-PAIRS = 4  # number of curvature pairs in L-BFGS: a step and the change of the gradient along it
+PAIRS = 4  # number of curvature pairs in L-BFGS: a step and the change in the gradient along it
 
 
 def sample_size(layout: Layout) -> int:
@@ -53,19 +53,19 @@ def sample_size(layout: Layout) -> int:
 
 
 def few_enough(n: int, layout: Layout) -> bool:
-    """Return whether `n` rows are so few that a fit in memory is faster than rounds."""
+    """Return whether a fit to `n` rows in memory is faster than rounds."""
     return n <= FULL_FIT_FACTOR * sample_size(layout)
 
 
 def rounds_memory(layout: Layout) -> float:
-    """Return the bytes of the matrices (layout.D, 1 + D) of rounds, without a fit of the sample."""
+    """Return the memory, in bytes, of rounds, without the fit to the sample."""
     # ten matrices, and two for each curvature pair, with 8 bytes per number
     return 8.0 * layout.D * (1 + regressors(layout).D) * (10 + 2 * PAIRS)
 
 
 @dataclass
 class _Point:
-    """A solution with the sites' unpenalised objectives over all rows.
+    """A solution, with the unpenalised objective of each site over all rows.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class _Point:
     value: np.ndarray
 
     def take(self, other: _Point, sites: np.ndarray, rows: np.ndarray) -> None:
-        """Copy some sites of another point, in place.
+        """Copy some sites from another point, in place.
 
         `sites` (m,) and `rows` (layout.D,) are masks of the sites and of their levels.
         """
@@ -94,22 +94,23 @@ class _Point:
 
 
 class Corrected:
-    """Fits of one group by rounds (communication-efficient surrogate likelihood).
+    """Fits one group in rounds (communication-efficient surrogate likelihood).
 
-    Let f be the objective of all rows and f_s the objective of a random sample. Then ``f_s(x) - <x,
-    grad f_s(x_k) - grad f(x_k)>`` has the gradient of f at ``x_k`` and approximately its curvature;
-    ``x_{k+1}`` is its minimum. For any sample, rounds converge to the optimum of f, separately for
-    each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023).
+    Let f be the objective for all rows and f_s the objective for a random sample. Then ``f_s(x) -
+    <x, grad f_s(x_k) - grad f(x_k)>`` has the same gradient as f at ``x_k`` and approximately the
+    same curvature; ``x_{k+1}`` is its minimum. Rounds converge to the optimum of f with any sample,
+    separately for each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang
+    2023).
 
-    If the sample determines the curvature poorly, as for pairs of rare levels, earlier rounds help:
-    their steps are curvature pairs of L-BFGS, where the fit to the sample replaces the initial
-    inverse Hessian.
+    If the curvature is poorly determined by the sample, as for pairs of rare levels, information
+    from earlier rounds is used: their steps are curvature pairs of L-BFGS, in which the fit to the
+    sample replaces the initial inverse Hessian.
 
     Parameters
     ----------
     engine : PseudoLikelihood
     rows : StoredSample
-        Without missing values.
+        The rows, without missing values.
     layout : Layout
     workers : int
         Threads.
@@ -117,21 +118,21 @@ class Corrected:
     Attributes
     ----------
     passes : int
-        Passes over all rows so far.
+        Number of passes over all rows so far.
     sample : Sample
-        The drawn rows, with the codes of the `Regressors`.
+        The sampled rows, with the codes of the `Regressors`.
     problem : PseudoProblem
-        The drawn rows in the kernel's format.
+        The sampled rows in the kernel's format.
     solve : callable
-        The solver of `make_lbfgs_solver` for `problem`, which fits the drawn rows in place.
+        The solver from `make_lbfgs_solver` for `problem`, which fits the sampled rows in place.
     key : tuple
-        Key under which prepared blocks are kept between passes.
+        Key for caching prepared blocks between passes.
     moments : ndarray, shape (layout.D, 1 + D)
         See `site_moments`.
     point : _Point or None
-        The best solution so far for each site; None before the first round.
+        The best solution found so far for each site; None before the first round.
     n_site_levels : ndarray of int, shape (m,)
-        Number of non-reference levels of each site, which is its number of rows in a solution.
+        Number of non-reference levels of each site, equal to its number of rows in a solution.
     """
 
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
@@ -149,10 +150,10 @@ class Corrected:
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
         """Minimise the objectives of all sites from `theta`, in place.
 
-        `lambda_` is the penalty on couplings, or a tuple with one for each order 2, 3, ...;
+        `lambda_` is the penalty on couplings, or a tuple of penalties for the orders 2, 3, ...;
         `lambdah` is the penalty on fields. `itmax` is the maximum number of iterations in all
         rounds. A later fit, with a different penalty, starts from the best solution of the previous
-        one. Each round proposes a solution, which is accepted at the sites where it reduces the
+        one. Each round proposes a solution, which is accepted for the sites where it reduces the
         gradient norm over all rows. The iteration for a site ends when the tolerance is reached,
         when rounds no longer help, or after `itmax` iterations.
         """
@@ -242,10 +243,10 @@ class Corrected:
         return sites
 
     def normaliser(self, theta: np.ndarray) -> Callable[[bool], float]:
-        """Return the function ``normaliser(half)`` of eq. (31) over all rows.
+        """Return a function ``normaliser(half)`` that computes eq. (31) over all rows.
 
-        ``half=True`` applies the factor 1/k to terms of k predictors in eq. (31), which takes a
-        pass over all rows. `theta` is the solution of the last fit.
+        ``half=True`` multiplies terms of k predictors in eq. (31) by 1/k, which requires a pass
+        over all rows. `theta` is the solution of the last fit.
         """
         assert self.point is not None  # noqa: S101  # there was a fit
         log_norm_sum = float(self.point.log_norm.sum())
@@ -261,7 +262,7 @@ class Corrected:
         return normaliser
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the numbers for the summary: rows, sample rows, passes and cluster threads."""
+        """Return counts for the summary: rows, sampled rows, passes and cluster threads."""
         # 0 without a cluster
         numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
         return {"streamed": np.array(numbers)}
@@ -269,8 +270,8 @@ class Corrected:
     def _stage(self, function: Callable, *arguments: object) -> Staged:
         """Return a function that prepares a block and evaluates ``function`` on it.
 
-        The call is ``function(layout, *arguments, problem, block)``, where `problem` is the block
-        in the kernel's format.
+        It is called as ``function(layout, *arguments, problem, block)``, where `problem` is the
+        block in the kernel's format.
         """
         prepare = partial(_prepare_block, self.layout, self.engine.precision)
         return Staged(self.key, prepare, partial(function, self.layout, *arguments))
@@ -290,7 +291,7 @@ class Corrected:
         return np.sqrt(self._sum_by_site((point.gradient + penalty * point.theta) ** 2))
 
     def _evaluate(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
-        """Return `theta` with the objectives over all rows, computed by a pass.
+        """Return `theta` and its objectives over all rows, computed in one pass.
 
         Only the sites in the mask `sites` (m,) are evaluated.
         """
@@ -314,7 +315,7 @@ class Corrected:
         """Return the next solution to evaluate, an L-BFGS step based on the fit to the sample.
 
         `solve` fits the sample; `penalty` (1 + D,) contains the penalty of each column. `pairs`
-        contains steps and changes of the penalised gradient, both (layout.D, 1 + D), and the
+        contains steps and changes in the penalised gradient, both (layout.D, 1 + D), and the
         inverses (m,) of their inner products, oldest first. In the first round, the result is the
         minimum of the sample's objective, found from `theta`.
 
@@ -368,11 +369,11 @@ class Corrected:
 
 
 def site_moments(rows: Rows, layout: Layout, prior_count: float, workers: int = 1) -> np.ndarray:
-    """Return the means (layout.D, 1 + D) of a site's level times a column or the constant.
+    """Return the means (layout.D, 1 + D) of products of a site's levels with columns.
 
-    They are the derivatives in theta of the log numerators of the conditional distributions. A
-    `prior_count` shifts the observed levels of a site towards equal proportions. Entries of columns
-    that are not regressors of the site are 0.
+    The columns include the constant. The means are the derivatives of the log numerators of the
+    conditional distributions with respect to theta. A `prior_count` shifts the observed levels of a
+    site towards equal proportions. Entries of columns that are not regressors of the site are 0.
     """
     regs = regressors(layout)
     if regs.D == layout.D:
@@ -397,7 +398,7 @@ def site_moments(rows: Rows, layout: Layout, prior_count: float, workers: int = 
 
 
 def _term_key(layout: Layout) -> tuple[bytes, ...]:
-    """Return a key of the layout's terms; empty if all pairs interact."""
+    """Return a key that identifies the layout's terms; empty if all pairs interact."""
     return () if layout.complete else tuple(terms.tobytes() for terms in layout.terms)
 
 
@@ -420,9 +421,10 @@ def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProbl
 def _block_objective(
     layout: Layout, theta: np.ndarray, tasks: list, problem: PseudoProblem, block: Sample
 ) -> list:
-    """Return a block's sums of the log normalisers (m,) and their gradients (layout.D, 1 + D).
+    """Return the sums over a block of the log normalisers (m,) and their gradients.
 
-    Only the sites in the kernel's `tasks` are evaluated.
+    The gradients have shape (layout.D, 1 + D). Only the sites in the kernel's `tasks` are
+    evaluated.
     """
     # objectives and gradients are means, here of log normalisers, as the block's problem has no
     # moments; 0.0, 0.0: no penalties
@@ -432,5 +434,5 @@ def _block_objective(
 def _block_normaliser(
     layout: Layout, theta: np.ndarray, problem: PseudoProblem, block: Sample
 ) -> float:
-    """Return the sum of the normaliser of eq. (31) over a block, with the factor 1/k."""
+    """Return the sum of the normaliser in eq. (31) over a block, with the factor 1/k."""
     return block.total * log_normaliser(problem, layout, theta, half=True)

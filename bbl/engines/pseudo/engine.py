@@ -110,9 +110,9 @@ def solve_available(
 ) -> list[Solution]:
     """Fit each site to its usable rows at each penalty of `grid`.
 
-    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows where a site and its
+    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows in which a site and its
     neighbours are observed. Sites with the same usable rows form a group, which is fitted as a
-    separate model. `warm_starts` contains earlier solutions by penalty; `start` is as in
+    separate model. `warm_starts` contains earlier solutions by penalty; `start` is the same as in
     `solve_complete`.
     """
     all_columns = regressors(layout)
@@ -149,7 +149,7 @@ def solve_available(
         share = sub_sample.total / sample.total
 
         def restrict(site_theta: np.ndarray) -> np.ndarray:
-            """Return the group's solution, taken from a whole one, with zeros for neighbours."""
+            """Extract the group's solution from a complete solution, with zeros for neighbours."""
             out = np.zeros((sub_layout.D, entries[1].size))  # noqa: B023  # called at once
             out[sub_levels] = site_theta[entries]  # noqa: B023
             return out
@@ -184,10 +184,10 @@ def solve_complete(
     """Fit complete rows at each penalty of `grid`, in decreasing order, with warm starts.
 
     With `warm_starts`, fits are only precise enough to compare penalties (see
-    `PseudoLikelihood.compare`), and their solutions are added to it. `counts` are the weights
-    (L_i,) of each predictor's levels, or None to compute them. The first fit begins at the solution
-    `start` (layout.D, 1 + D) if given, otherwise without couplings. Solutions are returned in the
-    order of `grid`.
+    `PseudoLikelihood.compare`), and their solutions are added to `warm_starts`. `counts` contains
+    the weights (L_i,) of each predictor's levels, or is None to compute them. The first fit begins
+    at the solution `start` (layout.D, 1 + D) if given, otherwise without couplings. Solutions are
+    returned in the order of `grid`.
     """
     if engine.sparse:
         return solve_sparse(engine, sample, layout, grid, workers)
@@ -255,8 +255,8 @@ def _start(
 ) -> np.ndarray:
     """Return the solution without couplings, (layout.D, 1 + D).
 
-    `counts` are the weights (L_i,) of each predictor's levels. Levels have a prior count; if
-    `starts_at_stop`, absent levels have the probability at which a solver would stop.
+    `counts` contains the weights (L_i,) of each predictor's levels. A prior count is added for each
+    level; if `starts_at_stop`, absent levels have the probability at which a solver would stop.
     """
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
     level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
@@ -274,7 +274,7 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
 
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
-    """Return the L-BFGS solver of all sites, on a cluster if the rows are on one."""
+    """Return the L-BFGS solver for all sites, which runs on a cluster if the rows are on one."""
     if n_shares(sample) > 1:
         return make_cluster_solver(sample, layout, engine.precision, engine.prior_count)
     return make_lbfgs_solver(
@@ -285,9 +285,8 @@ def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
 def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
     """Return the solution at `lambda_`, interpolated linearly in the logarithm of the penalty.
 
-    The interpolation uses the solutions at the adjacent stronger and weaker penalties, or
-    extrapolates from the two strongest or weakest. With a single solution or a penalty of 0, the
-    nearest solution is copied.
+    The adjacent stronger and weaker penalties are used, or the two strongest or weakest for
+    extrapolation. With a single solution or a penalty of 0, the nearest solution is copied.
     """
     fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
@@ -315,7 +314,7 @@ MAX_LEVELS = 65535  # maximum number of levels in the kernel
 
 @dataclass(frozen=True)
 class PseudoLikelihood(Engine):
-    """Penalised pseudo-likelihood, eqs. (10)-(18).
+    """Fit fields and couplings by penalised pseudo-likelihood, eqs. (10)-(18).
 
     Parameters
     ----------
@@ -323,23 +322,23 @@ class PseudoLikelihood(Engine):
         L2 penalty on couplings, per observation. A sequence contains one penalty for each order:
         pairs, terms of three predictors, and so on.
     lambdah : float or None, default 0.0
-        L2 penalty on fields; None for the same as `lambda_`.
+        L2 penalty on fields; None to use `lambda_`.
     tolerance : float, default 1e-10
         Largest gradient norm of a predictor's objective that counts as converged.
     itmax : int, default 1000
         Maximum number of iterations for each predictor.
     prior_count : float, default 0.0
-        Pseudocount c, spread evenly over the levels of each predictor. In every conditional
-        distribution a row's observed level has weight ``1 - c/(n + c)``, and the rest is divided
-        equally among all levels. Without couplings this is naive Bayes with the same `prior_count`.
-        A prior count keeps the fields of absent levels finite; a value of 1 is suitable for
-        classification.
+        Pseudocount c, spread evenly over the levels of each predictor. In each conditional
+        distribution, a row's observed level has weight ``1 - c/(n + c)``, and the remaining weight
+        is divided equally among all levels. Without couplings, this is naive Bayes with the same
+        `prior_count`. A prior count keeps the fields of absent levels finite; a value of 1 is
+        suitable for classification.
     symmetrize : bool, default True
         Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and likewise for terms of any order.
         Otherwise ``J_ij`` with ``i < j`` is taken from predictor i.
     precision : {"double", "single"}, default "double"
         Single precision halves the working memory of large fits and takes about half the time. The
-        smallest tolerance is then 1e-5, which leaves about four correct digits. Small fits always
+        smallest tolerance is then 1e-5, which gives about four correct digits. Small fits always
         use double precision.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their sum of squares,
@@ -347,26 +346,27 @@ class PseudoLikelihood(Engine):
         regressed on the others by a sparse (multinomial) logistic regression, which is solved
         exactly. ``"l1"``, for predictors with two levels, is `lambda_` times the sum of ``|J_ij|``
         in the reference gauge, which is an L1 penalty on products of 0/1 columns. ``"group"``, for
-        any number of levels, is `lambda_` times the Frobenius norm of each table ``J_ij`` in the
-        zero-sum gauge, so that entire tables are zero; for two levels this norm is half of
-        ``|J_ij|``. With ``"l1"`` and ``"group"``, fields are not penalised, `lambdah` and
+        any number of levels, is `lambda_` times the sum of the Frobenius norms of the tables
+        ``J_ij`` in the zero-sum gauge, so that entire tables are zero; for two levels, this norm is
+        half of ``|J_ij|``. With ``"l1"`` and ``"group"``, fields are not penalised, `lambdah` and
         `prior_count` must be 0, and there are no standard errors; ``lambda_="cv"`` tries nine
         values from 0.003 to 0.3. A symmetrised coupling is zero only if it is zero for both
         predictors.
     gauge : {"reference", "zero-sum"}, default "reference"
-        Whether to penalise fields and couplings of the non-reference levels, as in the paper, or,
-        in a model of pairs, of all levels in the zero-sum gauge. The two solutions of a pair are
-        then also averaged in the zero-sum gauge. Probabilities in the zero-sum gauge do not depend
-        on the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a predictor
-        is constant in a group and neither `lambdah` nor `prior_count` is positive. In the zero-sum
-        gauge, a given `lambda_` is a weaker penalty: with two levels, it is a quarter as strong.
+        Whether to penalise the fields and couplings of non-reference levels, as in the paper, or
+        (for models with pairs only) of all levels, in the zero-sum gauge. The two solutions of a
+        pair are then also averaged in the zero-sum gauge. With "zero-sum", probabilities do not
+        depend on the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a
+        predictor is constant in a group and neither `lambdah` nor `prior_count` is positive. A
+        given `lambda_` is a weaker penalty in the zero-sum gauge: with two levels, it is a quarter
+        as strong.
     ordered : {"nominal", "linear"}, default "nominal"
-        Couplings of ordered predictors with three or more levels. ``"linear"`` makes them linear in
-        scores of the levels: ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` for two ordered predictors,
-        where theta is the log odds ratio of neighbouring levels, and ``u_i(a) phi_j(b)`` for an
-        ordered and a nominal one. Fields are not restricted, and penalties act on the couplings of
-        all levels as with ``"nominal"``, so that their strength does not depend on the unit of the
-        scores.
+        Couplings of ordered predictors with three or more levels. With ``"linear"``, they are
+        linear in the level scores: ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` for two ordered
+        predictors, where theta is the log odds ratio for adjacent levels, and ``u_i(a) phi_j(b)``
+        for an ordered and a nominal predictor. Fields are not restricted. Penalties apply to the
+        couplings of all levels, as with ``"nominal"``, so their strength does not depend on the
+        unit of the scores.
     level_scores : dict of list, optional
         Scores of the levels of some predictors, such as ``{"edu": [8, 12, 16]}``, for
         ``ordered="linear"``. Scores can also be given for predictors that are not declared as
@@ -458,7 +458,7 @@ class PseudoLikelihood(Engine):
 
     @classmethod
     def classifier_defaults(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the `classifier` defaults; empty with a sparse penalty."""
+        """Return the `classifier` defaults; none with a sparse penalty."""
         return cls.classifier if options.get("penalty", "l2") == "l2" else {}
 
     @property
@@ -488,7 +488,7 @@ class PseudoLikelihood(Engine):
         return not self.symmetrize
 
     def scores(self, design: Design) -> list[np.ndarray | None] | None:
-        """Return the level scores of a design's predictors; None with nominal couplings."""
+        """Return the level scores of a design's predictors; None for nominal couplings."""
         if self.ordered == NOMINAL:
             return None
         return layout_scores(design, self.ordered, self.level_scores)
@@ -546,7 +546,7 @@ class PseudoLikelihood(Engine):
             check_two_levels(layout)
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits are costly enough to compare few penalties at a time."""
+        """Return whether fits are so costly that penalties should be compared a few at a time."""
         if self.sparse or not layout.m:  # one path over all penalties is fastest; no predictors
             return False
         if not sample.in_memory:
@@ -561,7 +561,7 @@ class PseudoLikelihood(Engine):
     def check_equations(self) -> None:
         """Raise an OptionError unless couplings are symmetrised and have an L2 penalty.
 
-        No standard errors are available in the other cases.
+        Standard errors are not available in other cases.
         """
         if self.sparse:
             raise OptionError(
@@ -581,7 +581,7 @@ class PseudoLikelihood(Engine):
     def equations(
         self, sample: Rows, layout: Layout, site_theta: np.ndarray | None = None
     ) -> Equations:
-        """Return a group's likelihood equations, with the unsymmetrised solution."""
+        """Return a group's likelihood equations, with the solution before symmetrisation."""
         if self.sparse:
             self.check_equations()
         rows = self.prepare(sample, layout)
@@ -597,8 +597,9 @@ class PseudoLikelihood(Engine):
         )
 
     def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
-        """Return the mean log pseudo-likelihood of the fitted rows without the penalty, from the
-        objective and the site solution of the fit; None with a prior count, which changes the rows.
+        """Return the mean unpenalised log pseudo-likelihood; None with a prior count. It is
+        computed from the objective and the site solution of the fit. A prior count would change the
+        rows.
         """
         if fit.site_theta is None or self.prior_count or self.zero_sum:
             return None
@@ -608,7 +609,7 @@ class PseudoLikelihood(Engine):
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of a sample of rows on the fit of all rows, and the sample."""
+        """Return the influence of a sample of rows on the fit to all rows, and the sample."""
         return self.influence(
             rows, layout, to_sites(layout, theta) if site_theta is None else site_theta
         )
@@ -621,16 +622,16 @@ class PseudoLikelihood(Engine):
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Return the optimum of all rows without a penalty, from their fit and a sample of them.
+        """Return the unpenalised optimum over all rows, given their fit and a sample of them.
 
-        The objective of the sample gets a linear term that makes its gradient at the fit that of
-        all rows, as in the rounds of `Corrected`, and its optimum is found by Newton's method. The
-        sample only matters for the change of the gradient between the fit and the optimum. Linear
-        couplings of ordered predictors take one Newton step.
+        A linear term is added to the sample's objective so that its gradient at the fit equals the
+        gradient over all rows, as in `Corrected`, and the optimum is found by Newton's method. The
+        sample only affects the change in the gradient between the fit and the optimum. For linear
+        couplings of ordered predictors, only one Newton step is taken.
         """
         fitted = to_sites(layout, theta) if site_theta is None else site_theta
-        # at the fit, the gradient of the log-likelihood of all rows equals that of the penalty,
-        # minus the part of a prior count
+        # at the fit, the gradient of the log-likelihood of all rows equals the penalty's gradient
+        # minus the contribution of a prior count
         penalty = np.append(self.lambdah_at(self.lambda_), penalties(layout, self.lambda_))
         gradient = penalty * fitted
         if self.prior_count:
@@ -675,10 +676,10 @@ class PseudoLikelihood(Engine):
         return Unpenalised(from_sites(layout, optimum), all_determined, influence)
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
-        """Return the rows, with the extra instance of section 2.2 if a predictor is constant.
+        """Return the rows, with the additional row of section 2.2 if a predictor is constant.
 
-        In this row, constant predictors are at the first level that does not occur, and all other
-        predictors are at their reference level. With missing values, a predictor counts as constant
+        In this row, constant predictors have the first level that does not occur, and all other
+        predictors have their reference level. With missing values, a predictor counts as constant
         if it is constant in the rows to which it is fitted. No row is added if a prior count, or a
         penalty on fields in the zero-sum gauge, already keeps fields finite.
         """
@@ -710,7 +711,7 @@ class PseudoLikelihood(Engine):
         )
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
-        """Prepare rows in a file like `prepare`; read them into memory if there are few."""
+        """Prepare rows in a file in the same way as `prepare`; load them if there are few."""
         if not rows.complete:  # public functions refuse this earlier, with advice
             raise OptionError(
                 "With missing values, method='pseudo' fits each predictor to different rows, which "
@@ -737,7 +738,7 @@ class PseudoLikelihood(Engine):
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two solutions, of rows in the kernel and of the codes of sets.
+        """Return the memory, in bytes, of two solutions, the kernel's rows and joint-level codes.
 
         `settings` has no effect.
         """
@@ -756,7 +757,7 @@ class PseudoLikelihood(Engine):
         )
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit to rows in a file: to a sample, or to all if there are few."""
+        """Return the memory, in bytes, of a fit to a file: to a sample, or to all rows if few."""
         if layout.scores is not None:
             return self.memory(n, layout, settings)
         if few_enough(n, layout):
@@ -774,7 +775,7 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`.
 
-        With missing values each predictor is fitted to the rows where it and its neighbours are
+        With missing values, each predictor is fitted to the rows in which it and its neighbours are
         observed. The first fit begins at `start` (layout.size,). With `warm_starts`, fits are only
         precise enough to compare penalties; see `compare`.
         """
@@ -821,15 +822,16 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, precisely enough to compare them.
 
-        The first fit is exact, or starts near the point where exact fits stop, so that fields
-        without a finite optimum agree with `path`. Later fits start from an extrapolation of the
-        nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
-        Penalties in `warm_starts` are fitted again, more precisely; all solutions are added to it.
+        The first fit is exact, or starts near the point at which exact fits stop, so that fields
+        without a finite optimum agree with those from `path`. Later fits start from an
+        extrapolation of the nearest fits (see `extrapolate`) and stop at a looser tolerance, in
+        single precision. Penalties that are already in `warm_starts` are fitted again, more
+        precisely; all solutions are added to it.
         """
         return self.path(sample, layout, values, warm_starts=warm_starts)
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit with solutions averaged and ln Z computed in the zero-sum gauge.
+        """Return a fit in which solutions are averaged and ln Z is computed in the zero-sum gauge.
 
         In this gauge tables sum to zero along each axis; `theta` is still stored in the reference
         gauge.
@@ -852,10 +854,11 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit rows in a file by rounds, at each penalty of `grid` in decreasing order.
+        """Fit rows in a file in rounds, at each penalty of `grid` in decreasing order.
 
         The first fit begins at the solution `start` (layout.D, 1 + D), by default naive Bayes with
-        a prior count of 1; with `warm_starts`, at an extrapolation of these. See `Corrected`.
+        a prior count of 1, or, with `warm_starts`, at an extrapolation of their solutions. See
+        `Corrected`.
         """
         out: list[Any] = [None] * len(grid)
         engine = (
@@ -897,8 +900,8 @@ class PseudoLikelihood(Engine):
         """Fit couplings that are linear in scores, at each penalty of `grid` in decreasing order.
 
         Rows may be in memory or in a file; those in memory may have missing values. The first fit
-        begins at the solution `start` (layout.D, 1 + D), or without couplings; with `warm_starts`,
-        at an extrapolation of these. Solutions are added to `warm_starts`.
+        begins at the solution `start` (layout.D, 1 + D), by default without couplings, or, with
+        `warm_starts`, at an extrapolation of their solutions. Solutions are added to `warm_starts`.
         """
         out: list[Any] = [None] * len(grid)
         site_rows = rows
@@ -944,7 +947,7 @@ class PseudoLikelihood(Engine):
         counts: list[np.ndarray],
         absent: tuple[Note, ...],
     ) -> EngineFit:
-        """Return the symmetrised fit of `_path_scored`, with notes and its number of parameters."""
+        """Return the symmetrised fit for `_path_scored`, with notes and the parameter count."""
         sites = Sites(layout.m)
         # means over the usable rows of a site, as a share of all rows
         sites.value = fit.value * (usable_weight(rows, layout) / rows.total)
@@ -963,14 +966,14 @@ class PseudoLikelihood(Engine):
         return replace(finished, rank=None if shared is None else shared.n)
 
     def diverges(self, lambda_) -> bool:
-        """Return whether the fields of absent levels diverge with this penalty on couplings.
+        """Return whether fields of absent levels diverge with this penalty on couplings.
 
         They diverge if there is neither a penalty on fields nor a prior count.
         """
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
     def lambdah_at(self, lambda_) -> float:
-        """Return the penalty on fields for a penalty on couplings: the same, or a fixed value."""
+        """Return the penalty on fields: the penalty on couplings, or a fixed value."""
         first_lambda = lambda_[0] if isinstance(lambda_, tuple) else lambda_
         return float(first_lambda) if self.lambdah is None else self.lambdah
 
@@ -987,8 +990,9 @@ class PseudoLikelihood(Engine):
     ) -> EngineFit:
         """Return the symmetrised fit (eq. 18), with notes on non-convergence and absent levels.
 
-        `sites` contains reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`.
-        ``normaliser(half)`` is ln Z. `unbounded` is as in `EngineFit`, or None to find out.
+        `sites` contains the reports (m,) on each site: minimum `value`, gradient `norm`, `n_iter`,
+        `status`. ``normaliser(half)`` returns ln Z. `unbounded` is the same as in `EngineFit`, or
+        None to compute it.
         """
         theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.diverges(lambda_) else ()
@@ -1022,11 +1026,11 @@ class PseudoLikelihood(Engine):
 def _first_undetermined(
     layout: Layout, determined: np.ndarray, counts: list[np.ndarray]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return one parameter without a finite optimum for each site that has any, in the form of
-    `EngineFit.unbounded`.
+    """Return one parameter without a finite optimum for each site that has such parameters.
 
-    `determined` (layout.D, 1 + D) marks parameters with a finite optimum. Levels without rows, by
-    `counts`, are not considered: they have notes.
+    The result has the form of `EngineFit.unbounded`. `determined` (layout.D, 1 + D) marks
+    parameters with a finite optimum. Levels without rows, according to `counts`, are not
+    considered, because they have notes.
     """
     regs = regressors(layout)
     out = []

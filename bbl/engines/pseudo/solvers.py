@@ -1,4 +1,4 @@
-"""Solvers of the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster."""
+"""Solvers for the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster."""
 
 # Site solutions `site_theta` have shape (layout.D, 1 + D), with columns for the field and for the D
 # columns of the `Regressors`. A fit starts from the site's rows of the solution and overwrites
@@ -59,7 +59,7 @@ class Sites:
     ----------
     value : ndarray
         Minimum of the objective: minus the mean conditional log-likelihood of the site given the
-        others, plus the penalty.
+        other predictors, plus the penalty.
     norm : ndarray
         Norm of the gradient at the minimum.
     n_iter, n_eval : ndarray of int32
@@ -74,7 +74,7 @@ class Sites:
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
-        """Copy the reports of `other` on `other_sites` to `sites`.
+        """Copy the reports on `other_sites` in `other` to `sites`.
 
         `other` was fitted to a `share` of all rows.
         """
@@ -89,7 +89,7 @@ Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def is_small(n: int, layout: Layout) -> bool:
-    """Return whether Hessians of `n` rows are cheap (under a millisecond) for Newton's method."""
+    """Return whether computing Hessians of `n` rows is fast (under a millisecond)."""
     # non-reference levels of a site
     max_site_levels = float(layout.n_levels.max(initial=1)) - 1.0
     # too large even without regressors, which take long to list
@@ -105,12 +105,12 @@ def is_small(n: int, layout: Layout) -> bool:
 def solve_by_newton(
     engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None
 ) -> None:
-    """Fit all sites, or those in `only`, by Newton's method, in place.
+    """Fit all sites, or the sites in `only`, by Newton's method, in place.
 
     Writes `site_theta` and `sites`. `sample` contains the codes of the `Regressors`. `lambda_` and
     `lambdah` are the penalties on couplings and on fields. `linear` (layout.D, 1 + D), if given, is
-    subtracted from the gradients. `workers` is not used; it matches the signature of the functions
-    that `make_lbfgs_solver` returns.
+    subtracted from the gradients. `workers` is unused; it matches the signature of the functions
+    returned by `make_lbfgs_solver`.
     """
     fitted_sites = np.arange(layout.m) if only is None else only
     regs = regressors(layout)
@@ -142,10 +142,10 @@ def solve_by_newton(
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
     """Fit the sites of a task by L-BFGS.
 
-    If `keywords` has the report `rough`, a fit with a stronger penalty comes first.
-    `settings` are both penalties, the tolerance, the maximum number of iterations, and the
-    solution, which is overwritten. `keywords` are further arguments of the kernel, including the
-    arrays to which it writes reports.
+    If `keywords` contains the report `rough`, a fit with a stronger penalty is made first.
+    `settings` contains both penalties, the tolerance, the maximum number of iterations, and the
+    solution, which is overwritten. `keywords` contains further arguments for the kernel, including
+    the arrays to which it writes reports.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
     keywords = dict(keywords)
@@ -168,7 +168,7 @@ def prepare_problem(
     """Return the rows in the format of the L-BFGS kernel.
 
     `sample` contains the codes of the `Regressors`. Without `count_moments` (`counted` in the
-    kernel) the problem can only compute log normalisers, for rows with known moments.
+    kernel), the problem can only compute log normalisers, for rows whose moments are known.
     """
     regs = regressors(layout)
     with serial_blas():
@@ -189,8 +189,8 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
 
     ``solve`` has the arguments of `solve_by_newton`, except that `only` is replaced by `tolerance`
     (m,), with a value for each site that overrides the engine's. It returns the normaliser of a
-    `Solution`. With ``share=(k, n_shares)`` it fits only the sites of the tasks k, k + n_shares,
-    and so on.
+    `Solution`. With ``share=(k, n_shares)``, it fits only the sites in tasks k, k + n_shares, and
+    so on.
     """
     # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
@@ -292,7 +292,7 @@ MIN_SHARE = 32
 
 
 def n_shares(sample: Sample) -> int:
-    """Return the number of shares of the predictors, at most one per thread of a cluster."""
+    """Return the number of shares of predictors, at most one per thread of a cluster."""
     if sample.client is None:  # the client of a Dask cluster
         return 1
     return max(1, min(n_threads(sample.client), sample.codes.shape[1] // MIN_SHARE))
@@ -301,11 +301,10 @@ def n_shares(sample: Sample) -> int:
 def make_cluster_solver(
     sample: Sample, layout: Layout, precision: str, prior_count: float
 ) -> Callable:
-    """Return a solver as `make_lbfgs_solver` does, with the predictors shared among the workers of
-    a cluster.
+    """Return a solver like `make_lbfgs_solver`, with predictors divided among cluster workers.
 
-    Fits are bitwise identical. `sample` contains the codes of the `Regressors` and the ``client``
-    of the cluster.
+    Fits are bitwise identical to local fits. `sample` contains the codes of the `Regressors` and
+    the cluster's ``client``.
     """
     # the sample is sent without the client
     client = sample.client
@@ -316,7 +315,7 @@ def make_cluster_solver(
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
         """Fit all sites in place and return the normaliser of a `Solution`.
 
-        `sample` and `workers` are not used.
+        `sample` and `workers` are unused.
         """
         arguments = remote_value(
             client, (engine, layout, precision, lambda_, lambdah, site_theta.copy())
@@ -359,9 +358,9 @@ def _solve_share(
     """Fit one share of the predictors on a worker.
 
     Returns the predictors, their rows of the solution, and reports (m,). `share` is ``(k,
-    n_shares)`` as in `make_lbfgs_solver`, and `rows` contains the codes of the `Regressors`.
-    `arguments` are the engine, layout, precision, both penalties and the solution (layout.D, 1 + D)
-    to start from.
+    n_shares)``, as in `make_lbfgs_solver`, and `rows` contains the codes of the `Regressors`.
+    `arguments` contains the engine, the layout, the precision, both penalties and the solution
+    (layout.D, 1 + D) to start from.
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()

@@ -25,7 +25,7 @@ from bbl.sparse.workingset import MAX_INTERCEPT, Descent, Penalty
 __all__ = ["solve_sparse"]
 
 # smallest violation of the optimality conditions, per row, at which a fit ends; rounding errors in
-# sums over rows prevent smaller ones
+# sums over rows prevent smaller violations
 LEAST_VIOLATION = 1e-9
 # minimum proportion of a level at the start: the field of an absent level diverges, and this
 # proportion is the violation that remains
@@ -69,7 +69,7 @@ def _solve_site(
     solutions: list[np.ndarray],
     reports: list[Sites],
 ) -> None:
-    """Fit site `i` at each penalty of `grid`; write its `solutions` and its `reports`."""
+    """Fit site `i` at each penalty of `grid`; store the results in `solutions` and `reports`."""
     n_levels = layout.n_levels
     neighbours = np.flatnonzero(layout.mask[i] & (n_levels > 1))
     codes = sample.codes[:, neighbours].astype(code_dtype(n_levels[neighbours])).T
@@ -114,7 +114,7 @@ def _solve_site(
 def _write_site(
     layout: Layout, i: int, neighbours: np.ndarray, descent: Descent, site_theta: np.ndarray
 ) -> None:
-    """Write the fields and couplings of site `i` in the reference gauge to `site_theta`."""
+    """Write the fields and couplings of site `i`, in the reference gauge, to `site_theta`."""
     rows = slice(layout.start[i], layout.start[i + 1])
     to_scores = contrasts(descent.problem.K)
     fields = to_scores @ descent.intercept

@@ -1,1 +1,1 @@
-"""The engine of persistent variational inference."""
+"""The engine for persistent variational inference."""

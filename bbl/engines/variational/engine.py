@@ -44,11 +44,12 @@ __all__ = ["PersistentVI"]
 CHAIN_SHARE = 0.9  # minimum fraction of the requested chains that are run, in packs of 32
 LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
-# final relative change of the posterior mean that gives a warning
+# final relative change in the posterior mean that gives a warning
 MAX_CHANGE = 0.01
-# change of the couplings' log global scale in the second half that gives a warning
+# change in the couplings' log global scale in the second half that gives a warning
 MAX_SCALE_CHANGE = 0.4
-# minimum distance that Adam's steps must be able to move a log scale: 500 iterations at lr = 0.01
+# minimum distance over which Adam's steps must be able to move a log scale: 500 iterations at lr =
+# 0.01
 MIN_TRAVEL = 2.5
 # products of couplings and states that justify a thread; 100 binary predictors have 9e6
 WORTH = 1e7
@@ -56,61 +57,61 @@ WORTH = 1e7
 
 @dataclass(frozen=True)
 class PersistentVI(Engine):
-    """Persistent variational inference with scale-mixture priors (Ingraham & Marks 2017).
+    """Fit fields and couplings by persistent variational inference (Ingraham & Marks 2017).
 
-    Fields and couplings in simplex coding, where all levels are treated alike, have normal priors.
-    Their scales are estimated for each table, so that most couplings shrink to zero and the others
-    hardly at all. The posterior is approximated by a factorised distribution, whose means are the
-    estimates. Row weights may be any positive numbers.
+    The priors are scale mixtures of normals on fields and couplings in simplex coding, where all
+    levels are treated alike. The scales are estimated for each table, so that most couplings shrink
+    to zero and the others hardly at all. The posterior is approximated by a factorised
+    distribution, whose means are the estimates. Row weights can be any positive numbers.
 
     Parameters
     ----------
     prior : {"horseshoe", "laplace", "student", "gaussian", "flat"}, default "horseshoe"
         Prior of a table's scale. ``"horseshoe"``: half-Cauchy. ``"laplace"`` and ``"student"``: the
         marginal prior of a coupling is Laplace, or Student's t with 3 degrees of freedom.
-        ``"gaussian"``: all tables have the global scale. ``"flat"``: no prior, which is plain
+        ``"gaussian"``: all tables share the global scale. ``"flat"``: no prior, i.e. plain
         persistent variational inference (Ingraham & Marks 2017, eq. 10) without shrinkage;
-        couplings without a finite maximum likelihood estimate grow with `n_iter`.
+        couplings without a finite maximum likelihood estimate increase with `n_iter`.
     likelihood : {"sampled", "pseudo"}, default "sampled"
         "sampled" uses the likelihood, with persistent Gibbs chains; "pseudo" uses the
-        pseudo-likelihood without chains, which is fast but gives standard deviations that are too
-        small, because each coupling occurs in two conditional distributions.
+        pseudo-likelihood, without chains, which is fast, but its standard deviations are too small
+        because each coupling occurs in two conditional distributions.
     slab : float, default 1.0
-        Upper bound of the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex
-        coding (for two levels, of the Ising coupling). The bound keeps couplings finite that have
-        no finite optimum. ``inf`` means no bound, as in the paper.
+        Upper bound on the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex
+        coding (for two levels, the scale of the Ising coupling). The bound keeps couplings without
+        a finite optimum finite. ``inf`` means no bound, as in the paper.
     scale : float, optional
-        The global scale of fields and couplings; None to estimate both scales.
+        Global scale of fields and couplings; None to estimate both scales.
     n_iter : int, default 20000
         Number of iterations. 5,000 iterations are enough for a first look; the global scale
         converges last.
     tol : float, optional
-        Relative change of the smoothed posterior mean within a fortieth of the iterations below
-        which the fit ends early: steps then decrease to zero within a tenth of the iterations.
-        0.003 is a reasonable value. None to use all iterations.
+        Tolerance for ending early: if the smoothed posterior mean changes by less than this
+        fraction within a fortieth of the iterations, steps decrease to zero over a tenth of the
+        iterations. 0.003 is a reasonable value. None to use all iterations.
     sweeps : int, default 3
         Gibbs sweeps in each iteration.
     chains : int, default 100
         Total number of Gibbs chains for all draws. Each draw runs packs of 32 chains, which take no
-        longer than one chain, and uses the smallest number of packs that gives at least nine tenths
-        of the chains (100 chains for 3 draws become 96, 40 chains for one draw become 64).
+        longer than one chain, and uses the smallest number of packs that provides at least 90% of
+        the chains (100 chains for 3 draws become 96; 40 chains for one draw become 64).
     draws : int, default 3
         Number of parameter draws in each iteration; each draw has its own chains.
     lr : float, default 0.01
         Initial step size of Adam; it decreases linearly to zero.
     seed : int or numpy.random.Generator, optional
-        Random seed of the fit, which replaces the seed of the call.
+        Random seed for the fit; overrides the seed passed to the fitting function.
     average : float, default 0.1
-        Fraction of the iterations, at the end, over which the approximation is averaged.
+        Final fraction of the iterations over which the approximation is averaged.
     sd : {"factorised", "lrvb"}, default "factorised"
-        Posterior standard deviations: those of the approximation, which are too small if parameters
-        depend on each other, or those from linear response, which sums over all states and is
-        limited to few predictors. Strengths of pairs always use "factorised".
+        Posterior standard deviations: either from the approximation, which are too small if
+        parameters depend on each other, or from linear response, which sums over all states and is
+        therefore limited to few predictors. Pair strengths always use "factorised".
     centred : bool, default False
         Whether to approximate the posterior of the parameters theta and their log scales, instead
-        of theta / scale and the log scales (Ingraham & Marks 2017, eq. 11). A centred approximation
-        cannot follow a coupling and its scale to zero together, so sparse priors shrink less; the
-        option is provided for comparison. Not available with ``prior="flat"``.
+        of theta / scale and the log scales (Ingraham & Marks 2017, eq. 11). In a centred
+        approximation, a coupling and its scale cannot tend to zero together, so sparse priors
+        shrink less; the option is provided for comparison. Not available with ``prior="flat"``.
     grouped : bool, default True
         Whether to use one scale for each table, instead of one for each parameter in simplex
         coding. With more than two levels, the latter depends on the order of the levels. For two
@@ -118,7 +119,7 @@ class PersistentVI(Engine):
     empirical_bayes : bool, default False
         Whether to fix each scale at the exponential of its posterior mean logarithm for estimates
         and standard deviations (empirical Bayes), instead of averaging over it: the term ``exp(2 s)
-        / 2`` of Ingraham & Marks 2017, eq. 12, is omitted. The fit itself is the same. Not
+        / 2`` in Ingraham & Marks 2017, eq. 12, is omitted. The fit itself is unchanged. Not
         available with ``prior="flat"`` or ``centred=True``, where estimates do not involve scales.
 
     Raises
@@ -248,27 +249,27 @@ class PersistentVI(Engine):
                 )
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the name of the approximation, with the kind of sds; `layout` is not used."""
+        """Return the name of the approximation, with the kind of sds; `layout` is unused."""
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
     def _prior(self) -> ScalePrior:
-        """The prior of the scales."""
+        """The prior on the scales."""
         return PRIORS[self.prior]
 
     @property
     def _slab(self) -> float:
-        """Upper bound of the scales; inf (none) with light-tailed priors."""
+        """Upper bound on the scales; inf (no bound) with light-tailed priors."""
         return self.slab if self._prior.heavy else np.inf
 
     @property
     def _global_scale(self) -> float | None:
-        """The global scale; None if it is estimated. Under the flat prior it is 1."""
+        """The global scale; None if it is estimated, 1 under the flat prior."""
         return 1.0 if self._prior.flat else self.scale
 
     @property
     def n_chains(self) -> int:
-        """Number of chains for each draw, in whole packs; in total at least 90% of `chains`."""
+        """Number of chains per draw, in whole packs; in total, at least 90% of `chains`."""
         return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
@@ -286,7 +287,7 @@ class PersistentVI(Engine):
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit.
+        """Return the memory of a fit, in bytes.
 
         This includes the approximation, Adam's moments, draws, chains and, with linear response,
         states. `n` and `settings` have no effect.
@@ -408,7 +409,7 @@ class PersistentVI(Engine):
     def _sd(
         self, sample: Sample, layout: Layout, posterior: Approximation
     ) -> tuple[np.ndarray, tuple[Note, ...]]:
-        """Return the requested sds (size,), or the factorised ones with a note if not available."""
+        """Return the requested sds (size,) or, if unavailable, the factorised ones and a note."""
         if self.sd != "lrvb":
             return posterior.sd, ()
         sds = response_sd(
@@ -430,10 +431,10 @@ class PersistentVI(Engine):
         )
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
-        """Return the number of threads over draws, and within each draw over packs and blocks.
+        """Return the number of threads for draws, and for packs and blocks within each draw.
 
-        Chains run in packs, parameters in blocks. A thread is used only if there is enough work for
-        it.
+        Chains are processed in packs, and parameters in blocks. A thread is used only if there is
+        enough work for it.
         """
         n_states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
         n_products = float(layout.D) ** 2 * n_states * self.draws
@@ -501,7 +502,7 @@ class PersistentVI(Engine):
         )
 
     def strengths(self, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray:
-        """Return posterior draws of the strength of each pair, shape (n_draws, n_pairs)."""
+        """Return posterior draws of the strength of each pair, an array (n_draws, n_pairs)."""
         return self.approximation(layout, fit).strengths(rng)
 
     posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
@@ -510,10 +511,10 @@ class PersistentVI(Engine):
 
 
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
-    """Return a note for each predictor that determines another one and is determined by it.
+    """Return a note for each predictor with a one-to-one relationship to another predictor.
 
-    Two predictors with k > 1 observed levels determine each other if only k cells of their table
-    have rows.
+    Two predictors with k > 1 observed levels determine each other if only k cells of their joint
+    table have rows.
     """
     # differences of real-valued weights would leave rounding errors in empty cells
     sample = sample.complete_rows.counted

@@ -50,7 +50,7 @@ BLOCK = 2**15  # number of parameters in a block, which is processed by one thre
 
 
 class Likelihood(ABC):
-    """Interface of a likelihood for `ascend`."""
+    """Interface for the likelihoods used by `ascend`."""
 
     @abstractmethod
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
@@ -64,8 +64,8 @@ class Likelihood(ABC):
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
     """Return the sums (layout.size,) of the features in simplex coding over the rows.
 
-    With missing values, a predictor or pair has the mean feature of the rows where it is
-    observed, multiplied by the total weight of all rows.
+    With missing values, the sum for a predictor or pair is the mean feature over the rows in which
+    it is observed, multiplied by the total weight of all rows.
     """
     # counts (D, D)
     out = np.empty(layout.size)
@@ -105,7 +105,7 @@ def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
 
 
 def simplex_tables(layout: Layout) -> kernel.Tables:
-    """Return the layout in the format of the kernel."""
+    """Return the layout in the kernel's format."""
     pairs = np.ascontiguousarray(layout.pairs, dtype=np.intp)
     return kernel.Tables(
         layout.n_levels, layout.start.astype(np.intp), pairs, layout.pair_start.astype(np.intp)
@@ -115,7 +115,7 @@ def simplex_tables(layout: Layout) -> kernel.Tables:
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
     """Return (first, end) of runs of tables with about `BLOCK` parameters.
 
-    `ends` are the ends of the tables' parameters.
+    `ends` contains the end of each table's parameters.
     """
     if not len(ends):  # no tables: one empty run
         return [(0, 0)]
@@ -195,7 +195,7 @@ class PseudoLikelihoodGradient(Likelihood):
         self.rows = sample
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex` (size,) to `out` (size,); q is not used."""
+        """Write the gradient at `simplex` (size,) to `out` (size,); q is unused."""
         h = np.zeros(self.layout.D)
         J = np.zeros((self.layout.D, self.layout.D))
         self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
@@ -224,14 +224,14 @@ class Budget:
     ----------
     n_iter : int
     tol : float or None
-        Relative change of the posterior mean (see `ascend`) below which `_Schedule.finish` is
+        Relative change in the posterior mean (see `ascend`) below which `_Schedule.finish` is
         called; None for never.
     draws : int
         Number of parameter draws in each iteration.
     lr : float
         Initial step size of Adam; it decreases linearly to zero.
     average : float
-        Fraction of the iterations, at the end, over which the approximation is averaged.
+        Final fraction of the iterations over which the approximation is averaged.
     """
 
     n_iter: int
@@ -249,18 +249,18 @@ def ascend(
     progress: Callable | None = None,
     workers: int = 1,
 ) -> tuple[Approximation, dict[str, np.ndarray]]:
-    """Maximise the evidence lower bound by Adam; return the averaged approximation and the history.
+    """Maximise the evidence lower bound by Adam; return the average and the history.
 
     Parameters
     ----------
     likelihood : Likelihood
     begin : Approximation
-        The initial approximation.
+        Initial approximation.
     budget : Budget
     rng : numpy.random.Generator
         Generator for the draws.
     progress : callable, optional
-        Called with fractions of the work, and a note with the relative change.
+        Function that is called with fractions of the work and a note with the relative change.
     workers : int, default 1
         Number of threads; the result does not depend on it.
 
@@ -268,10 +268,10 @@ def ascend(
     -------
     Approximation
     history : dict of ndarray
-        One entry for each record: ``iteration``; ``gradient``, root mean square gradient in the
-        means of z since the last record; ``change``, relative change of the posterior mean since
-        then, smoothed over about ten records; ``scale_fields`` and ``scale_couplings``, global
-        scales.
+        Arrays with one entry for each record: ``iteration``; ``gradient``, the root mean square
+        gradient in the means of z since the last record; ``change``, the relative change in the
+        posterior mean since then, smoothed over about ten records; ``scale_fields`` and
+        ``scale_couplings``, the global scales.
     """
     schedule = _Schedule(budget)
     history = _History(budget.n_iter, begin)
@@ -313,7 +313,7 @@ class _Schedule:
 
     @property
     def average_from(self) -> float:
-        """Iteration after which the approximation is averaged.
+        """The iteration after which the approximation is averaged.
 
         The fraction `average` refers to the iterations since the start, or since `finish`.
         """
@@ -323,13 +323,13 @@ class _Schedule:
 
     @property
     def share(self) -> float:
-        """Fraction of the initial step size."""
+        """The current fraction of the initial step size."""
         return self.share_at_decline * (
             1.0 - (self.t - self.decline_from) / (self.end - self.decline_from)
         )
 
     def next_adam(self) -> tuple[float, float, float, float, float]:
-        """Advance; return Adam's step size, the two decays, and the bias corrections."""
+        """Advance by one iteration; return Adam's step size, decays and bias corrections."""
         share = self.share
         # the shorter the steps, the higher the weight of the latest gradient
         decay = FIRST_DECAY * share
@@ -344,7 +344,7 @@ class _Schedule:
         )
 
     def finish(self) -> None:
-        """Let the step size decrease to zero over a tenth of the iterations, or to the end."""
+        """Make the step size decrease to zero over a tenth of the iterations, or by the end."""
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
             self.share_at_decline = self.share
@@ -384,7 +384,7 @@ class _History:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The history as `ascend` returns it."""
+        """The history, in the form returned by `ascend`."""
         names = ("iteration", "gradient", "change", "scale_fields", "scale_couplings")
         values = np.array(self.records, dtype=float).reshape(-1, len(names)).T
         return dict(zip(names, values, strict=True))
@@ -393,11 +393,12 @@ class _History:
 class _State:
     """The current approximation, Adam's moments, and work arrays for Q draws.
 
-    `mean`, `log_sd` and `sd` (n,) belong to the approximation, and `noise` (Q, n) to the draws.
-    `simplex` and `gradient` (Q, size) are the parameters of each draw and the gradient of the
-    log-likelihood in these, `scale` (Q, G) its scales, `scale_gradient` (Q, n - size) the gradient
-    of the log posterior in u and v. `first_moments` and `second_moments` (2, n) are Adam's moments
-    of the gradients in means and log sds; `sums` (2, n) are the sums to be averaged.
+    `mean`, `log_sd` and `sd` (n,) belong to the approximation, and `noise` (Q, n) to the draws. For
+    each draw, `simplex` and `gradient` (Q, size) are the parameters and the gradient of the
+    log-likelihood with respect to them, `scale` (Q, G) the scales, and `scale_gradient` (Q, n -
+    size) the gradient of the log posterior with respect to u and v. `first_moments` and
+    `second_moments` (2, n) are Adam's moments of the gradients in means and log sds; `sums` (2, n)
+    are the sums to be averaged.
     """
 
     def __init__(
@@ -451,9 +452,9 @@ class _State:
         self.n_summed += 1
 
     def step(self, adam: tuple) -> float:
-        """Take one step with the numbers from `_Schedule.next_adam`.
+        """Take one step with the step size, decays and corrections from `_Schedule.next_adam`.
 
-        Returns the sum of the squared gradients in the means of z.
+        Returns the sum of squared gradients in the means of z.
         """
         self.pool.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.pool.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
@@ -461,7 +462,7 @@ class _State:
         return float(self.squared_gradients.sum())
 
     def draw(self, q: int) -> None:
-        """Draw parameters and scales, and write the gradients in parameters, u and v at draw q."""
+        """Draw parameters and scales for draw q, and compute the gradients in them, u and v."""
         b = self.begin
         groups = self.groups
         noise = self.noise[q]
@@ -522,7 +523,7 @@ class _State:
             self.scale_gradient[q, -2:] = groups.sum_by_kind(by_u) + prior.hyper_slope(v)
 
     def step_block(self, adam: tuple, k: int) -> None:
-        """Take the step of the z in block k, a range of groups."""
+        """Take the step in z for block k, a range of groups."""
         first, end = self.blocks[k]
         arrays = (
             self.groups.cuts,
@@ -540,7 +541,7 @@ class _State:
         np.exp(self.log_sd[block], out=self.sd[block])
 
     def step_scales(self, adam: tuple) -> None:
-        """Take the step of u and v, if they are estimated."""
+        """Take the step in u and v, if they are estimated."""
         if not self.scale_gradient.size:
             return
         numbers = (self.sd, self.mean, self.log_sd)

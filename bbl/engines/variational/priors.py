@@ -1,4 +1,4 @@
-"""Scale mixtures of normals as priors, hyperpriors, and the slab that bounds scales."""
+"""Scale mixtures of normals as priors, their hyperpriors, and the slab that bounds scales."""
 
 # A group of parameters (a table in simplex coding) is ``sigma z`` with standard normal z. The
 # density of the log scale ``u = ln sigma`` depends only on ``w = u - v``, where ``v = ln s`` and s
@@ -19,13 +19,13 @@ STUDENT_SHAPE = 1.5  # half the degrees of freedom of the Student prior
 
 @dataclass(frozen=True)
 class ScalePrior:
-    """The distribution of the scales of groups of parameters; all functions operate elementwise.
+    """The distribution of the parameter groups' scales; all functions operate elementwise.
 
     Attributes
     ----------
     name : str
     log_density : callable, or None
-        ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups have the global scale.
+        ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups share the global scale.
     slope : callable, or None
         Derivative of `log_density` in w.
     log_hyper : callable
@@ -33,9 +33,10 @@ class ScalePrior:
     hyper_slope : callable
         Derivative of `log_hyper` in v.
     heavy : bool
-        Whether tails are so heavy that parameters without a finite optimum diverge without a slab.
+        Whether the tails are so heavy that parameters without a finite optimum diverge unless there
+        is a slab.
     flat : bool, default False
-        Whether the density of the parameters is constant; there are then no scales.
+        Whether the prior density of the parameters is constant, in which case there are no scales.
     """
 
     name: str
@@ -48,7 +49,7 @@ class ScalePrior:
 
 
 def _half_cauchy(w: np.ndarray) -> np.ndarray:
-    """Return the log density of a half-Cauchy's log: ``ln 2/pi + w - ln(1 + e^2w)``."""
+    """Return the log density of a log half-Cauchy variable: ``ln 2/pi + w - ln(1 + e^2w)``."""
     return np.log(2.0 / np.pi) + w - np.logaddexp(0.0, 2.0 * w)
 
 

@@ -1,4 +1,4 @@
-"""Linear response: the covariance of parameters from a factorised variational posterior."""
+"""Linear response: covariances of parameters from a factorised variational posterior."""
 
 # The sds of a factorised approximation are too small if parameters depend on each other. Linear
 # response estimates the covariance by the derivatives of the posterior means with respect to a
@@ -23,9 +23,10 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MAX_MULTIPLICATIONS", "count_multiplications", "response_covariance", "response_sd"]
 
-# multiplications for the covariance of all features at one draw; all draws together take seconds
+# maximum number of multiplications for the covariance of all features at one draw; all draws
+# together take seconds
 MAX_MULTIPLICATIONS = 2.0**28
-DRAW_PAIRS = 64  # pairs of antithetic draws from the approximation
+DRAW_PAIRS = 64  # number of pairs of antithetic draws from the approximation
 STEP = 1e-5  # step of the difference quotients for the curvature of a prior
 
 
@@ -35,7 +36,7 @@ def count_multiplications(layout: Layout) -> float:
 
 
 def state_features(layout: Layout) -> np.ndarray:
-    """Return the features of all states in simplex coding, shape (states, layout.size)."""
+    """Return the features of all states in simplex coding, an array (states, layout.size)."""
     codes = state_codes(np.arange(int(layout.n_levels.prod())), layout.n_levels)
     out = np.empty((len(codes), layout.size))
     level_contrasts = [contrasts(L)[codes[:, i]] for i, L in enumerate(layout.n_levels)]
@@ -66,9 +67,9 @@ def response_covariance(
 ) -> np.ndarray:
     """Return the covariance (layout.size, layout.size) of the parameters in simplex coding.
 
-    `feature_sums` (layout.size,) are the features summed over rows with total weight `total`; `rng`
-    generates the points over which the Hessian of the log posterior is averaged. The result is nan
-    if the bound is not concave at the approximation, which is then not an optimum.
+    `feature_sums` (layout.size,) contains the features summed over rows with total weight `total`;
+    `rng` draws the points over which the Hessian of the log posterior is averaged. The result is
+    nan if the bound is not concave at the approximation, which is then not an optimum.
     """
     noise = rng.standard_normal((DRAW_PAIRS, len(approx.mean)))
     with serial_blas():
@@ -85,7 +86,7 @@ def response_covariance(
 def _log_scale_entries(approx: Approximation) -> np.ndarray:
     """Return the position (G,) of each group's log scale among the n numbers; -1 if it is fixed.
 
-    The log scale is u or, if all groups have the global scale, v.
+    The log scale is u or, if all groups share the global scale, v.
     """
     if approx.prior.slope:
         return approx.layout.size + np.arange(len(approx.groups))
@@ -100,10 +101,10 @@ def bound_hessian(
 ) -> np.ndarray:
     """Return the Hessian (2n, 2n) of the evidence lower bound in means and log sds.
 
-    It is averaged over draws `noise` (Q, n). `feature_sums` and `total` are as in
+    The Hessian is averaged over draws `noise` (Q, n). `feature_sums` and `total` are the same as in
     `response_covariance`. In the second derivative with respect to a log sd, the term with the
-    gradient of the log posterior is replaced by -1, its value at an optimum: there the gradient of
-    the bound is zero, and the gradient of the entropy in each log sd is 1.
+    gradient of the log posterior is replaced by -1, its value at an optimum, where the gradient of
+    the bound is zero and the gradient of the entropy in each log sd is 1.
     """
     F = state_features(approx.layout)
     n = len(approx.mean)
@@ -133,8 +134,8 @@ def log_posterior_hessian(
     derivatives of theta_k in x)`` plus the Hessian of the log prior: -1 for each z, and difference
     quotients of the prior's slopes for u and v.
 
-    `F` (states, size) are the `state_features` of all states; `feature_sums` and `total` are as in
-    `response_covariance`.
+    `F` (states, size) are the `state_features` of all states; `feature_sums` and `total` are the
+    same as in `response_covariance`.
     """
     size = approx.layout.size
     group_of = approx.groups.of_parameter
@@ -189,7 +190,9 @@ def log_posterior_hessian(
 
 
 def mean_slopes(approx: Approximation) -> np.ndarray:
-    """Return the derivatives (layout.size, 2n) of the parameters' means in means and log sds."""
+    """Return the derivatives (layout.size, 2n) of parameter means with respect to means and log
+    sds.
+    """
     size = approx.layout.size
     n = len(approx.mean)
     group_of = approx.groups.of_parameter

@@ -1,4 +1,4 @@
-"""Factorised normal approximation to the posterior of parameters with scale-mixture priors."""
+"""Factorised normal approximation to the posterior under scale-mixture priors."""
 
 # Parameters in simplex coding are ``theta = sigma z``. The parameters of a table form a group with
 # a common scale sigma; s is the global scale of all fields or of all couplings, the two kinds. The
@@ -23,7 +23,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Approximation", "Groups", "start"]
 
-STRENGTH_DRAWS = 400  # number of draws of the strengths of pairs
+STRENGTH_DRAWS = 400  # number of draws of pair strengths
 
 
 class Groups:
@@ -35,7 +35,7 @@ class Groups:
     Attributes
     ----------
     cuts : ndarray of intp, shape (G + 1,)
-        Position of each group's first parameter, and the number of parameters.
+        Position of each group's first parameter, followed by the number of parameters.
     fields : int
         Number of groups of fields.
     of_parameter : ndarray of intp, shape (size,)
@@ -64,28 +64,28 @@ class Groups:
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def repeat_by_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return each group's (G,) element of `values` (2,): one for fields, one for couplings."""
+        """Return the element of `values` (2,), for fields or for couplings, for each group (G,)."""
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """A factorised normal approximation of the posterior of z, u and v.
+    """A factorised normal approximation to the posterior of z, u and v.
 
     Attributes
     ----------
     layout : Layout
     prior : ScalePrior
-        The prior of the scales. Its `slope` is None if all groups have the global scale.
+        The prior on the scales. Its `slope` is None if all groups share the global scale.
     slab : float
-        Upper bound of the scales; inf if there is none.
+        Upper bound on the scales; inf means no bound.
     scale : float or None
         The global scale; None if it is estimated.
     mean, log_sd : ndarray, shape (n,)
-        Means and log sds of z (layout.size), of u (G, unless all groups have the global scale), and
-        of v (2, if it is estimated).
+        Means and log sds of z (layout.size), u (G, unless all groups share the global scale) and v
+        (2, if estimated).
     centred : bool, default False
-        Whether the approximation is of theta instead of z.
+        Whether theta is approximated instead of z.
     grouped : bool, default True
         Whether the parameters of a table share a scale.
     empirical_bayes : bool, default False
@@ -105,7 +105,7 @@ class Approximation:
 
     @staticmethod
     def length(layout: Layout, prior: ScalePrior, scale: float | None, grouped: bool = True) -> int:
-        """Return the number n of means: of z, of u and of v."""
+        """Return the total number n of means of z, u and v."""
         n_scales = len(Groups(layout, grouped)) if prior.slope else 0
         return layout.size + n_scales + (2 if scale is None else 0)
 
@@ -121,7 +121,7 @@ class Approximation:
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds, (G,) each, of the groups' log scales, which may be global."""
+        """Means and sds (G,) of the groups' log scales, which may be global."""
         if self.prior.slope:
             u = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[u], np.exp(self.log_sd[u])
@@ -133,7 +133,7 @@ class Approximation:
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and mean square, (G,) each, of the scales with the slab.
+        """Means and mean squares (G,) of the bounded scales.
 
         They are 1 in the centred parameterisation.
         """
@@ -190,7 +190,7 @@ class Approximation:
         return np.sqrt(variance)
 
     def strengths(self, rng: np.random.Generator, n: int = STRENGTH_DRAWS) -> np.ndarray:
-        """Return draws (n, P) of all pairs' strengths: Frobenius norms in the zero-sum gauge."""
+        """Return draws (n, P) of all pair strengths: Frobenius norms in the zero-sum gauge."""
         layout = self.layout
         groups = self.groups
         z_mean = self.mean[: layout.size]
@@ -235,10 +235,10 @@ def start(
     centred: bool = False,
     grouped: bool = True,
 ) -> Approximation:
-    """Return the initial approximation: naive Bayes fields, and no couplings.
+    """Return the initial approximation: naive Bayes fields without couplings.
 
-    The initial scales are those in Ingraham & Marks' Ising code. The options are as in
-    `Approximation`.
+    The initial scales are the same as in Ingraham & Marks' code for Ising models. The options are
+    described in `Approximation`.
     """
     n = Approximation.length(layout, prior, scale, grouped)
     groups = Groups(layout, grouped)

@@ -105,17 +105,12 @@ def choose_once(data: FitData, level: float) -> Relevance:
 
 def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
     """Restrict the rows and terms to the chosen predictors."""
-    sample = data.rows
     chosen = relevance.chosen
-    missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
-    if missing is not None and not missing.any():
-        missing = None  # the convention for samples without missing values
-    rows = replace(sample, codes=np.ascontiguousarray(sample.codes[:, chosen]), missing=missing)
     labels = data.labels
     if labels is not None:
         names, levels = ([values[i] for i in chosen] for values in (labels.names, labels.levels))
         labels = Labels(labels.response, labels.groups, tuple(names), tuple(levels))
-    return FitData(rows, data.layout.only(chosen), data.K, labels)
+    return FitData(data.rows.only(chosen), data.layout.only(chosen), data.K, labels)
 
 
 def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:

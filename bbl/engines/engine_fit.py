@@ -134,6 +134,16 @@ class EngineFit:
         )
         return replace(self, notes=tuple(notes), unbounded=unbounded)
 
+    def of_predictors(self, predictors: np.ndarray, m: int) -> EngineFit:
+        """Return the fit of m predictors, of which this fit has those with parameters."""
+        by_predictor = {}
+        for name, value in (("grad_norm", 0.0), ("n_iter", 0), ("converged", True)):
+            values = getattr(self, name)
+            if len(values) == len(predictors):
+                by_predictor[name] = np.full(m, value, dtype=values.dtype)
+                by_predictor[name][predictors] = values
+        return replace(self.renumbered(predictors), **by_predictor)
+
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this `kind`, or None if the engine has not computed it.
 

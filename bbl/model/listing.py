@@ -77,6 +77,8 @@ def state_codes(index, n_levels) -> np.ndarray:
     states.
     """
     levels = np.asarray(n_levels)
+    if not len(levels):
+        return np.zeros((len(index), 0), dtype=np.uint8)
     return np.column_stack(np.unravel_index(index, tuple(levels))).astype(code_dtype(levels))
 
 

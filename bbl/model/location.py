@@ -29,6 +29,7 @@ __all__ = [
     "EnergyWithNumbers",
     "nominal_codes",
     "nominal_rows",
+    "singular_number",
 ]
 
 # Maps integer codes (n, m) and unknown cells (n, m) or None to energies (n, K).
@@ -168,10 +169,7 @@ class LocationModel:
 
     def without_numbers(self, rows: Sample) -> Sample:
         """Return rows with integer codes of the predictors that are not numbers."""
-        levels = nominal_rows(rows, self.is_number, self.n_levels)
-        missing = None if levels.missing is None else levels.missing[:, self.categories]
-        codes = np.ascontiguousarray(levels.codes[:, self.categories])
-        return replace(levels, codes=codes, missing=missing)
+        return nominal_rows(rows, self.is_number, self.n_levels).only(self.categories)
 
     @cached_property
     def components(self) -> list[np.ndarray]:
@@ -264,19 +262,32 @@ class LocationModel:
         """Return the location model estimated from the second moments T (K, p + q, p + q)."""
         K = len(T)
         n = T[:, 0, 0].copy()
-        C = np.zeros((K, self.p, self.q))
-        ranks = np.zeros((K, self.q), dtype=np.intp)
-        for g in np.flatnonzero(n > 0.0):
-            for j in range(self.q):
-                columns = np.flatnonzero(self.has_column[j])
-                C[g, columns, j], ranks[g, j] = self._regress(T[g], j, columns)
+        C, ranks = self._regressions(T, self.has_column)
         residuals = _residuals(T, C)
+        of_numbers = T[:, self.p :, self.p :].sum(axis=0).diagonal()
+        size = of_numbers / max(float(n.sum()), 1e-300)
         if self.is_seemingly_unrelated:
+            # the likelihood is unbounded if a linear combination of the numbers is a function of
+            # the levels
+            C_all, ranks_all = self._regressions(T, np.ones_like(self.has_column))
+            _refuse_singular(_residuals(T, C_all), n, ranks_all, size, self, names)
             C, residuals = self._generalised(T, C, residuals, n)
-        S = self._covariances(residuals, n, ranks)
-        _refuse_singular(S, residuals, n, self, names)
+        _refuse_singular(residuals, n, ranks, size, self, names)
+        S = self.covariances(residuals, n, ranks)
         selected = np.array([select_covariance(covariance, self.correlated) for covariance in S])
         return Location(self, C, selected, n, ranks, T, scores)
+
+    def _regressions(self, T: np.ndarray, has_column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coefficients (K, p, q) of regressions of each number on the columns of z that
+        `has_column` (q, p) marks, and the ranks (K, q) of their designs.
+        """
+        C = np.zeros((len(T), self.p, self.q))
+        ranks = np.zeros((len(T), self.q), dtype=np.intp)
+        for g in np.flatnonzero(T[:, 0, 0] > 0.0):
+            for j in range(self.q):
+                columns = np.flatnonzero(has_column[j])
+                C[g, columns, j], ranks[g, j] = self._regress(T[g], j, columns)
+        return C, ranks
 
     def _regress(self, T: np.ndarray, j: int, columns: np.ndarray) -> tuple[np.ndarray, int]:
         """Return the coefficients of number j for some `columns` of z, and the rank of the design.
@@ -352,7 +363,7 @@ class LocationModel:
             np.maximum(T[used, self.p :, self.p :].diagonal(0, 1, 2).max(axis=0), 1e-300)
         )
         for _ in range(MAX_ROUNDS):
-            S = self._covariances(residuals, n, np.zeros((len(T), self.q)), divisor="ml")
+            S = self.covariances(residuals, n, np.zeros((len(T), self.q)), divisor="ml")
             before = C.copy()
             for g in used:
                 covariance = select_covariance(S[g], self.correlated)
@@ -388,7 +399,7 @@ class LocationModel:
             rows.append(row)
         return np.block(rows)
 
-    def _covariances(
+    def covariances(
         self, residuals: np.ndarray, n: np.ndarray, ranks: np.ndarray, divisor: str | None = None
     ) -> np.ndarray:
         """Return the covariances (K, q, q) of residual sums (K, q, q), before zeros of their
@@ -397,8 +408,9 @@ class LocationModel:
         is_moment = (divisor or self.divisor) == "moment"
         # (K, q): numbers of different ranks have different degrees of freedom
         df = np.maximum(n[:, None] - ranks * is_moment, 0.0)
-        pooled_df = np.maximum(df.sum(axis=0), 1e-300)
-        pooled = residuals.sum(axis=0) / np.sqrt(pooled_df[:, None] * pooled_df)
+        pooled_df = np.sqrt(df.sum(axis=0)[:, None] * df.sum(axis=0))
+        pooled = np.zeros_like(residuals[0])
+        np.divide(residuals.sum(axis=0), pooled_df, out=pooled, where=pooled_df > 0.0)
         if self.covariance == "shared":
             S = np.broadcast_to(pooled, residuals.shape).copy()
         else:
@@ -457,39 +469,77 @@ class NumberNames:
 
 
 def _refuse_singular(
-    S: np.ndarray,
     residuals: np.ndarray,
     n: np.ndarray,
+    ranks: np.ndarray,
+    size: np.ndarray,
     model: LocationModel,
     names: NumberNames | None,
 ) -> None:
-    """Raise a DataError that names a number and a group if a covariance (K, q, q) is singular."""
-    names = names or NumberNames(tuple(range(model.q)), tuple(range(len(S))))
-    # of all groups, as the scale of rounding errors
-    pooled = residuals.sum(axis=0) / max(float(n.sum()), 1.0)
+    """Raise a DataError that names a number and a group if a covariance is singular.
+
+    `residuals` (K, q, q) are residual sums, `n` (K,) the rows of the groups, `ranks` (K, q) the
+    ranks of the regressions, and `size` (q,) the variances of the numbers among all rows.
+    """
+    found = _find_singular(residuals, n, ranks, size, model)
+    if found is None:
+        return
+    names = names or NumberNames(tuple(range(model.q)), tuple(range(len(n))))
+    where = "all groups together" if found.g < 0 else f"group {names.groups[found.g]!r}"
+    reason = (
+        f"is constant in {where}, given the predictors it depends on"
+        if found.is_constant
+        else f"is a linear function of the other numeric predictors in {where}"
+    )
+    remedies = []
+    for option, value in (("covariance", "shared"), ("shrink", 0.1)):
+        changed = replace(model, **{option: value})
+        if _find_singular(residuals, n, ranks, size, changed) is None:
+            remedies.append(f"{option}={value!r}")
+    n_rows = float(n.sum() if found.g < 0 else n[found.g])
+    name = names.numbers[found.number]
+    leave = f"leave {name!r} out of the formula."
+    raise DataError(
+        f"column {name!r} {reason} ({n_rows:,g} rows), so its covariance is singular.",
+        column=name,
+        hint=f"Use {', '.join(remedies)}, or {leave}" if remedies else f"L{leave[1:]}",
+    )
+
+
+@dataclass(frozen=True)
+class SingularCovariance:
+    """Where a covariance is singular.
+
+    Attributes
+    ----------
+    g : int
+        Number of the group; -1 for the covariance of all groups.
+    number : int
+        Which number is constant, or a linear function of the others.
+    is_constant : bool
+    """
+
+    g: int
+    number: int
+    is_constant: bool
+
+
+def _find_singular(
+    residuals: np.ndarray, n: np.ndarray, ranks: np.ndarray, size: np.ndarray, model: LocationModel
+) -> SingularCovariance | None:
+    """Return the first singular covariance of a model with these residual sums, or None."""
+    S = model.covariances(residuals, n, ranks)
     is_shared = model.covariance == "shared"
     for g in range(1 if is_shared else len(S)):
-        j = _singular_number(S[g], pooled.diagonal(), model.correlated)
-        if j is None or (n[g] == 0.0 and not is_shared):
-            continue
-        where = "all groups together" if is_shared else f"group {names.groups[g]!r}"
-        reason = (
-            f"is constant in {where}, given the predictors it depends on"
-            if not S[g][j, j] > SINGULAR * pooled[j, j]
-            else f"is a linear function of the other numeric predictors in {where}"
-        )
-        can_share = _singular_number(pooled, pooled.diagonal(), model.correlated) is None
-        shared = "covariance='shared', " if can_share and not is_shared else ""
-        n_rows = float(n.sum() if is_shared else n[g])
-        raise DataError(
-            f"column {names.numbers[j]!r} {reason} ({n_rows:,g} rows), so its covariance is "
-            "singular.",
-            column=names.numbers[j],
-            hint=(f"Use {shared}shrink=0.1, or leave {names.numbers[j]!r} out of the formula."),
-        )
+        j = singular_number(S[g], size, model.correlated)
+        if j is not None and (n[g] > 0.0 or is_shared):
+            return SingularCovariance(
+                -1 if is_shared else g, j, not S[g][j, j] > SINGULAR * size[j]
+            )
+    return None
 
 
-def _singular_number(S: np.ndarray, size: np.ndarray, correlated: np.ndarray) -> int | None:
+def singular_number(S: np.ndarray, size: np.ndarray, correlated: np.ndarray) -> int | None:
     """Return the last number that is constant, or a linear function of the others, under the
     covariance S (q, q); None if S is regular. `size` (q,) are variances to compare with.
     """

@@ -353,6 +353,15 @@ class Sample(Rows):
         """The same rows without a response."""
         return replace(self, y=None)
 
+    def only(self, predictors: np.ndarray) -> Sample:
+        """Return the rows with only these predictors."""
+        missing = None
+        if self.missing is not None:
+            missing = np.ascontiguousarray(self.missing[:, predictors])
+            missing = missing if missing.any() else None
+        codes = np.ascontiguousarray(self.codes[:, predictors])
+        return replace(self, codes=codes, missing=missing)
+
     def group(self, y: int) -> Sample:
         """Return the rows of response group `y`, without a response; if there is none, all rows are
         in group 0.

@@ -544,3 +544,49 @@ def test_figures_show_means_and_regions(table):
     assert winner[[10, 75, 100], [3, 75, 140]].tolist() == expected.astype(int).tolist()
     numeric("y ~ u*v + a", table).plot(kind="confusion")
     plt.close("all")
+
+
+def test_large_models_with_numbers_are_fitted_by_lbfgs(table, monkeypatch):
+    """The solver for large models does not accept predictors with one level."""
+    from bbl.engines.pseudo import engine
+
+    plain = numeric("y ~ (a + b + u + v)^2", table, lambda_=1e-3)
+    monkeypatch.setattr(engine, "is_small", lambda n, layout: False)
+    large = numeric("y ~ (a + b + u + v)^2", table, lambda_=1e-3)
+    assert_allclose(large.predict(table)[["n", "s"]], plain.predict(table)[["n", "s"]], atol=1e-4)
+
+
+def test_parts_of_an_explanation_without_levels_add_up(table):
+    frame = numeric("y ~ u + v", table).explain(table).frame
+    assert_allclose(frame.iloc[:, 2:-1].sum(axis=1), frame["log_odds"], atol=1e-9)
+
+
+def test_effects_of_a_model_with_numbers_alone_have_errors(table):
+    effects = bbl.bbl("y ~ u*v", table, numeric=["u", "v"], method="naive").avg_comparisons("u")
+    assert (effects.frame["std_error"] > 0.0).all()
+
+
+def test_names_of_numbers_are_names_not_their_printed_text(table):
+    renamed = table.rename(columns={"u": "a\tb"})
+    fit = bbl.bbl("y ~ `a\tb` + v", renamed, numeric=["a\tb", "v"])
+    assert fit.means().index.get_level_values("number").tolist() == ["a\tb", "v"]
+
+
+def test_a_covariance_without_degrees_of_freedom_is_singular():
+    data = pd.DataFrame({"y": list("aab"), "u": [1.0, 2.0, 4.0], "c": list("pqp")})
+    with pytest.warns(bbl.DataWarning), pytest.raises(DataError, match="Leave .u. out") as caught:
+        bbl.bbl("y ~ c*u", data, numeric="u", covariance="shared")
+    assert "shrink" not in caught.value.hint
+
+
+def test_a_copied_number_with_other_partners_is_singular(table):
+    copied = table.assign(v=2.0 * table["u"])
+    with pytest.raises(DataError, match="linear function"):
+        numeric("y ~ a:u + b + a + u*v", copied)
+
+
+def test_discriminants_of_dependent_numbers_are_refused(table):
+    copied = table.assign(v=2.0 * table["u"])
+    fit = numeric("y ~ u*v", copied, shrink=0.2)
+    with pytest.raises(DataError, match="no discriminants"):
+        fit.discriminants()

@@ -40,7 +40,7 @@ def advised(text: str) -> Iterator[dict[str, Any]]:
     before: dict[str, Any] = {}
     end = -1
     for each in ADVICE.finditer(text):
-        together = before if text[end : each.start()] == " with " else {}
+        together = before if text[end : each.start()] in (" with ", " and ") else {}
         for value in re.findall(VALUE, each[2]):
             before = together | {each[1]: ast.literal_eval(value)}
             yield before

@@ -17,7 +17,7 @@ import pandas as pd
 
 import bbl
 from bbl import networks
-from scenarios.scenario import MEMORY, Scenario
+from scenarios.scenario import MEMORY, NUMBER_KINDS, Scenario
 from scenarios.words import column_names, level_names
 
 __all__ = ["Table", "arguments", "fit", "formula", "make_table", "source"]
@@ -35,7 +35,7 @@ class Table:
     ----------
     names, response, weight_name : list of str, str, str
     values, groups : list of lists, list
-        The levels of each predictor, and the groups.
+        The levels of each predictor, or the values of a numeric one that occur, and the groups.
     kinds, group_kind : tuple of str, str
         Dtypes.
     orders, group_order : list of arrays of int, array of int
@@ -69,6 +69,18 @@ class Table:
     def n(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @property
+    def numbers(self) -> list[str]:
+        """The names of the numeric predictors."""
+        return [
+            name for name, kind in zip(self.names, self.kinds, strict=True) if kind in NUMBER_KINDS
+        ]
+
+    @property
+    def nominal(self) -> list[int]:
+        """Positions of the other predictors."""
+        return [i for i, kind in enumerate(self.kinds) if kind not in NUMBER_KINDS]
 
     def take(self, rows: Any) -> Table:
         """Return the table of these rows."""
@@ -106,6 +118,12 @@ def column(values: list, codes: np.ndarray, kind: str, order: np.ndarray) -> pd.
             pd.Categorical.from_codes(place[codes], declared, ordered=kind == "ordered")
         )
     cells = [None if a < 0 else values[a] for a in codes]
+    if kind in NUMBER_KINDS:
+        is_whole = kind == "whole"
+        if (None in cells and is_whole) or kind == "Float64":
+            return pd.Series(pd.array(cells, dtype="Int64" if is_whole else "Float64"))
+        cells = [np.nan if c is None else c for c in cells]
+        return pd.Series(np.array(cells, dtype="int64" if is_whole else float))
     if kind == "arrow":
         import pyarrow as pa
 
@@ -148,7 +166,10 @@ def make_table(s: Scenario) -> Table:
         if i and rng.random() < 0.5:  # pairs that go together
             with_last = rng.random(s.n) < 0.5
             codes[with_last, i] = np.minimum(codes[with_last, i - 1], L - 1)
+    number_values = make_numbers(s, codes, y)
     gaps = np.random.default_rng([s.seed, 2]).random((s.n, m)) < s.gaps
+    if s.missing != "drop" and s.seed % 20:  # which is refused
+        gaps[:, [kind in NUMBER_KINDS for kind in s.kinds]] = False
     codes[gaps] = -1
     draws = np.random.default_rng([s.seed, 3])
     made = {
@@ -169,7 +190,7 @@ def make_table(s: Scenario) -> Table:
         names[0],
         weight_name,
         [
-            level_values(kind, L, s.names, s.seed + i)
+            number_values[i] if i in number_values else level_values(kind, L, s.names, s.seed + i)
             for i, (kind, L) in enumerate(zip(kinds, s.levels, strict=True))
         ],
         level_values(s.group_kind, K, s.names, s.seed + 99),
@@ -203,11 +224,51 @@ def make_table(s: Scenario) -> Table:
     return table if s.rows is None else table.take(list(s.rows))
 
 
+def make_numbers(s: Scenario, codes: np.ndarray, y: np.ndarray) -> dict[int, list]:
+    """Return the values of each numeric predictor by its position, and enter the rows' positions
+    among them into `codes`.
+
+    Means depend on the groups and on the levels of the first predictor; numbers are correlated.
+    """
+    out = {}
+    positions = [i for i, kind in enumerate(s.kinds) if kind in NUMBER_KINDS]
+    before = np.zeros(s.n)
+    for i in positions:
+        rng = np.random.default_rng([s.seed, 11, i])
+        shape = rng.choice(
+            ["normal", "skewed", "few", "copied", "flat"], p=[0.6, 0.2, 0.1, 0.05, 0.05]
+        )
+        noise = rng.normal(size=s.n)
+        u = noise**2 if shape == "skewed" else noise
+        u = u + rng.normal(size=len(s.shares))[y] + rng.uniform(-1.0, 1.0) * before
+        if positions[0]:
+            u = u + rng.normal(size=s.levels[0])[codes[:, 0]]
+        if shape == "copied" and i != positions[0]:
+            u = 2.0 * before
+        if shape == "flat":
+            u = np.where(y == 0, u.round(), u)
+        before = u
+        if shape == "few":
+            u = np.clip(u.round(), -1, 1)
+        scale = float(rng.choice([1e-3, 1.0, 1.0, 1e4]))
+        if s.kinds[i] == "whole":
+            scale = max(scale, 1.0)
+        values = (u + rng.choice([0.0, 0.0, 30.0])) * scale
+        values = (10.0 * values).round() if s.kinds[i] == "whole" else values.round(9)
+        distinct, position = np.unique(values, return_inverse=True)
+        codes[:, i] = position.ravel()
+        out[i] = [int(v) if s.kinds[i] == "whole" else float(v) for v in distinct]
+    return out
+
+
 def make_zeros(s: Scenario, codes: np.ndarray, y: np.ndarray) -> dict[int, list[int]]:
     """Return cells of two predictors, or of a predictor and the response, that never occur."""
     rng = np.random.default_rng([s.seed, 9])
-    columns = {-1: y, **{i: codes[:, i] for i in s.used}}
-    one = int(rng.choice(s.used))
+    used = [i for i in s.used if i not in s.numbers]
+    if not used:
+        return {}
+    columns = {-1: y, **{i: codes[:, i] for i in used}}
+    one = int(rng.choice(used))
     other = int(rng.choice([i for i in columns if i != one and (i >= 0 or s.response)] or [one]))
     n_one, n_other = (int(columns[i].max(initial=0)) + 1 for i in (one, other))
     seen = set(zip(columns[one].tolist(), columns[other].tolist(), strict=True))
@@ -337,6 +398,22 @@ def arguments(s: Scenario, table: Table) -> dict[str, Any]:
     options = dict(s.options)
     if s.family != "bbl" and s.group_kind in ("category", "ordered") and "priors" in options:
         options["priors"] = "equal"  # groups that are declared count, whether they occur or not
+    if isinstance(options.get("level_scores"), list):
+        predictor, seed = options.pop("level_scores")
+        if predictor in s.used:
+            at = s.used.index(predictor)
+            n_declared = len(table.values[at]) + 1  # and a level that is never seen
+            steps = np.random.default_rng(seed).exponential(size=n_declared).round(2) + 0.1
+            options["level_scores"] = {table.names[at]: np.cumsum(steps).tolist()}
+    if "numeric" in options:
+        looks_measured = {"float", *NUMBER_KINDS}
+        is_all = (
+            options["numeric"] == "all"
+            and {kind for kind in table.kinds if kind in looks_measured} <= {"number", "Float64"}
+            and s.source != "dict"
+        )
+        numbers = table.numbers
+        options["numeric"] = is_all or (numbers[0] if len(numbers) == 1 else numbers)
     if s.family == "bbl":
         options["method"] = s.method
         if (zeros := structural_zeros(table)) is not None:

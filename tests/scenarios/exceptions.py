@@ -66,11 +66,8 @@ def by_reference(case: Case) -> bool:
 def constant_within_a_group(case: Case) -> bool:
     """Whether a predictor has one level in a group."""
     table = case.table.take(kept_rows(case.s, case.table))
-    parts = (
-        [table.codes[table.y == g] for g in np.unique(table.y)]
-        if case.s.response
-        else [table.codes]
-    )
+    codes = table.codes[:, table.nominal]
+    parts = [codes[table.y == g] for g in np.unique(table.y)] if case.s.response else [codes]
     return any(len(np.unique(column[column >= 0])) < 2 for part in parts for column in part.T)
 
 
@@ -105,10 +102,7 @@ def equal_tables_of_predictors(case: Case) -> bool:
     weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
     rows = [tuple(codes) for codes in table.codes.tolist()]
     tables = []
-    for at in (
-        *combinations(range(len(table.names)), 1),
-        *combinations(range(len(table.names)), 2),
-    ):
+    for at in (*combinations(table.nominal, 1), *combinations(table.nominal, 2)):
         cells: Counter[tuple[tuple[int, ...], int]] = Counter()
         for row, group, weight in zip(rows, table.y.tolist(), weights.tolist(), strict=True):
             cells[tuple(row[i] for i in at), group] += weight

@@ -79,8 +79,8 @@ def required(case: Case, name: str) -> Any:
         "group": lambda: case.fit.labels.groups[0],
         "a": lambda: case.table.names[0],
         "b": lambda: case.fit.labels.names[-1],
-        "x": lambda: case.table.names[0],
-        "y": lambda: case.fit.labels.names[-1],
+        "x": lambda: (case.table.numbers or case.table.names)[0],
+        "y": lambda: (case.table.numbers or case.fit.labels.names)[-1],
     }
     if name not in values:
         raise LawBroken(

@@ -121,6 +121,36 @@ def effects_follow_from_predictions(case: Case) -> None:
     )
 
 
+@law(lambda case: case.classes and bool(case.table.numbers), cost=40)
+def effects_of_numbers_follow_from_predictions(case: Case) -> None:
+    """Comparisons of a number equal averages of predict() for rows with the number increased by the
+    step, and slopes are their limit for small steps.
+    """
+    table, asked, weights = asked_rows(case)
+    if not table.n:
+        return
+    name = str(case.rng.choice(case.table.numbers))
+    values = np.array(case.table.values[case.table.names.index(name)], dtype=float)
+    sd = float(values.std())
+    step = float(case.rng.uniform(-2.0, 2.0)) * sd
+    frame = table.frame()
+
+    def mean_at(shift: float) -> np.ndarray:
+        """Return the average probabilities (K,) of rows with the number increased."""
+        moved = frame.assign(**{name: frame[name] + shift})
+        p = case.fit.predict(moved, type="prob").iloc[:, :-1].to_numpy(float)
+        return np.average(p, axis=0, weights=weights)
+
+    found = case.fit.avg_comparisons([name], step={name: step}, se=False, **asked)
+    expect_close(numbers(found)[0, :, 0], mean_at(step) - mean_at(0.0), f"{name!r} + {step}")
+    if case.s.options.get("transform") == "normal":  # slopes of a polygon at its corners
+        return
+    by_sd = sd * numbers(case.fit.avg_slopes([name], se=False, **asked))[0, :, 0]
+    h = 1e-4
+    expected = (mean_at(h * sd) - mean_at(-h * sd)) / (2.0 * h)
+    expect_close(by_sd, expected, f"slope of {name!r}", rtol=1e-3, atol=1e-4)
+
+
 def unit_values(effects: Effects, name: Any) -> list:
     """Return the values of a column of `by`, one for each unit."""
     values = effects.frame[name].to_numpy(object)[:: len(effects.labels.groups)]

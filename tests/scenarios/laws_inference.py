@@ -19,6 +19,7 @@ def tests_are_there(case: Case) -> bool:
     return (
         case.has_tests
         and case.in_memory
+        and case.fit.estimate.parameters.layout.size > 0
         and (case.s.weights != "real" or bool(case.s.design))
         and case.s.options.get("symmetrize", True)
         and case.fit.estimate.parameters.layout.size <= 200
@@ -124,7 +125,8 @@ def conf_int_is_the_table(case: Case) -> None:
 
 def may_have_a_design(case: Case) -> bool:
     """Whether the scenario's call may be made with a sampling design."""
-    return case.has_tests and case.in_memory and not (case.is_tuned or case.s.design)
+    has_numbers = bool(case.s.numbers)  # which are refused
+    return case.has_tests and case.in_memory and not (case.is_tuned or case.s.design or has_numbers)
 
 
 @law(may_have_a_design, cost=60)

@@ -8,6 +8,8 @@ import math
 import numpy as np
 import pandas as pd
 import reference
+import reference_numbers
+from scipy import stats
 from sklearn import metrics
 
 from scenarios.build import kept_rows, structural_zeros
@@ -73,6 +75,8 @@ def tables(case: Case, group: object) -> dict:
     L = [len(levels) for levels in case.fit.labels.levels]
     out: dict = {}
     frame = case.fit.tidy()
+    if not len(frame):
+        return out
     frame = frame[[g == group and type(g) is type(group) for g in frame["group"]]]
     places = [c for c in frame.columns if str(c).startswith("predictor")]
     levels = [c for c in frame.columns if str(c).startswith("level")]
@@ -104,6 +108,58 @@ def possible_states(case: Case, states: np.ndarray) -> np.ndarray:
     return ~wrong
 
 
+def energies_with_numbers(
+    case: Case, own: list[dict], x: np.ndarray, number_at: list[int]
+) -> np.ndarray:
+    """Return the energies (n, K) of new rows plus the log density of their numbers, from the tables
+    of means and covariances; missing values are summed and integrated out.
+    """
+    fit = case.fit
+    L = [len(levels) for levels in fit.labels.levels]
+    x = x.copy()
+    x[:, number_at] = 0
+    u = case.new_frame[case.table.numbers].to_numpy(float, na_value=np.nan).copy()
+    if case.s.options.get("transform") == "normal":
+        for j, name in enumerate(case.table.numbers):
+            u[:, j] = normal_scores(case, name, u[:, j])
+    partners = np.array([[interact(case, i, j) for j in range(len(L))] for i in number_at])
+    partners[:, number_at] = False
+    means = fit.means()
+    out = np.empty((len(x), len(own)))
+    states = reference.states(L)
+    for g, group in enumerate(fit.labels.groups):
+        energies = reference.term_energy(own[g], states)
+        log_p = dict(zip(map(tuple, states.tolist()), energies, strict=True))
+        C = [means.loc[name].iloc[:, g].to_numpy() for name in case.table.numbers]
+        S = fit.covariances(group).to_numpy()
+        out[:, g] = [
+            reference_numbers.log_joint(x[k], u[k], log_p, C, S, L, partners) for k in range(len(x))
+        ]
+    return out
+
+
+def interact(case: Case, i: int, j: int) -> bool:
+    """Return whether the formula lets two predictors interact."""
+    if case.s.method == "naive":
+        return False
+    terms = case.s.terms
+    return (
+        terms > 1
+        if isinstance(terms, int)
+        else tuple(sorted((case.s.used[i], case.s.used[j]))) in terms
+    )
+
+
+def normal_scores(case: Case, name: str, values: np.ndarray) -> np.ndarray:
+    """Return the normal scores of new values, by their mid-ranks among the training rows."""
+    table = case.table.take(np.flatnonzero(kept_rows(case.s, case.table)))
+    train = table.frame()[name].to_numpy(float)
+    weights = np.ones(table.n) if table.weights is None else table.weights.astype(float)
+    known = np.unique(train)
+    below = np.array([weights[train < v].sum() + weights[train == v].sum() / 2 for v in known])
+    return np.interp(values, known, stats.norm.ppf(below / weights.sum()))
+
+
 @law(enumerable, cost=15)
 def probabilities_follow_from_coefficients(case: Case) -> None:
     """Class probabilities, ln Z and the probabilities of rows agree with an enumeration of all
@@ -122,10 +178,15 @@ def probabilities_follow_from_coefficients(case: Case) -> None:
     )
     expect_close(fit.log_z.to_numpy(), log_z, "ln Z", 1e-8, 1e-8 + rounding)
     codes, missing = fit.design.encode(case.new_frame)
-    x = codes.astype(int)
+    number_at = [fit.labels.names.index(name) for name in case.table.numbers]
+    x = codes.astype(float)
+    x[:, number_at] = 0
+    x = x.astype(int)
     if missing is not None:
         x = np.where(missing, -1, x)
-    if (x < 0).any():
+    if number_at:
+        E = energies_with_numbers(case, own, x, number_at)
+    elif (x < 0).any():
         E = np.array([reference.term_marginal_energy(t, L, x, possible) for t in own]).T
     else:
         E = np.array([reference.term_energy(t, x) for t in own]).T

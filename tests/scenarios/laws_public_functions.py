@@ -236,8 +236,10 @@ def the_estimator_is_the_fit(case: Case) -> None:
         "log_z": s.options.get("log_z", "auto"),
         "n_jobs": 1,
     }
-    if "relevance" in s.options:
-        options["options"] = {"relevance": s.options["relevance"]}
+    beside = ("relevance", "covariance", "divisor", "shrink", "transform")
+    options["options"] = {name: s.options[name] for name in beside if name in s.options}
+    if s.numbers:
+        options["numeric"] = build.arguments(s, case.table)["numeric"]
     weights = None if case.table.weights is None else np.asarray(case.table.weights, dtype=float)
     y = [case.table.groups[g] for g in case.table.y]
     estimator = BBLClassifier(case.fit.engine, **options).fit(

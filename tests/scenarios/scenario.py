@@ -32,6 +32,19 @@ PREDICTORS = (
     "arrow",
     "object",
 )
+# dtypes of numeric predictors
+NUMBER_KINDS = ("number", "whole", "Float64")
+WITH_NUMBERS = (
+    "pseudo",
+    "ml",
+    "mf",
+    "naive",
+    "blanket",
+    "boosting",
+    "shbm",
+    "pcd",
+    "mpf",
+)
 GROUPS = ("str", "category", "ordered", "bool", "int", "Int64", "string", "arrow", "float")
 POLICIES = ("raise", "drop", "level", "marginal")
 WEIGHTS = ("none", "counts", "zero", "real", "huge")
@@ -51,7 +64,7 @@ class Scenario:
     n : int
         Number of rows that are drawn.
     levels : tuple of int
-        Number of levels of each predictor.
+        Number of levels of each predictor; 1 for numbers.
     shares : tuple of float
         Of the groups; their number is the number of groups.
     kinds, group_kind : tuple of str, str
@@ -107,6 +120,11 @@ class Scenario:
     def used(self) -> tuple[int, ...]:
         """Positions of the predictors that are left."""
         return tuple(range(len(self.levels))) if self.columns is None else self.columns
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Positions of the numeric predictors that are left."""
+        return tuple(i for i in self.used if self.kinds[i] in NUMBER_KINDS)
 
     @property
     def missing(self) -> str:
@@ -218,15 +236,20 @@ def draw(seed: int) -> Scenario:
         )
     if scenario.family == "bbl" and scenario.method in ("pseudo", "ml") and "ordered" in kinds:
         options |= _draw_linear(scenario, np.random.default_rng([seed, 27]))
+    if scenario.method == "conditional" and np.random.default_rng([seed, 29]).random() < 0.4:
+        scenario = dataclasses.replace(scenario, group_kind="ordered")
     if scenario.method == "conditional" and scenario.group_kind == "ordered":  # as above
         scenario = _draw_logits(scenario, np.random.default_rng([seed, 25]))
     if scenario.method == "conditional":  # as above
         scenario = _draw_blanket(scenario, np.random.default_rng([seed, 23]))
     if scenario.method == "conditional":
         scenario = _draw_boosting(scenario, np.random.default_rng([seed, 24]))
-    return dataclasses.replace(
+    scenario = dataclasses.replace(
         scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21]))
     )
+    if scenario.family == "bbl":
+        scenario = _draw_numbers(scenario, np.random.default_rng([seed, 28]))
+    return scenario
 
 
 def _draw_linear(s: Scenario, rng: Any) -> dict[str, Any]:
@@ -237,7 +260,61 @@ def _draw_linear(s: Scenario, rng: Any) -> dict[str, Any]:
     # now and then where it is refused
     if rng.random() > (0.5 if is_possible else 0.1):
         return {}
-    return {"ordered": "linear"}
+    if not is_possible or rng.random() < 0.6:
+        return {"ordered": "linear"}
+    scored = [i for i, kind in enumerate(s.kinds) if kind == "ordered" and s.levels[i] > 2]
+    return {"ordered": "linear", "level_scores": [int(rng.choice(scored)), int(rng.integers(1e6))]}
+
+
+def _draw_numbers(s: Scenario, rng: Any) -> Scenario:
+    """Return a scenario with numeric predictors besides the others or instead of them, or now and
+    then the same one.
+    """
+    may_take = s.method in WITH_NUMBERS and not (s.zeros or s.design)
+    if rng.random() > (0.35 if may_take else 0.03):
+        return s
+    names = {"structural_zeros", "relevance"} if rng.random() > 0.1 else set()
+    options = {k: v for k, v in s.options.items() if k not in names}
+    options["numeric"] = str(rng.choice(["listed", "listed", "all"]))
+    if rng.random() < 0.35:
+        options["covariance"] = "shared"
+    if rng.random() < 0.25:
+        options["divisor"] = "ml"
+    if rng.random() < 0.25:
+        options["shrink"] = float(rng.choice([0.1, 0.5, 1.0]))
+    if rng.random() < 0.2:
+        options["transform"] = "normal"
+    q = int(rng.choice([1, 2, 3, 4], p=[0.35, 0.35, 0.2, 0.1]))
+    alone = rng.random() < 0.2 and s.method != "blanket"
+    m = 0 if alone else len(s.levels)
+    kinds = tuple(str(rng.choice(NUMBER_KINDS, p=[0.6, 0.25, 0.15])) for _ in range(q))
+    # engines see terms of levels alone; means are sums over predictors
+    terms: int | tuple = min(s.terms, 2) if isinstance(s.terms, int) else s.terms
+    if alone:
+        terms = int(rng.integers(1, 3))
+    if not isinstance(terms, int) or rng.random() < 0.4:
+        levels = range(m)
+        if isinstance(terms, int):
+            terms = tuple((i,) for i in levels) if terms < 2 else tuple(_pairs(levels))
+        numbers = range(m, m + q)
+        pairs = [(i, j) for i in range(m + q) for j in numbers if i < j and rng.random() < 0.4]
+        terms = (*terms, *((j,) for j in numbers), *pairs)
+    if rng.random() > 0.1:
+        options.pop("log_z", None)
+    source = s.source if s.source in MEMORY or rng.random() < 0.1 else "pandas"
+    return dataclasses.replace(
+        s,
+        levels=s.levels[:m] + (1,) * q,
+        kinds=s.kinds[:m] + kinds,
+        terms=terms,
+        options=options,
+        source=source,
+    )
+
+
+def _pairs(levels: range) -> list[tuple[int, ...]]:
+    """Return the terms of ``.^2``."""
+    return [(i,) for i in levels] + [(i, j) for i in levels for j in levels if i < j]
 
 
 def _draw_logits(s: Scenario, rng: Any) -> Scenario:

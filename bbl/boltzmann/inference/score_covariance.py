@@ -292,16 +292,23 @@ def _covariance_with_numbers(
         if rows.n:
             levels = location.model.without_numbers(rows)
             group_layout = layout.of_group(g)
-            influence, _ = engine.influence(
-                levels.collapsed(layout.n_levels), group_layout, of_levels.fits[g].site_theta
-            )
-            unbounded |= {(int(chosen[i]), code) for i, code in _unbounded_levels(influence)}
-            influence, directions = influence.of_combinations()
-            # derivatives (1 + size, size) of the coefficients by the parameters
-            jacobian = np.vstack([-moments(group_layout, theta[g]), np.eye(layout.size)])
+            of_levels_flat = np.zeros((1, 0))
+            if layout.size:
+                influence, _ = engine.influence(
+                    levels.collapsed(layout.n_levels), group_layout, of_levels.fits[g].site_theta
+                )
+                unbounded |= {(int(chosen[i]), code) for i, code in _unbounded_levels(influence)}
+                influence, directions = influence.of_combinations()
+                # derivatives (1 + size, size) of the coefficients by the parameters
+                jacobian = np.vstack([-moments(group_layout, theta[g]), np.eye(layout.size)])
+                of_levels_flat = np.hstack(
+                    [jacobian @ directions, _unit_vectors(np.append(True, influence.determined))]
+                )
             for block, level_block in zip(rows.blocks(), levels.blocks(), strict=True):
-                own = np.empty((block.n, n_own))
-                own[:, : 1 + layout.size] = (influence(level_block) / influence.total) @ jacobian.T
+                own = np.zeros((block.n, n_own))
+                if layout.size:
+                    of_rows = influence(level_block) / influence.total
+                    own[:, : 1 + layout.size] = of_rows @ jacobian.T
                 own[:, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
                 own[:, 1 + layout.size :] = of_numbers.coefficient_influences(block.codes, g)
                 shared = of_numbers.covariance_influences(block.codes, g)
@@ -312,9 +319,6 @@ def _covariance_with_numbers(
                     stop = (h + 1) * n_coefficients if is_shared else n_coefficients
                     E[:, stop - shared.shape[1] : stop] = shared
                 blocks[0 if is_shared else g] += E.T @ (E * block.weights[:, None])
-            of_levels_flat = np.hstack(
-                [jacobian @ directions, _unit_vectors(np.append(True, influence.determined))]
-            )
             group_flat = block_diag(of_levels_flat, of_numbers.directions(g))
         if is_shared:
             before = g * n_coefficients

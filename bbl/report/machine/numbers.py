@@ -6,8 +6,6 @@ predictors on which some mean depends.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import pandas as pd
 
@@ -49,7 +47,8 @@ def mean_frame(labels: Labels, location: Location, centers: np.ndarray) -> pd.Da
     """
     model = location.model
     names = column_names(labels, location)
-    index = []
+    numbers = []
+    terms = []
     rows = []
     for j, i in enumerate(model.numbers):
         has_partners = model.has_column[j].sum() > 1
@@ -57,12 +56,12 @@ def mean_frame(labels: Labels, location: Location, centers: np.ndarray) -> pd.Da
             values = location.C[:, column, j]
             if column == 0 and location.scores is None:
                 values = values + centers[j]
-            term = names[column] if column or has_partners else CONSTANT_ALONE
-            index.append((label_text(labels.names[i]), term))
+            terms.append(names[column] if column or has_partners else CONSTANT_ALONE)
+            numbers.append(labels.names[i])
             rows.append(values)
     return pd.DataFrame(
         np.array(rows),
-        index=pd.MultiIndex.from_tuples(index, names=["number", "term"]),
+        index=pd.MultiIndex.from_arrays([label_index(numbers), terms], names=["number", "term"]),
         columns=pd.Index(labels.groups, dtype=object),
     )
 
@@ -117,9 +116,11 @@ def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str
     if model.transform != "none":
         facts += "; normal scores of ranks"
     blocks = []
+    n_terms = model.has_column.sum(axis=1)  # of each number, one after the other in `means`
+    stops = np.cumsum(n_terms)
     for j in range(shown_numbers):
         name = label_text(labels.names[model.numbers[j]])
-        own = cast(pd.DataFrame, means.loc[name])
+        own = means.iloc[stops[j] - n_terms[j] : stops[j]].droplevel("number")
         table = own.iloc[: SHOWN_LEVELS + 1, :shown_groups].set_axis(group_names, axis=1)
         table.loc["sd"] = sd[:shown_groups, j]
         blocks.append(f"Means of {name} ({facts}):\n{_table_text(table)}")

@@ -511,6 +511,7 @@ class BBLResults(FittedMachine, ClassifierResults):
                 hint="Fit without priors, or with logits='adjacent'.",
             )
         # energies become scores: plus ln proportion, minus ln Z
+        constant = np.broadcast_to(constant, len(estimate.log_z))  # () without tables
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
             terms = {

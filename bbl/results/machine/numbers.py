@@ -12,6 +12,7 @@ import pandas as pd
 from bbl.checks import check_keywords
 from bbl.design.numbers import NumberFactor
 from bbl.errors import DataError, OptionError
+from bbl.model.location import singular_number
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.numbers import covariance_frame, mean_frame
 from bbl.report.machine.plot_numbers import (
@@ -238,7 +239,7 @@ class NumbersMixin(MachineResults):
         Raises
         ------
         DataError
-            If no predictor is numeric, or there are no classes.
+            If no predictor is numeric, there are no classes, or numbers are linearly dependent.
 
         Examples
         --------
@@ -334,6 +335,15 @@ class NumbersMixin(MachineResults):
         n_groups = int((n > 0.0).sum())
         within /= n.sum() - n_groups
         scale = np.sqrt(within.diagonal())
+        j = singular_number(within, within.diagonal(), np.ones_like(within, dtype=bool))
+        if j is not None:
+            name = self.labels.names[location.model.numbers[j]]
+            raise DataError(
+                f"Column {name!r} is constant within groups, or a linear function of the other "
+                "numbers, so there are no discriminants.",
+                column=name,
+                hint=f"Leave {name!r} out of the formula.",
+            )
         values, vectors = eigh(between / np.outer(scale, scale), within / np.outer(scale, scale))
         r = min(location.model.q, n_groups - 1)
         vectors = vectors[:, ::-1][:, :r]

@@ -136,7 +136,7 @@ class EngineFit:
 
     def of_predictors(self, predictors: np.ndarray, m: int) -> EngineFit:
         """Return the fit of m predictors, of which this fit has those with parameters."""
-        by_predictor = {}
+        by_predictor: dict[str, Any] = {}
         for name, value in (("grad_norm", 0.0), ("n_iter", 0), ("converged", True)):
             values = getattr(self, name)
             if len(values) == len(predictors):

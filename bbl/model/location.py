@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -260,7 +261,6 @@ class LocationModel:
         self, T: np.ndarray, scores: NormalScores | None = None, names: NumberNames | None = None
     ) -> Location:
         """Return the location model estimated from the second moments T (K, p + q, p + q)."""
-        K = len(T)
         n = T[:, 0, 0].copy()
         C, ranks = self._regressions(T, self.has_column)
         residuals = _residuals(T, C)
@@ -493,7 +493,8 @@ def _refuse_singular(
     )
     remedies = []
     for option, value in (("covariance", "shared"), ("shrink", 0.1)):
-        changed = replace(model, **{option: value})
+        other: dict[str, Any] = {option: value}
+        changed = replace(model, **other)
         if _find_singular(residuals, n, ranks, size, changed) is None:
             remedies.append(f"{option}={value!r}")
     n_rows = float(n.sum() if found.g < 0 else n[found.g])

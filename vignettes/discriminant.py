@@ -16,9 +16,9 @@
 # A lesson with exercises at the end. Part 1 takes 45 minutes; both parts take two hours.
 #
 # Linear discriminant analysis (LDA), naive Bayes, Boltzmann Bayes and logistic regression all
-# estimate $P(y|x)$. They differ in their assumptions. Part 1 begins with numbers, adds categories,
-# and compares the classifiers on a table with both. Part 2 simulates data for which the assumptions
-# matter.
+# estimate $P(y|x)$. They differ in their assumptions. Part 1 begins with numeric predictors, adds
+# categorical ones, and compares the classifiers on a table with both. Part 2 simulates data for
+# which the assumptions matter.
 #
 # | classifier | models | assumption | log-odds of two groups |
 # | --- | --- | --- | --- |
@@ -31,8 +31,8 @@
 #
 # The last column is the key difference. LDA, naive Bayes and logistic regression can only weight
 # predictors individually. If two groups differ only in *how predictors are associated*, these
-# methods cannot distinguish them, regardless of sample size. For categorical predictors, Boltzmann Bayes
-# plays the role that QDA plays for numbers: each group has its own couplings.
+# methods cannot distinguish them, regardless of sample size. For categorical predictors, Boltzmann
+# Bayes plays the role that QDA plays for numeric ones: each group has its own couplings.
 
 # %%
 import itertools
@@ -50,8 +50,8 @@ import bbl
 # %% [markdown]
 # ## Part 1: numbers
 #
-# Fisher (1936) measured 150 irises of three species. How does a flower's species follow from its
-# petals?
+# Fisher (1936) measured 150 irises of three species. Can the species of a flower be predicted from
+# its petals?
 
 # %%
 iris = load_iris(as_frame=True)
@@ -62,8 +62,8 @@ print(flowers.groupby("species").mean())
 # %% [markdown]
 # ### One number
 #
-# In each species, let the length of the petals be normally distributed, with the same variance in
-# all species. This is LDA with a single predictor:
+# Suppose that the length of the petals is normally distributed in each species, with the same
+# variance in all species. This is LDA with a single predictor:
 
 # %%
 length = bbl.bbl("species ~ petal_length", flowers, numeric=True, covariance="shared")
@@ -83,10 +83,11 @@ print(length.predict({"petal_length": [5.0]}, type="prob").round(3))
 # %% [markdown]
 # ### Several numbers: lines and curves
 #
-# `species ~ .^2` uses all numbers and correlates each pair. If all groups share one covariance
-# matrix, the boundary between two groups is a line (**linear discriminant analysis**). If each
-# group has its own, the boundary is a quadratic curve (**quadratic discriminant analysis**).
-# Without pairs, numbers are independent within each group (**Gaussian naive Bayes**).
+# `species ~ .^2` uses all four measurements, and each pair of them may be correlated. If all groups
+# share one covariance matrix, the boundary between two groups is a line (**linear discriminant
+# analysis**). If each group has its own covariance matrix, the boundary is a quadratic curve
+# (**quadratic discriminant analysis**). Without pairs, the measurements are independent within each
+# group (**Gaussian naive Bayes**).
 
 # %%
 NORMAL = {
@@ -121,9 +122,9 @@ for name, options in {"LDA": {"covariance": "shared"}, "QDA": {}}.items():
 # %% [markdown]
 # ### Axes that separate the groups
 #
-# The **linear discriminants** are the weighted sums of the numbers with the largest variance
+# The **linear discriminants** are the weighted sums of the measurements with the largest variance
 # between groups relative to the variance within groups. Two axes are enough for three groups, and
-# nearly all of the variance between these is on the first:
+# nearly all of the variance between the groups is on the first axis:
 
 # %%
 print(lda.discriminants().round(3))
@@ -168,10 +169,10 @@ print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold"
 # %% [markdown]
 # ## Part 1: numbers and categories together
 #
-# Who survived the Titanic? Class and sex are categories, and age is a number. LDA treats categories
-# as 0/1 columns and assumes that they are normally distributed, of which `bbl` warns. Naive Bayes
-# has frequencies of levels and a normal distribution of age in each group. Boltzmann Bayes adds the
-# pairs: class and sex are associated within groups, and the mean of age depends on both.
+# Who survived the Titanic? Class and sex are categorical, and age is numeric. LDA treats categories
+# as 0/1 columns and assumes that they are normally distributed; `bbl` warns about this. Naive Bayes
+# uses the frequencies of levels and a normal distribution of age in each group. Boltzmann Bayes
+# adds the pairs: class and sex are associated within groups, and the mean of age depends on both.
 
 
 # %%
@@ -196,9 +197,9 @@ print(pd.concat(losses).xs("log-loss", level=1).round(3))
 # %% [markdown]
 # The lines below are the probabilities of survival, and the points are the proportions of survivors
 # in groups of at least eight passengers of similar age. LDA and naive Bayes add up the effects of
-# sex and class. In fact, the advantage of women was smaller in third class, and all boys of second
-# class survived. Boltzmann Bayes is closer to both, but no normal distribution of age within the
-# groups can give these boys a probability near 1.
+# sex and class. In fact, the advantage of women was smaller in the third class, and all boys in the
+# second class survived. Boltzmann Bayes describes both facts better, but no normal distribution of
+# age within the groups can give these boys a probability near 1.
 
 # %%
 ages = np.linspace(1, 65, 65)
@@ -626,7 +627,8 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Which method to use
 #
-# * Numbers: LDA if there are few rows or the groups have a similar spread, otherwise QDA.
+# * Numeric predictors: LDA if there are few rows or the groups have a similar spread, otherwise
+#   QDA.
 # * Few rows, many predictors, an exploratory analysis: naive Bayes, but do not trust its
 #   probabilities if predictors are associated.
 # * An interest in the effects of single predictors and their significance: logistic regression.
@@ -637,13 +639,13 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Exercises
 #
-# 1. In a meadow, there are three plants of versicolor for each of virginica. What is the
+# 1. In a meadow, there are three plants of versicolor for each plant of virginica. What is the
 #    probability that a flower with petals of 5 cm is a virginica? Use the densities above.
 #
 # <details><summary>Answer</summary>
 #
 # $0.25 \cdot 0.439 / (0.75 \cdot 0.228 + 0.25 \cdot 0.439) = 0.391$. `length.predict(...,
-# priors={"setosa": 0, "versicolor": 0.75, "virginica": 0.25})` returns it.
+# priors={"setosa": 0, "versicolor": 0.75, "virginica": 0.25})` returns this probability.
 #
 # </details>
 #

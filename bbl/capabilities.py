@@ -171,7 +171,7 @@ class MethodTraits:
     setting : str
         Tuned options as ``option=value``, comma-separated.
     variant : str
-        What distinguishes models of the same method in tables of several fits; usually empty.
+        Text that distinguishes models of the same method in tables of several fits; usually empty.
     converged : bool
         Whether the optimum was reached; True for closed-form estimates.
     stops_early : bool

@@ -159,7 +159,7 @@ class BBLTypeError(BBLError, TypeError):
 
 
 class ClassError(BBLError, AttributeError):
-    """A model without a response was asked for a result that only exists for classes."""
+    """A result that exists only for classes was requested from a model without a response."""
 
 
 class ConvergenceWarning(_WithFields, UserWarning):

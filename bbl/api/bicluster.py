@@ -62,9 +62,9 @@ def bicluster(
         completed likelihood on a grid (``"prototype"``), by the fitness (``"genetic"``), or by the
         posterior (``"mcmc"``).
     method : {"prototype", "genetic", "mcmc"}, default "prototype"
-        "prototype": prototypes of blocks, for numbers and categories. "genetic": a genetic
-        algorithm, for ordinal ratings in small tables. "mcmc": Markov chains from the posterior,
-        for data on which user rated which item.
+        "prototype": block prototypes, for numeric and categorical data. "genetic": a genetic
+        algorithm, for ordinal ratings in small tables. "mcmc": Markov chains that sample from the
+        posterior, for data that record which user rated which item.
     weights : column name or array of length n, optional
         Integer frequencies of the rows of `data`; a row of weight w counts as w identical rows.
     seed : int, numpy.random.Generator or None, default 0

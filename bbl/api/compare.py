@@ -118,8 +118,8 @@ def etable(
     pairs : bool, default True
         Whether to show couplings.
     stars : bool, default True
-        Whether to mark p-values below 0.05, 0.01 and 0.001 by stars. Estimates without a test have
-        no stars.
+        Whether to mark p-values below 0.05, 0.01 and 0.001 with stars. Estimates without a test
+        have no stars.
     digits : int, default 3
         Number of decimals.
 

@@ -101,10 +101,10 @@ def effective_size(
 ) -> float:
     """Estimate the number of independent rows from the mutual information between columns.
 
-    The result is the number of independent rows with which unrelated columns would have, by chance,
-    the observed mean mutual information over all pairs of columns. With few rows and many columns,
-    most of the mutual information is due to chance. With strong couplings or many rows, less of it
-    is due to chance, and the estimate is too small.
+    The result is the number of independent rows for which the mean mutual information over all
+    pairs of unrelated columns would equal the observed value by chance. With few rows and many
+    columns, most of the mutual information is due to chance. With strong couplings or many rows,
+    less of it is due to chance, and the estimate is too small.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def enrichment(
         term of three or more predictors is replaced by its pairs. A repeated pair counts at its
         first position. Single predictors are ignored.
     known_pairs : DataFrame of two columns, or sequence of pairs of names
-        Pairs are unordered. Pairs that name anything outside `predictors` are ignored.
+        Pairs are unordered. Pairs with a name that is not in `predictors` are ignored.
     predictors : sequence of names, optional
         All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional

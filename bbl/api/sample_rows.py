@@ -43,7 +43,7 @@ def sample_rows(
     seed : int or numpy.random.Generator, optional
         The same seed draws the same rows.
     verbose : int, default 1
-        0 for no progress bar.
+        0 hides the progress bar.
 
     Returns
     -------

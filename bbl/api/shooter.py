@@ -97,8 +97,8 @@ def shooter(
         Candidate pairs: pairs with at least one selected predictor, or all pairs (for up to 2,000
         predictors). See Notes.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers in `lambda_` penalise the sum of the losses of all observations, as in the
-        paper, or their mean. Penalties on the mean are multiplied by the sum of the weights.
+        Whether the penalties in `lambda_` apply to the sum of the losses of all observations, as in
+        the paper, or to their mean. Penalties on the mean are multiplied by the sum of the weights.
     numeric : bool or sequence of predictors, default False
         Predictors to treat as real numbers instead of categories: True for all, or a list of names.
         A numeric predictor enters the model as its value, and a product of numeric predictors as
@@ -112,12 +112,12 @@ def shooter(
     xlevels, novarOk : optional
         As in `bbl`.
     missing : {"raise", "drop", "level"}, default "raise"
-        "raise" an error for missing values, "drop" their rows, or treat them as a separate "level"
-        of their predictor.
+        "raise": raise an error for missing values; "drop": drop their rows; "level": treat them as
+        a separate level of their predictor.
     seed : int, numpy.random.Generator or None, default 0
         Seed of the fold assignment.
     n_jobs : int, optional
-        Threads for the folds; None or -1 for all cores. Results do not depend on it.
+        Number of threads for the folds; None or -1 uses all cores. Results do not depend on it.
     verbose : int, default 1
         0 hides the progress bar.
 

@@ -51,7 +51,7 @@ def describe(
     error : BBLError, DataWarning or ConvergenceWarning
         Its argument is replaced by the option, and its hint by the hint for the command line.
     options : mapping of argument to option
-        For example ``{"lambda_": "--lambda"}``; at least one argument is not an English word.
+        For example ``{"lambda_": "--lambda"}``; at least one argument must not be an English word.
     files : mapping of argument to file
         For example ``{"data": "people.csv"}``.
 

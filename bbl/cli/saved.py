@@ -236,7 +236,8 @@ def _get_figure(axes: Any) -> Any:
 
 @contextmanager
 def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> Iterator[None]:
-    """Look for cells of new data that are not levels of the model and usually mean a missing value.
+    """Look for cells of new data that are not levels of the model and usually represent a missing
+    value.
 
     If predictions in the ``with`` block raise an error about an unknown level, the first such cell
     is added to the error. If they do not raise an error, because the model codes unknown levels as

@@ -62,7 +62,7 @@ def read_table(
         ``-`` for standard input, which must be CSV. Compressed files such as ``.csv.gz`` are
         supported.
     missing : collection of str
-        Cells of a CSV file that mean a missing value.
+        Cells of a CSV file that represent missing values.
     types : mapping of column to {"text", "number", "numbers", "truth"}, optional
         Column types of a CSV file; the key None applies to all other columns. "number" requires
         numbers. "numbers" and "truth" convert cells that are numbers, or True and False, and keep
@@ -161,7 +161,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def list_missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
-    """Return the cells that mean a missing value, given the --na options."""
+    """Return the cells that represent missing values, given the --na options."""
     return MISSING_TEXTS if markers is None else ("", *markers)
 
 

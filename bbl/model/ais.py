@@ -93,7 +93,7 @@ def annealed_log_z(
         Number of independent chains; each yields one importance weight.
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
-        Threads; None or -1 for all cores.
+        Number of threads; None or -1 uses all cores.
 
     Notes
     -----

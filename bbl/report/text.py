@@ -45,7 +45,7 @@ __all__ = [
 
 
 def distinct_names(names: Iterable[Hashable]) -> list[Any]:
-    """Return the names, making repeated names distinct by trailing underscores.
+    """Return the names, with trailing underscores that make repeated names distinct.
 
     The first of several equal names is kept. Callers therefore list users' names before the
     package's own column names.

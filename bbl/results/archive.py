@@ -1,5 +1,5 @@
-"""Pack and unpack what the files of all model families contain: call, design, log-loss, training
-rows and their summaries.
+"""Pack and unpack the content common to all model files: call, design, log-loss, training rows and
+their summaries.
 """
 # Each family adds its own entries to the dict and its own arrays. Earlier versions of the package
 # ignore unknown entries of the dict but refuse unknown arrays: additions must go into the dict.

@@ -94,7 +94,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         unseen, priors, costs
             As in `predict`.
         verbose : int, default 1
-            0 for no progress bar, which is shown for data read in batches.
+            0 hides the progress bar, which is shown for data read in batches.
 
         Returns
         -------
@@ -291,7 +291,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         nfold : int, default 5
             Number of shuffled folds of the cross-validation.
         seed : int, numpy.random.Generator or None, default 0
-            For shuffling the folds.
+            Seed for shuffling the folds.
         n_jobs : int, optional
             Number of threads; results do not depend on it.
 

@@ -116,7 +116,7 @@ MAX_QUANTITIES = 100_000  # largest number of quantities in a call
 
 
 class Shift(NamedTuple):
-    """A change of a number by an amount, in every row."""
+    """An increase of a numeric predictor by the same amount in every row."""
 
     amount: float
 
@@ -140,7 +140,7 @@ class Quantity(NamedTuple):
     signs : ndarray, shape (len(scenarios),)
         1 or -1 for each of these scenarios; divided by twice the step for slopes.
     levels : tuple of (int, int)
-        Every (predictor, level) that some scenario sets; numbers have none.
+        Every (predictor, level) that some scenario sets; numeric predictors have none.
     """
 
     predictors: tuple[int, ...]
@@ -217,8 +217,8 @@ def find_level_codes(
 ) -> list[int] | list[float]:
     """Return the codes of `levels`, one level or several, of a predictor given by position.
 
-    For a number they are values, and codes are differences from its center. `argument` is the name
-    of the argument that contained the levels, for error messages.
+    For a numeric predictor they are values, and codes are differences from its center. `argument`
+    is the name of the argument that contained the levels, for error messages.
     """
     level_list = (
         list(levels)
@@ -320,7 +320,7 @@ def make_comparison_contrasts(
     is_crossed: bool,
     steps: Mapping[int, float] | None = None,
 ) -> Contrasts:
-    """Return the quantities that compare levels of predictors, or changes of numbers.
+    """Return the quantities that compare levels of predictors, or increases of numeric predictors.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def make_comparison_contrasts(
     is_crossed : bool
         Whether to contrast the contrasts of several predictors with each other.
     steps : mapping of int to float, optional
-        Increase of the number at each position.
+        Increase of the numeric predictor at each position.
     """
     choice("transform", transform, tuple(TRANSFORMS))
     predictors = (
@@ -405,8 +405,8 @@ def make_comparison_contrasts(
 
 
 def make_slope_contrasts(labels: Labels, steps: Mapping[int, float]) -> Contrasts:
-    """Return the slopes with respect to numbers: symmetric difference quotients with the `steps`
-    of the numbers, by position.
+    """Return the slopes with respect to numeric predictors: symmetric difference quotients with the
+    `steps` of the predictors, by position.
     """
     scenarios: list[Scenario] = []
     quantities = []
@@ -428,8 +428,8 @@ def make_slope_contrasts(labels: Labels, steps: Mapping[int, float]) -> Contrast
 def _number_pairs(
     labels: Labels, predictor: int, contrast: object, step: float
 ) -> list[tuple[Shift, Shift]] | list[tuple[float, float]]:
-    """Return the pairs (high, low) that compare values of a number: an increase by `step`, or the
-    pair of values, or list of such pairs, in `contrast`.
+    """Return the pairs (high, low) that compare values of a numeric predictor: an increase by
+    `step`, or the pair of values, or list of such pairs, in `contrast`.
     """
     if contrast is None:
         return [(Shift(step), Shift(0.0))]
@@ -505,7 +505,7 @@ def _scenario_text(labels: Labels, scenario: Scenario) -> str:
 
 
 def _code_text(labels: Labels, predictor: int, code: Any) -> str:
-    """Return a level, or the value of a number, as text."""
+    """Return a level, or the value of a numeric predictor, as text."""
     if predictor in labels.measured:
         return f"{code + labels.center(predictor):.{DIGITS}g}"
     return label_text(labels.levels[predictor][int(code)])

@@ -74,7 +74,7 @@ class ErrorOptions:
     n_jobs : int or None
         Number of threads for refits.
     verbose : int
-        0 for no progress bar.
+        0 hides the progress bar.
     """
 
     se: object
@@ -664,11 +664,11 @@ class EffectsMixin(ClassifierBase):
         nboot : int, default 200
             Number of refits or draws for ``se="bootstrap"``.
         seed : int or numpy.random.Generator, default 0
-            For the bootstrap, and for draws of the class proportions of a posterior.
+            Seed for the bootstrap, and for draws of the class proportions of a posterior.
         n_jobs : int, optional
             Number of threads for refits; results do not depend on it.
         verbose : int, default 1
-            0 for no progress bar.
+            0 hides the progress bar.
 
         Returns
         -------
@@ -786,7 +786,8 @@ n_jobs, verbose
         variables : name, list of names, or dict of name to pairs or contrast, optional
             Predictors whose levels are compared; all by default. In a dict, a predictor's value is
             a pair (high, low) of its levels, a list of such pairs, or a name as in `contrast`. For
-            a number, a pair of values or a list of pairs; by default it is increased by `step`.
+            a numeric predictor, a pair of values or a list of pairs; by default it is increased by
+            `step`.
         contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
             "reference": each level against the first. "pairwise": all pairs of levels.
             "sequential": each level against the previous one. (high, low): one pair of levels.
@@ -868,7 +869,7 @@ n_jobs, verbose
         Returns
         -------
         Effects
-            The change of each group's probability per unit of the number: symmetric difference
+            The change of each group's probability per unit of the predictor: symmetric difference
             quotients with a step of 1e-4 standard deviations.
 
         Raises
@@ -909,7 +910,7 @@ n_jobs, verbose
         )
 
     def _steps(self, step: object) -> dict[int, float]:
-        """Return the increase of each number, by the position of the predictor.
+        """Return the increase of each numeric predictor, by its position.
 
         `step` is None for one standard deviation, a number for all, or a dict by name.
         """

@@ -1,4 +1,4 @@
-"""Pages that answer what-if questions about a fitted model, and the answers they begin with.
+"""Interactive "what if" pages of a fitted model, and the levels that they initially show.
 
 There are K groups, m predictors, and predictor i has L_i levels.
 """
@@ -180,8 +180,8 @@ def _list_starts(
     counts: Sequence[np.ndarray],
     training: Sample | None,
 ) -> list[Start]:
-    """Return the answers to begin with: most frequent levels, of all rows and of each group, and
-    frequent combinations.
+    """Return the initial choices of levels: most frequent levels, of all rows and of each group,
+    and frequent combinations.
     """
     starts = [Start("Most frequent levels", [int(own.sum(axis=0).argmax()) for own in counts])]
     for k, group in enumerate(groups if response is not None else ()):

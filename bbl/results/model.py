@@ -487,14 +487,13 @@ class ModelResults(DeprecatedNames, ABC):
         interactive: bool = True,
         verbose: int = 1,
     ) -> None:
-        """Write evaluation, parameters, figures and summary to one HTML page, without network
-        access.
+        """Write evaluation, parameters, figures and summary to a self-contained HTML page.
 
-        The page begins with a form that answers "what if" (see `explore`), unless the model is too
-        large for one. Then come sentences on how good the predictions are and which predictors
-        matter most, the evaluation with its figures, the differences between the groups with
-        their tests, the interactions as a table and a graph, the summary, and the data with dropped
-        rows and merged levels. The layout is suitable for phones, print and screen readers.
+        The page begins with an interactive "what if" form (see `explore`), unless the model is too
+        large for one. The other sections describe the accuracy of the predictions and the most
+        important predictors, the evaluation with its figures, the differences between the groups
+        with their tests, the interactions as a table and a graph, the summary, and the data with
+        dropped rows and merged levels. The layout is suitable for phones, print and screen readers.
 
         Parameters
         ----------
@@ -510,7 +509,7 @@ class ModelResults(DeprecatedNames, ABC):
             Whether the page has the form, a graph of interactions with a threshold, and tables that
             can be sorted; otherwise the page contains no scripts.
         verbose : int, default 1
-            0 for no progress bar.
+            0 hides the progress bar.
 
         Raises
         ------
@@ -556,15 +555,15 @@ class ModelResults(DeprecatedNames, ABC):
 
     @check_keywords
     def explore(self, path: str | os.PathLike[str] | None = None) -> Exploration:
-        """Make a page that answers "what if": one HTML file, without network access, that shows the
-        predictions as levels are chosen.
+        """Create an interactive "what if" page: a self-contained HTML file that shows the
+        predictions for the levels you choose.
 
         The page offers all levels of each predictor, and "unknown" where the average over the
         levels is affordable. It shows the probabilities after each choice, the contributions of the
         levels, and the decision at given costs, also for other class proportions. The probabilities
         equal those of `predict`. For a model without a response, the page shows the probabilities
-        of any predictor given the others. The answers are part of the page's address, which can be
-        shared.
+        of any predictor given the others. The chosen levels are part of the page's address, which
+        can be shared.
 
         Parameters
         ----------

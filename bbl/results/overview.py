@@ -1,5 +1,5 @@
-"""First section of a classifier's HTML report: how good the predictions are, whether they are
-calibrated, and the most important predictors.
+"""First section of a classifier's HTML report: accuracy and calibration of the predictions, and the
+most important predictors.
 """
 
 from __future__ import annotations

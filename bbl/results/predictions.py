@@ -160,7 +160,7 @@ class PredictionsMixin(ClassifierBase):
             CSV or Parquet file (by its extension) for the predictions, in the order of the rows. It
             is written batch by batch under a temporary name, and renamed when complete.
         verbose : int, default 1
-            0 for no progress bar.
+            0 hides the progress bar.
 
         Returns
         -------

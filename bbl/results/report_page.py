@@ -23,7 +23,8 @@ MAX_TABLE_ROWS = 20  # rows of a table of predictors, parameters or pairs on the
 
 
 def _count_text(count: float) -> str:
-    """Return a number of rows as text; small ones are not told, as they may identify people."""
+    """Return a number of rows as text; small numbers are withheld, because they may identify
+    people."""
     return f"{count:g}" if count >= MIN_CELL else f"fewer than {MIN_CELL}"
 
 

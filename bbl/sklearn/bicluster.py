@@ -25,7 +25,7 @@ __all__ = ["PrototypeBiclustering"]
 class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     """Checkerboard clustering of rows and columns by prototypes; cells may be missing.
 
-    With a row groups and b column groups there are a * b blocks, numbered row by row of
+    With a row groups and b column groups there are a * b blocks, numbered along the rows of
     ``block_means_``.
 
     Parameters
@@ -37,7 +37,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         Distance of a row or column from a prototype: sum of squared differences, or 1 minus the
         correlation.
     move : {"all", "one"}, default "all"
-        Whether an iteration moves all rows at once or one after the other.
+        Whether an iteration moves all rows at once or one at a time.
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
         Initial grouping of rows and columns.
     n_init : int, default 10

@@ -53,8 +53,8 @@ class BBLClassifier(TableClassifier):
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed, see `bbl.bbl`.
     lambda_ : float or {"cv", "cv-1se"}, optional
-        Penalty on couplings, for ``method="pseudo"``. Here and below, None is the method's default;
-        options that the method does not have must be None.
+        Penalty on couplings, for ``method="pseudo"``. Here and below, None selects the method's
+        default; options that the method does not have must be None.
     lambdah : float, optional
         Penalty on fields, for ``method="pseudo"``. None means 1e-4, which keeps the fields of
         levels that do not occur in a class finite; the default of `bbl.bbl` is 0.
@@ -72,7 +72,7 @@ class BBLClassifier(TableClassifier):
         the order of an ordered categorical `y`, or of numbers.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether to marginalise over levels that were not in the training data, or to raise an error.
-        A row without any known level gets the class proportions.
+        Rows without any known level are given the class proportions.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values (None, nan, NA, NaT) in `X`. "raise": an error. "drop": rows are
         dropped in `fit`, and their predictions are nan. "level": a separate level. "marginal":

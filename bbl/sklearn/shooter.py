@@ -89,7 +89,8 @@ class ShooterClassifier(TableClassifier):
     screen : {"heredity", "all"}, default "heredity"
         Candidate pairs: pairs with at least one selected column, or all pairs.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers in `lambda_` penalise the sum of the losses of all rows, or their mean.
+        Whether the penalties in `lambda_` apply to the sum of the losses of all rows, or to their
+        mean.
     numeric : bool or sequence of columns, default False
         Columns to treat as real numbers instead of categories: True for all, or a list of names
         (positions, if columns have no names).
@@ -101,8 +102,8 @@ class ShooterClassifier(TableClassifier):
         Weights of the classes; classes missing from a dict have weight 1. They only change the
         class proportions used for predictions; "balanced" makes them equal.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether to set a row's terms with this column to 0 ("ignore") or to raise an error if its
-        level was not in the training data.
+        Treatment of levels that were not in the training data: "ignore" sets all terms of the
+        column to 0 in that row, "raise" raises an error.
     missing : {"raise", "drop", "level"}, default "raise"
         Treatment of missing values in `X`. "raise": an error. "drop": rows are dropped in `fit`,
         and their predictions are nan. "level": a separate level.

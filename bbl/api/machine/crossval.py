@@ -140,7 +140,7 @@ def crossVal(
         Whether rows are assigned to folds at random, within each group. Use this if the rows are
         ordered.
     seed : int or numpy.random.Generator, optional
-        For `shuffle`, and for sampling ln Z.
+        Seed for `shuffle` and for sampling ln Z.
     refit : bool, default True
         Whether ``model`` is fitted to all rows at the best setting. If False, the last fold's fit
         is kept, as in R.

@@ -192,23 +192,24 @@ def bbl(
         column of `data` instead marks rows of impossible cells by True or 1; their weights are 0.
         Sums over states, and hence ln Z, probabilities and degrees of freedom, exclude these cells.
     numeric : column name, list of column names, or True, optional
-        Predictors that are numbers: given the levels of the other predictors, they are normally
+        Numeric predictors: given the levels of the other predictors, they are modelled as normally
         distributed in each group. In the formula, ``u`` alone has a mean and a variance in each
-        group, with ``a:u`` its mean also depends on the level of a, and with ``u:v`` two numbers
-        are correlated. True stands for float columns, and integer columns with over 20 values.
+        group; with ``a:u`` its mean also depends on the level of a, and with ``u:v`` the two
+        numeric predictors are correlated. True selects float columns, and integer columns with more
+        than 20 distinct values.
     covariance : {"group", "shared"}, default "group"
-        Whether each group has its own covariance of the numbers, as in quadratic discriminant
-        analysis, or all groups have the same, as in linear discriminant analysis.
+        Whether each group has its own covariance matrix of the numeric predictors, as in quadratic
+        discriminant analysis, or all groups share one, as in linear discriminant analysis.
     divisor : {"moment", "ml"}, default "moment"
         Whether covariances are sums of squares divided by their degrees of freedom, or by the
         number of rows, as in maximum likelihood.
     shrink : float, default 0.0
         Weight of the diagonal of the pooled covariance in each covariance, between 0 and 1.
     transform : {"none", "normal"}, default "none"
-        With "normal", each number is replaced by the normal score of its rank among all training
-        rows. Log-likelihoods and densities are then those of scores.
+        With "normal", each value is replaced by the normal score of its rank among all training
+        rows. Log-likelihoods and densities then refer to these scores.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds, and for methods that sample; None uses fresh entropy.
+        Seed for the folds and for methods that sample; None uses fresh entropy.
     n_jobs : int, optional
         Number of threads; None or -1 uses all cores. Results do not depend on it.
     client : dask.distributed.Client, optional

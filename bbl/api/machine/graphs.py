@@ -56,7 +56,8 @@ def graphs(
     top : int, default 20
         Number of graphs in ``table``, best first.
     missing : {"raise", "drop", "level"}, default "raise"
-        "raise" an error for missing values, "drop" their rows, or treat them as a separate "level".
+        "raise": raise an error for missing values; "drop": drop their rows; "level": treat them as
+        a separate level.
     verbose : int, default 1
         0 hides the progress bar.
 
@@ -82,14 +83,14 @@ def graphs(
     one by more than 100 even with the likelihood of a larger graph that contains them.
 
     *With more variables or cells*, a greedy search compares decomposable graphs only. It starts
-    without edges, and adds or drops the edge that decreases the criterion most, until no step does.
-    Weights and probabilities then refer to the graphs compared during the search; other graphs have
-    weight 0.
+    without edges, and adds or drops the edge that decreases the criterion most, until no step
+    decreases it further. Weights and probabilities then refer to the graphs compared during the
+    search; other graphs have weight 0.
 
     The weights of ``"bic"`` approximate posterior probabilities of the graphs under equal prior
     probabilities. The criterion counts all parameters of a graph. In contrast, ``fit.bic`` does not
-    count parameters that are not estimable because of empty cells; here that would favour large
-    graphs in sparse tables.
+    count parameters that are not estimable because of empty cells; doing the same here would favour
+    large graphs in sparse tables.
 
     References
     ----------

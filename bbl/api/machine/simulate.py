@@ -51,7 +51,7 @@ def mcSample(
     nsteps : int, default 1000
         Number of sweeps over all predictors.
     nchains : int, default 64
-        Number of independent chains, which together cost about as much as one.
+        Number of independent chains, which together take about as long as one.
     draws : bool, default False
         Whether to return draws from the second half of the sweeps.
     thin : int, default 1

@@ -47,9 +47,9 @@ def step(
 ) -> StepResults:
     """Choose the terms of a log-linear model stepwise by AIC or BIC, like ``stepAIC`` in R's MASS.
 
-    Each step drops or adds the term that decreases the criterion most, until no step does. Models
-    stay hierarchical: a term is dropped only if no larger term contains it, and added only if all
-    its sub-terms are in the model.
+    Each step drops or adds the term that decreases the criterion most, until no step decreases it
+    further. Models stay hierarchical: a term is dropped only if no larger term contains it, and
+    added only if all its sub-terms are in the model.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def prepare(
     in_memory_argument: str = "",
     verbose: int = 1,
 ) -> FitData:
-    """Encode data for a formula or for the name of the class; all declared levels count.
+    """Encode data for a formula or for the name of the class; all declared levels are kept.
 
     `in_memory_argument` is the argument that needs all rows in memory, such as ``"wanbia"`` or
     ``"learner='tan_hc'"``, or "".

@@ -74,7 +74,7 @@ def cv(
     folds : list of arrays of row positions, or scikit-learn splitter, optional
         The rows validated by each fold; overrides `k`.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds, and for models that draw at random. Results do not depend on `n_jobs`.
+        Seed for the folds and for models that draw at random. Results do not depend on `n_jobs`.
     n_jobs : int, optional
         Number of threads; None or -1 uses all cores.
     score : {"accuracy", "logloss", "brier", "auc"}, default "accuracy"

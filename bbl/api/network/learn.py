@@ -268,7 +268,7 @@ def tan_hc(
         The rows validated by each fold, among the rows of positive weight that are not dropped;
         overrides `k`.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds, and for the choice among structures of equal accuracy.
+        Seed for the folds and for the choice among structures of equal accuracy.
     verbose : int, default 1
         0 hides the progress bar.
 

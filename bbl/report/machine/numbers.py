@@ -1,7 +1,7 @@
 """Tables of the numeric predictors: means, covariances and correlations, as printed and as frames.
 
-K groups, q numbers; p columns of the means: a constant, and the non-reference levels of the
-predictors on which some mean depends.
+There are K groups and q numeric predictors. The means have p columns: a constant, and the
+non-reference levels of the predictors on which some mean depends.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ def column_names(labels: Labels, location: Location) -> list[str]:
 
 
 def mean_frame(labels: Labels, location: Location, centers: np.ndarray) -> pd.DataFrame:
-    """Return the coefficients of the means, one row for each number and term, a column for each
-    group.
+    """Return the coefficients of the means, with a row for each numeric predictor and term, and a
+    column for each group.
 
-    Codes are numbers minus `centers` (q,); transformed numbers are not
-    shifted.
+    Codes are values minus `centers` (q,); transformed values are not shifted.
     """
     model = location.model
     names = column_names(labels, location)
@@ -67,13 +66,13 @@ def mean_frame(labels: Labels, location: Location, centers: np.ndarray) -> pd.Da
 
 
 def covariance_frame(labels: Labels, location: Location, g: int) -> pd.DataFrame:
-    """Return the covariance (q, q) of the numbers in group `g`, given the levels."""
+    """Return the covariance (q, q) of the numeric predictors in group `g`, given the levels."""
     names = pd.Index([labels.names[i] for i in location.model.numbers], dtype=object)
     return pd.DataFrame(location.S[g], index=names, columns=names)
 
 
 def mean_test_section(labels: Labels, location: Location) -> Section:
-    """Return the summary's table of one-way analyses of variance of the numbers."""
+    """Return the summary's table of one-way analyses of variance of the numeric predictors."""
     model = location.model
     columns = slice(model.p, model.p + model.q)
     sums = location.T[:, 0, columns]

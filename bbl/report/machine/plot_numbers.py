@@ -1,4 +1,4 @@
-"""Figures of numeric predictors: means of the groups, decision regions of two numbers, and
+"""Figures of numeric predictors: group means, decision regions of two predictors, and
 discriminants.
 """
 
@@ -23,7 +23,8 @@ MAX_POINTS = 2000  # rows drawn as points
 
 
 def plot_means(means: pd.DataFrame, axes: Any = None) -> list[Axes]:
-    """Draw the mean of each number in each group with its interval, one panel for each number.
+    """Draw the mean of each numeric predictor in each group with its interval, one panel for each
+    predictor.
 
     `means` has the columns ``number``, ``group``, ``mean``, ``low`` and ``high``.
     """
@@ -79,7 +80,7 @@ def plot_regions(
     Parameters
     ----------
     grid : (ndarray of shape (a,), ndarray of shape (b,))
-        Values of both numbers.
+        Values of the two predictors.
     winner : ndarray of int, shape (b, a)
         The most probable group at each point of the grid.
     points : ndarray, shape (n, 2)

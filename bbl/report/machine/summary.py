@@ -165,8 +165,8 @@ def test_sections(
 ) -> list[Section]:
     """Return the joint tests of the fields and of the couplings, one section each.
 
-    Of each section, the `SHOWN` rows with the smallest p are shown at most. Terms without a test
-    are listed below.
+    Each section shows at most the `SHOWN` rows with the smallest p. Terms without a test are listed
+    below.
 
     Parameters
     ----------
@@ -455,7 +455,7 @@ def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -
     """Return the summary of one group's parameters, without rows: `facts`, fields and couplings.
 
     `frame` contains a row for each parameter, as in ``coef().to_frame()``, and optionally a column
-    ``sd``. Of more than `SHOWN` fields or couplings, the largest are shown.
+    ``sd``. If there are more than `SHOWN` fields or couplings, only the largest are shown.
     """
     is_coupling = frame["term"] == "J"
     values = [name for name in ("estimate", "sd") if name in frame]

@@ -39,7 +39,7 @@ def plot_structure(
     layers : sequence of sequences of names
         Features of each layer, from top to bottom.
     arcs : sequence of (from, to)
-        Arcs from the class, which every feature has, are drawn pale.
+        Arcs from the class, which every feature has, are drawn in a pale colour.
     ax : matplotlib Axes, optional
 
     Returns

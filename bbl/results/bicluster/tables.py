@@ -26,8 +26,8 @@ __all__ = ["BlockTables"]
 
 
 class Observations(int):
-    """A number of observations that can be called and returns itself, since ``nobs()`` is a method
-    of other models.
+    """A number of observations that also returns itself when called, because ``nobs`` is a method
+    in other models.
     """
 
     def __call__(self) -> int:
@@ -197,7 +197,7 @@ class BlockTables:
         return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def rand_index(self, other: Any) -> pd.DataFrame:
-        """Return the Rand indices of this row partition and column partition with others.
+        """Compare this row partition and column partition with others by their Rand indices.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ class PosteriorInference(Estimates):
     Attributes
     ----------
     note : str
-        Text on the sds and intervals, printed below them.
+        Text on the standard deviations and intervals, printed below them.
 
     Examples
     --------

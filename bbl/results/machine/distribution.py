@@ -247,8 +247,8 @@ class DistributionMixin(MachineResults):
     def _with_numbers(
         self, levels: np.ndarray, y: np.ndarray, rng: np.random.Generator
     ) -> pd.DataFrame:
-        """Return drawn rows with groups `y` (n,), and numbers drawn given the `levels` of the other
-        predictors.
+        """Return drawn rows with groups `y` (n,), and numeric predictors drawn given the `levels`
+        of the others.
         """
         location = cast(Location, self.estimate.location)
         is_number = location.model.is_number
@@ -291,11 +291,11 @@ class DistributionMixin(MachineResults):
             its group if this is also missing; they are found exactly by max-product elimination,
             regardless of `method`.
         seed : int or numpy.random.Generator, default 0
-            For Gibbs sampling.
+            Seed for Gibbs sampling.
         n_jobs : int, optional
             Number of threads; results do not depend on it.
         verbose : int, default 1
-            0 for no progress bar.
+            0 hides the progress bar.
 
         Returns
         -------

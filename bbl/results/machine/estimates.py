@@ -1,4 +1,4 @@
-"""Estimates: parameters, standard errors, p-values and limits, with the names and shapes of
+"""Estimates: parameters, standard errors, p-values and limits, with names and shapes as in
 statsmodels.
 """
 

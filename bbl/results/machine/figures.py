@@ -59,7 +59,7 @@ class FiguresMixin(NumbersMixin):
         kind : str, default "parameters"
             One of "parameters", "coefficients", "confusion", "roc", "calibration", "cv".
             "parameters": fields and couplings. "coefficients": the fields with their confidence
-            intervals, as ``inference().plot()``. "confusion", "roc", "calibration": figures of
+            intervals, as in ``inference().plot()``. "confusion", "roc", "calibration": figures of
             ``evaluate(newdata, weights).plot(kind)``. "cv": the cross-validation inside the fit
             (with ``lambda_="cv"``).
         newdata, weights : optional
@@ -69,7 +69,8 @@ class FiguresMixin(NumbersMixin):
         -------
         list of matplotlib Axes, or one
             The fields, then each group's couplings; a new figure shows up to 24 maps, with a note
-            if there are more. If all predictors are numbers, their means; see `plot_means`.
+            if there are more. If all predictors are numeric, their means are drawn; see
+            `plot_means`.
 
         Raises
         ------

@@ -193,8 +193,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         converge.
 
         A huge parameter has no finite optimum. It is a log odds against the first level, and either
-        of the two levels may lack rows, so that all levels are returned. `converged` (m,) states
-        whether each predictor reached its optimum.
+        of the two levels may lack rows, so all levels are returned. `converged` (m,) states whether
+        each predictor reached its optimum.
         """
         layout = self.estimate.parameters.layout
         theta = self.estimate.parameters.theta
@@ -527,7 +527,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             temperature = 1.0 if estimate.calibration is None else estimate.calibration.temperature
 
             def of_rows(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-                """Return the log densities (n, K, components) of the numbers, times the
+                """Return the log densities (n, K, components) of the numeric predictors, times the
                 temperature.
                 """
                 return temperature * location.component_densities(codes, missing)

@@ -81,7 +81,7 @@ class GoodnessMixin(MachineResults):
             with small expected counts or a penalty; the column ``test`` indicates when they are
             needed.
         seed : int or numpy.random.Generator, default 0
-            For the bootstrap.
+            Seed for the bootstrap.
 
         Returns
         -------

@@ -546,7 +546,7 @@ class MachineResults(ModelResults):
         return rows
 
     def _read_all_rows(self, kept: KeptRows) -> KeptRows:
-        """Return all training rows, read again and encoded, in place of the sample `kept`.
+        """Return all training rows, read again and encoded, instead of the sample `kept`.
 
         Raises a DataError if the data cannot be read again or have changed, and a MemoryError if
         the codes of all rows do not fit into memory.

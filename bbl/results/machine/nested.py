@@ -140,8 +140,8 @@ def _conditional_ratio_test(
     """Return the likelihood ratio test of two joint fits; the larger fit may have more predictors.
 
     Degrees of freedom are the difference in the number of parameters. Parameters that separate
-    groups count, because they increase the likelihood; those of levels that never occur do not
-    count. Raises a DataError or OptionError if the fits are not nested.
+    groups are counted, because they increase the likelihood; parameters of levels that never occur
+    are not. Raises a DataError or OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 

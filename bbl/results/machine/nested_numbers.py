@@ -16,7 +16,8 @@ __all__ = ["differ_in_numbers", "number_ratio_test"]
 def differ_in_numbers(fit: MachineResults, other: MachineResults) -> bool:
     """Return whether two fits have different models of their numeric predictors.
 
-    Raises an OptionError if the fits have different predictors, or only one of them has numbers.
+    Raises an OptionError if the fits have different predictors, or only one of them has numeric
+    predictors.
     """
     one = fit.estimate.location
     two = other.estimate.location
@@ -34,10 +35,11 @@ def differ_in_numbers(fit: MachineResults, other: MachineResults) -> bool:
 
 
 def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, float | int | str]:
-    """Return the test of nested models of the numbers: ``df``, ``ratio``, ``p`` and ``test``.
+    """Return the test of nested models of the numeric predictors: ``df``, ``ratio``, ``p`` and
+    ``test``.
 
-    Covariances have the number of rows as divisor, whatever the fits use. Equal covariances of
-    groups with the same means are tested by Box's M, whose factor makes up for small groups.
+    The divisor of covariances is the number of rows, whatever the fits use. Box's M, with its
+    correction for small groups, tests whether groups with the same means have equal covariances.
     """
     from scipy.special import chdtrc
 
@@ -87,12 +89,12 @@ def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, f
 
 
 def _number_moments(location: Location) -> np.ndarray:
-    """Return the sums of squares and products (K, q, q) of the numbers."""
+    """Return the sums of squares and products (K, q, q) of the numeric predictors."""
     return location.T[:, location.model.p :, location.model.p :]
 
 
 def _is_nested(small: LocationModel, large: LocationModel) -> bool:
-    """Return whether a model of the numbers is a special case of another."""
+    """Return whether a model of the numeric predictors is a special case of another."""
     return bool(
         (small.partners <= large.partners).all()
         and (small.correlated <= large.correlated).all()

@@ -44,10 +44,10 @@ class NumbersMixin(MachineResults):
         Returns
         -------
         DataFrame
-            A row for each ``number`` and ``term``, a column for each group. The mean at the
-            reference levels, and the differences of other levels from it; only the ``mean`` of a
-            number that interacts with no categorical predictor. With ``transform="normal"`` the
-            means of the normal scores.
+            A row for each ``number`` and ``term``, and a column for each group: the ``mean`` at the
+            reference levels, and the differences of the other levels from it. A numeric predictor
+            without interactions with categorical predictors has only the ``mean``. With
+            ``transform="normal"``, these are means of the normal scores.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class NumbersMixin(MachineResults):
         Parameters
         ----------
         axes : sequence of matplotlib Axes, optional
-            One for each number; a new figure by default.
+            One for each numeric predictor; a new figure by default.
 
         Returns
         -------
@@ -147,7 +147,8 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def plot_regions(self, x: Hashable, y: Hashable, ax: Axes | None = None) -> Axes:
-        """Draw the decision regions of two numbers: where each group is the most probable one.
+        """Draw the decision regions of two numeric predictors: where each group is the most
+        probable one.
 
         The other predictors are at their first level or their mean. The training rows, if the model
         contains them, are points; an ellipse contains 95 % of a group's distribution at these
@@ -163,7 +164,7 @@ class NumbersMixin(MachineResults):
         DataError
             If no predictor is numeric.
         OptionError
-            If `x` or `y` is not a number of the model.
+            If `x` or `y` is not a numeric predictor of the model.
 
         Examples
         --------
@@ -224,17 +225,20 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def discriminants(self) -> pd.DataFrame:
-        """Return the coefficients of the linear discriminants of the numbers, as R's ``lda``.
+        """Return the coefficients of the linear discriminants of the numeric predictors, as in R's
+        ``lda``.
 
-        The first discriminant is the linear combination of the numbers with the largest ratio of
-        the variance between groups to the variance within groups, and so on. Each has the variance
-        1 within groups. Levels of other predictors are not taken into account.
+        The first discriminant is the linear combination of the numeric predictors with the largest
+        ratio of between-group to within-group variance; each further one has the largest ratio
+        among the combinations that are uncorrelated with the previous ones within groups. Each has
+        a variance of 1 within groups. Levels of other predictors are not taken into account.
 
         Returns
         -------
         DataFrame
-            A row for each number, a column for each discriminant (LD1, LD2, ...). The largest
-            coefficient of each, relative to the number's standard deviation, is positive.
+            A row for each numeric predictor, and a column for each discriminant (LD1, LD2, ...).
+            The largest coefficient of each, relative to the predictor's standard deviation, is
+            positive.
 
         Raises
         ------

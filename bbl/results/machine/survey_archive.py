@@ -1,10 +1,9 @@
 """Pack a fit's sampling design into the arrays of a model file, and unpack it.
 
-N rows were drawn in S stages, in each of them as clusters or single rows; n of them are training
-rows, at increasing positions. R is the number of replicates (sets of weights for all rows). The
-squared deviations of the replicates' estimates are multiplied by ``scale`` and ``rscales`` (R,);
-with ``mse`` they are deviations from the estimate for all rows, otherwise from the replicates'
-mean.
+The N rows were drawn in S stages, each of clusters or of single rows; n of them are training rows,
+at increasing positions. R is the number of replicates (sets of weights for all rows). The squared
+deviations of the replicates' estimates are multiplied by ``scale`` and ``rscales`` (R,); with
+``mse`` they are deviations from the estimate for all rows, otherwise from the replicates' mean.
 """
 
 from __future__ import annotations

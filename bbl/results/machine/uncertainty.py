@@ -39,10 +39,10 @@ class UncertaintyMixin(MachineResults):
         Parameters
         ----------
         rows : {"auto", "all"} or int, default "auto"
-            Rows of each group that standard errors and tests are computed from. "auto": all rows of
-            a table, and at most 50,000 of data read in batches. "all": all rows. A number: a random
-            sample of about that size, with all rows of rare levels; the note below the tables gives
-            the typical error of the standard errors.
+            Rows of each group used for standard errors and tests. "auto": all rows of a table, and
+            at most 50,000 of data read in batches. "all": all rows. An integer: a random sample of
+            about that size, with all rows of rare levels; the note below the tables gives the
+            typical error of the standard errors.
 
         Returns
         -------
@@ -225,7 +225,7 @@ class UncertaintyMixin(MachineResults):
             Permutations of each pair; the smallest possible p-value is ``1 / (n + 1)``, which is
             then noted in ``test``.
         seed : int or numpy.random.Generator, optional
-            For ``pvalues="permutation"``.
+            Seed for ``pvalues="permutation"``.
         n_jobs : int, optional
             Number of threads for the permutations; results do not depend on it.
 

@@ -677,8 +677,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
             "accuracy": the proportion of correctly classified rows. "loglik": the log-likelihood.
             "aic": the log-likelihood minus the number of free parameters. "bic": the log-likelihood
             minus ``log(n) / 2`` times that number, where n counts all rows, including incomplete
-            ones. (The attributes `aic` and `bic` are on the usual scale: smaller is better.)
-            ``score(newdata)`` with a table is its accuracy.
+            ones. (The attributes `aic` and `bic` are on the usual scale: smaller is better.) If the
+            first argument is a table, as in ``score(newdata)``, the result is the accuracy on it.
         newdata : DataFrame, optional
             The training rows by default.
         weights, priors, costs

@@ -204,11 +204,11 @@ class ShooterResults(ClassifierResults):
         Rank terms by their strength: the root mean square, over all joint levels with equal weight,
         of the term's contribution to the link in the zero-sum gauge, where terms are penalised and
         selected (``coef("zero-sum")``). Strength does not depend on which level is the first; with
-        two levels and two groups, it is the size of w.
+        two levels and two groups, it is the absolute value of w.
 
         Numeric predictors have no levels: their weights are per unit, or per standard deviation
-        with ``standardise=True``, and the strength of a term of numeric predictors is the size of
-        its weights. Strengths of numeric predictors in different units cannot be compared.
+        with ``standardise=True``, and the strength of a term of numeric predictors is the magnitude
+        of its weights. Strengths of numeric predictors in different units cannot be compared.
         """
         # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is
         # the root mean square

@@ -116,7 +116,7 @@ class FitData:
 
     @property
     def nominal(self) -> FitData:
-        """The same rows for engines, which see a number as a predictor with one level."""
+        """The same rows in the form used by engines, where a numeric predictor has one level."""
         if self.labels is None or not self.labels.measured:
             return self
         is_number = np.zeros(self.layout.m, dtype=bool)

@@ -170,7 +170,8 @@ def stepwise(
     k: float,
     progress: Callable,
 ) -> list[Visit]:
-    """Repeat the step that lowers ``-2 log-likelihood + k parameters`` the most, until none does.
+    """Repeat the step that lowers ``-2 log-likelihood + k parameters`` the most, until no step
+    lowers it.
 
     Steps that do not change the number of parameters are skipped, as in R's ``stepAIC``.
 

@@ -77,7 +77,7 @@ class EncodingRules:
     order : int or None
         Highest order of a term that the engine supports (`Engine.order`); None for any order.
     order_reason : str
-        Why the engine supports no higher order (`Engine.order_reason`).
+        Reason why the engine supports no higher order (`Engine.order_reason`).
     whole_weights : bool
         Whether weights must be integers (`Engine.weights`).
     one_sided : bool
@@ -98,9 +98,9 @@ class EncodingRules:
     sampled : bool
         Whether the weights belong to a sampling design, so that they never count rows.
     numeric : bool or tuple of column names
-        Which predictors are numbers rather than categories: all, none, or the named ones.
+        Which predictors are numeric rather than categorical: all, none, or the named ones.
     standardise : bool
-        Whether numbers are centred and divided by their standard deviation.
+        Whether numeric predictors are centred and divided by their standard deviation.
     measured : bool
         Whether numbers belong to a Boltzmann machine, see `NumberFactor.measured`. With
         ``numeric=True``, they are then the float columns and the integer columns with over 20
@@ -198,7 +198,7 @@ class Design:
 
     @cached_property
     def is_number(self) -> np.ndarray:
-        """Which predictors are numbers rather than categories, shape (m,)."""
+        """Which predictors are numeric rather than categorical, shape (m,)."""
         return np.array([isinstance(f, NumberFactor) for f in self.predictors], dtype=bool)
 
     @cached_property
@@ -230,7 +230,7 @@ class Design:
 
     @cached_property
     def code_dtype(self) -> np.dtype:
-        """Data type of the codes: an integer type, or float64 if any predictor is a number."""
+        """Data type of the codes: an integer type, or float64 if any predictor is numeric."""
         return np.dtype(np.float64) if self.is_number.any() else code_dtype(self.n_levels)
 
     def level_codes(self, codes: np.ndarray) -> np.ndarray:

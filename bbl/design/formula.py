@@ -131,7 +131,7 @@ def parse(
     one_sided : bool, default False
         Whether the formula may omit the response: ``"~ a + b"``.
     reason : str, optional
-        Why the engine supports no higher order, for the error.
+        Reason why the engine supports no higher order, for the error.
     aside : collection of hashable, optional
         Columns of a sampling design: ``.`` excludes them, but the formula may name them.
 

@@ -25,5 +25,5 @@ class Labels:
     centers: tuple[float, ...] = ()
 
     def center(self, predictor: int) -> float:
-        """Return the value with code 0 of the number at this position in `measured`."""
+        """Return the value with code 0 of the numeric predictor at this position in `measured`."""
         return self.centers[self.measured.index(predictor)]

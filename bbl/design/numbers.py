@@ -109,7 +109,7 @@ class NumberFactor(Factor):
         return self.sd > 0.0 and len(self.levels) == 2
 
     def padded(self) -> NumberFactor:
-        """Return the factor unchanged; numbers do not need a second level."""
+        """Return the factor unchanged; numeric predictors do not need a second level."""
         return self
 
     def to_codes(self, values: np.ndarray) -> np.ndarray:
@@ -118,8 +118,8 @@ class NumberFactor(Factor):
 
 
 def looks_measured(series: pd.Series) -> bool:
-    """Return whether a column is a number with ``numeric=True``: its type is a float, or an integer
-    with over 20 values.
+    """Return whether ``numeric=True`` selects a column: its type is a float, or an integer with
+    more than 20 distinct values.
     """
     kind = getattr(series.dtype, "kind", "O")
     if isinstance(series.dtype, pd.CategoricalDtype):

@@ -47,8 +47,8 @@ MAX_CELLS = 2**22  # states times rows that are scored at a time
 
 
 def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
-    """Return codes (n, m) as integers, which are 0 for numbers: engines and energies see a number
-    as a predictor with one level.
+    """Return codes (n, m) as integers, 0 for numeric predictors, which have a single level in
+    engines and energies.
     """
     if codes.dtype.kind != "f":
         return codes
@@ -56,7 +56,7 @@ def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray
 
 
 def nominal_rows(rows: Sample, is_number: np.ndarray, n_levels: np.ndarray) -> Sample:
-    """Return rows with `nominal_codes` and without missing numbers."""
+    """Return rows with `nominal_codes` and without missing numeric values."""
     missing = None if rows.missing is None else rows.missing & ~is_number
     if missing is not None and not missing.any():
         missing = None
@@ -65,14 +65,14 @@ def nominal_rows(rows: Sample, is_number: np.ndarray, n_levels: np.ndarray) -> S
 
 @dataclass(frozen=True, eq=False)
 class NormalScores:
-    """The map of each number to the normal score of its mid-rank among the training rows.
+    """The map of each numeric value to the normal score of its mid-rank among the training rows.
 
     New values are interpolated linearly; values outside the range get the score of the nearest end.
 
     Attributes
     ----------
     values, scores : tuple of q ndarrays
-        The distinct training values of each number, increasing, and their scores.
+        The distinct training values of each numeric predictor, increasing, and their scores.
     """
 
     values: tuple[np.ndarray, ...]
@@ -80,7 +80,7 @@ class NormalScores:
 
     @classmethod
     def of_values(cls, numbers: np.ndarray, weights: np.ndarray) -> NormalScores:
-        """Return the map of numbers (n, q) with weights (n,)."""
+        """Return the map of values (n, q) with weights (n,)."""
         from scipy.special import ndtri
 
         values = []
@@ -93,7 +93,7 @@ class NormalScores:
         return cls(tuple(values), tuple(scores))
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the scores (n, q) of numbers (n, q); nan stays nan."""
+        """Return the scores (n, q) of values (n, q); nan stays nan."""
         return np.column_stack(
             [
                 np.interp(column, values, scores)
@@ -102,7 +102,7 @@ class NormalScores:
         )
 
     def inverse(self, scores: np.ndarray) -> np.ndarray:
-        """Return the numbers (n, q) with the given `scores` (n, q), interpolated linearly."""
+        """Return the values (n, q) with the given `scores` (n, q), interpolated linearly."""
         return np.column_stack(
             [
                 np.interp(column, own_scores, values)
@@ -115,18 +115,18 @@ class NormalScores:
 
 @dataclass(frozen=True, eq=False)
 class LocationModel:
-    """Which means and covariances are estimated, and how.
+    """Specification of the means and covariances, and how they are estimated.
 
     Attributes
     ----------
     n_levels : ndarray of int, shape (m,)
-        Number of levels of each predictor; 1 for numbers.
+        Number of levels of each predictor; 1 for numeric predictors.
     numbers : ndarray of int, shape (q,)
-        Positions of the numbers among the predictors.
+        Positions of the numeric predictors among all predictors.
     partners : ndarray of bool, shape (q, m)
-        Whether the mean of a number depends on the level of a predictor.
+        Whether the mean of each numeric predictor depends on the level of each predictor.
     correlated : ndarray of bool, shape (q, q)
-        Whether two numbers are correlated given the others; true on the diagonal.
+        Whether two numeric predictors are correlated given the others; true on the diagonal.
     covariance : {"group", "shared"}
         Whether each group has its own covariance.
     divisor : {"moment", "ml"}
@@ -138,7 +138,7 @@ class LocationModel:
     shrink : float
         Weight of the diagonal of the pooled covariance in each covariance, 0 to 1.
     transform : {"none", "normal"}
-        Whether numbers are replaced by normal scores.
+        Whether numeric values are replaced by normal scores.
     """
 
     n_levels: np.ndarray
@@ -158,14 +158,14 @@ class LocationModel:
 
     @cached_property
     def is_number(self) -> np.ndarray:
-        """Which predictors are numbers, shape (m,)."""
+        """Which predictors are numeric, shape (m,)."""
         is_number = np.zeros(len(self.n_levels), dtype=bool)
         is_number[self.numbers] = True
         return is_number
 
     @cached_property
     def categories(self) -> np.ndarray:
-        """Positions of the predictors that are not numbers, increasing."""
+        """Positions of the predictors that are not numeric, increasing."""
         return np.flatnonzero(~self.is_number)
 
     def without_numbers(self, rows: Sample) -> Sample:
@@ -174,8 +174,8 @@ class LocationModel:
 
     @cached_property
     def components(self) -> list[np.ndarray]:
-        """Positions of the numbers in each set of numbers that are correlated with each other,
-        directly or through others.
+        """Positions of the numeric predictors in each set whose members are correlated with each
+        other, directly or through others.
         """
         from scipy.sparse.csgraph import connected_components
 
@@ -184,7 +184,7 @@ class LocationModel:
 
     @cached_property
     def used(self) -> np.ndarray:
-        """Positions of the partners of any number, increasing."""
+        """Positions of the partners of any numeric predictor, increasing."""
         return np.flatnonzero(self.partners.any(axis=0))
 
     @cached_property
@@ -204,7 +204,7 @@ class LocationModel:
 
     @cached_property
     def has_column(self) -> np.ndarray:
-        """Whether the mean of each number uses each column of z, shape (q, p)."""
+        """Whether the mean of each numeric predictor uses each column of z, shape (q, p)."""
         return np.column_stack(
             [np.ones(self.q, dtype=bool), self.partners[:, self.owner[1:]]]
         ).astype(bool)
@@ -290,7 +290,8 @@ class LocationModel:
         return C, ranks
 
     def _regress(self, T: np.ndarray, j: int, columns: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the coefficients of number j for some `columns` of z, and the rank of the design.
+        """Return the coefficients of numeric predictor j for some `columns` of z, and the rank of
+        the design.
 
         `T` (p + q, p + q) are a group's moments. Levels that do not occur in the group get the mean
         of the group, without a prior count.
@@ -345,8 +346,8 @@ class LocationModel:
 
     @property
     def is_seemingly_unrelated(self) -> bool:
-        """Whether numbers with different partners are correlated, so that regressions one by one do
-        not maximise the likelihood.
+        """Whether numeric predictors with different partners are correlated, so that separate
+        regressions do not maximise the likelihood.
         """
         differ = (self.has_column[:, None] != self.has_column[None]).any(axis=2)
         return bool((differ & self.correlated).any())
@@ -388,8 +389,8 @@ class LocationModel:
         return C
 
     def information(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
-        """Return the information of all coefficients of a group, number by number, given its
-        moments and the `precision` (q, q) of the numbers.
+        """Return the information of all coefficients of a group, predictor by predictor, given its
+        moments and the `precision` (q, q) of the numeric predictors.
         """
         columns = [np.flatnonzero(has) for has in self.has_column]
         rows = []
@@ -462,7 +463,7 @@ def select_covariance(S: np.ndarray, correlated: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NumberNames:
-    """Names for errors: of the numbers (q,) and of the groups (K,)."""
+    """Names for errors: of the numeric predictors (q,) and of the groups (K,)."""
 
     numbers: Sequence[object]
     groups: Sequence[object]
@@ -576,7 +577,7 @@ class Location:
     T : ndarray, shape (K, p + q, p + q)
         Second moments of the training rows, see `LocationModel.moments`.
     scores : NormalScores or None
-        Transformation of the numbers, if any.
+        Transformation of the numeric values, if any.
     """
 
     model: LocationModel
@@ -589,7 +590,8 @@ class Location:
 
     @cached_property
     def precision(self) -> np.ndarray:
-        """Inverses (K, q, q) of the covariances; zero where numbers are not correlated."""
+        """Inverses (K, q, q) of the covariances; zero where numeric predictors are not
+        correlated."""
         return np.array(
             [
                 np.where(self.model.correlated, np.linalg.inv(covariance), 0.0)
@@ -606,13 +608,14 @@ class Location:
         return int(self.ranks[self.n > 0.0].sum()) + n_groups * n_covariances
 
     def numbers(self, codes: np.ndarray) -> np.ndarray:
-        """Return the numbers (n, q) of rows as the model uses them: transformed, if it does so."""
+        """Return the numeric values (n, q) of rows as the model uses them, after any
+        transformation."""
         numbers = codes[:, self.model.numbers]
         return numbers if self.scores is None else self.scores(numbers)
 
     def group_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the weights of the groups (K,), the means of the numbers (K, q), and the sums of
-        their squared deviations from these (K, q), over all levels of the other predictors.
+        """Return the weights of the groups (K,), the means of the numeric predictors (K, q), and
+        the sums of squared deviations from these (K, q), over all levels of the other predictors.
         """
         own = slice(self.model.p, self.model.p + self.model.q)
         n = np.maximum(self.n, 1e-300)[:, None]
@@ -626,7 +629,7 @@ class Location:
         return _residuals(self.T, self.C)
 
     def residuals(self, codes: np.ndarray, g: int) -> np.ndarray:
-        """Return the deviations (n, q) of the numbers from their means in group g."""
+        """Return the deviations (n, q) of the numeric predictors from their means in group g."""
         return self.numbers(codes) - self.model.indicators(codes) @ self.C[g]
 
     def log_density(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -636,8 +639,8 @@ class Location:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Missing numbers are averaged over. Other predictors must be known, unless no known
-            number depends on them.
+            Missing numeric values are averaged over. Other predictors must be known, unless no
+            known numeric predictor depends on them.
         """
         from scipy.linalg import solve_triangular
 
@@ -672,8 +675,9 @@ class Location:
     def component_densities(
         self, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the log density (n, K, components) of each component of correlated numbers; 0 in
-        rows where a predictor on which a known number of the component depends is missing.
+        """Return the log density (n, K, components) of each component of correlated numeric
+        predictors; 0 in rows with a missing predictor on which a known member of the component
+        depends.
         """
         hidden = np.zeros(codes.shape, dtype=bool) if missing is None else missing
         out = np.empty((len(codes), len(self.C), len(self.model.components)))
@@ -686,7 +690,8 @@ class Location:
         return out
 
     def draw(self, codes: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return numbers (n, q) drawn given the levels in `codes` (n, m) and groups `y` (n,)."""
+        """Return numeric values (n, q) drawn given the levels in `codes` (n, m) and groups `y`
+        (n,)."""
         z = self.model.indicators(codes)
         out = np.empty((len(codes), self.model.q))
         noise = rng.standard_normal(out.shape)
@@ -697,21 +702,23 @@ class Location:
         return out if self.scores is None else self.scores.inverse(out)
 
     def is_needed(self, missing: np.ndarray) -> np.ndarray:
-        """Return the missing cells (n, m) of predictors that a known number depends on."""
+        """Return the missing cells (n, m) of predictors that the mean of a known numeric predictor
+        depends on."""
         known_numbers = ~missing[:, self.model.numbers]
         return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
 
     def add_to(self, energy: Energies) -> EnergyWithNumbers:
-        """Return a function like `energy` that adds the log density of the numbers."""
+        """Return a function like `energy` that adds the log density of the numeric predictors."""
         return EnergyWithNumbers(self, energy)
 
 
 @dataclass(frozen=True, eq=False)
 class EnergyWithNumbers:
-    """Energies of rows with numbers: energies of the levels plus the log density of the numbers.
+    """Energies of rows with numeric predictors: energies of the levels plus the log density of the
+    numeric predictors.
 
-    Unknown predictors on which the mean of a known number depends are marginalised by a sum over
-    their levels; the others, as by `energy`.
+    Unknown predictors that the mean of a known numeric predictor depends on are marginalised by a
+    sum over their levels, and all others as in `energy`.
 
     Attributes
     ----------

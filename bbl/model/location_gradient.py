@@ -1,8 +1,9 @@
 """Influences of rows on the parameters of a location model, and derivatives of averaged group
 probabilities with respect to them.
 
-The *parameters* of a group are the coefficients of the means that are not fixed at zero, number by
-number, and the covariances of the pairs of numbers that may be correlated (with themselves, too).
+The *parameters* of a group are the coefficients of the means that are not fixed at zero, predictor
+by predictor, the variances, and the covariances of the pairs of numeric predictors that may be
+correlated.
 """
 # Dimensions: K groups, n rows, q numbers, p columns of the means, d parameters of a group.
 
@@ -30,22 +31,22 @@ class LocationInfluence:
     """Influence of rows on the parameters (d,) of each group, and the derivatives of log densities
     with respect to these parameters.
 
-    The influence of a row is the derivative of the estimate with respect to the row's weight, with
-    a transformation of the numbers, and the diagonal to which covariances are shrunk, taken as
-    fixed.
+    The influence of a row is the derivative of the estimate with respect to the row's weight, where
+    any transformation of the numeric predictors, and the diagonal towards which covariances are
+    shrunk, are taken as fixed.
     """
 
     location: Location
 
     @cached_property
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """The number and the column of each coefficient of the means."""
+        """The numeric predictor and the column of each coefficient of the means."""
         number, column = np.nonzero(self.location.model.has_column)
         return number, column
 
     @cached_property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers i <= j of each covariance that is a parameter."""
+        """The positions i <= j of each covariance that is a parameter."""
         i, j = np.nonzero(np.triu(self.location.model.correlated))
         return i, j
 
@@ -82,8 +83,8 @@ class LocationInfluence:
 
     @cached_property
     def _bread(self) -> list[list[np.ndarray]]:
-        """For each group, the inverse information of the coefficients: one matrix for each number,
-        or a single one for all if they are estimated together.
+        """For each group, the inverse information of the coefficients: one matrix for each numeric
+        predictor, or a single one for all if they are estimated together.
         """
         model = self.location.model
         out = []
@@ -161,8 +162,8 @@ class LocationInfluence:
         """Return the derivatives (n, K, d) of the log density of rows in each group with respect to
         the group's parameters.
 
-        `missing` (n, m) marks missing numbers, which are averaged over; other predictors on which
-        a known number depends must be known.
+        `missing` (n, m) marks missing numeric values, which are averaged over; other predictors on
+        which a known numeric predictor depends must be known.
         """
         location = self.location
         model = location.model
@@ -200,8 +201,8 @@ class LocationInfluence:
     ) -> np.ndarray:
         """Return the derivatives (n, edges) of log densities with respect to the free covariances.
 
-        `weighted` (n, q) are residuals times the `precision` (q, q) of the known numbers, 0 for the
-        others. The other covariances are functions of the free ones.
+        `weighted` (n, q) are residuals times the `precision` (q, q) of the known numeric values, 0
+        for the others. The other covariances are functions of the free ones.
         """
         i, j = np.triu_indices(self.location.model.q)
         # derivatives with respect to all covariances, each pair counted once
@@ -236,7 +237,7 @@ class NumberScoreGradient:
     Parameters
     ----------
     gradient : ScoreGradient
-        For the predictors that are not numbers.
+        For the predictors that are not numeric.
     location : Location
     """
 

@@ -39,7 +39,7 @@ DIVERGING_STEP = 1e-3
 
 @dataclass(frozen=True)
 class ScoredPenalty:
-    """What is added to the mean negative log-likelihood of a site.
+    """Penalty and prior added to the mean negative log-likelihood of a site.
 
     Attributes
     ----------

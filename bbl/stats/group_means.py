@@ -1,4 +1,5 @@
-"""Tests of equal group means of numbers: one-way analysis of variance, and Wilks' lambda."""
+"""Tests of equal group means of numeric variables: one-way analysis of variance, and Wilks'
+lambda."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ __all__ = ["MeanTests", "WilksTest", "equal_means", "wilks"]
 
 @dataclass(frozen=True)
 class MeanTests:
-    """One-way analyses of variance of q numbers.
+    """One-way analyses of variance of q variables.
 
     Attributes
     ----------
     F, p : ndarray, shape (q,)
         Statistics, and p-values from F distributions; nan without residual degrees of freedom.
     df, residual_df : float
-        Degrees of freedom of all numbers.
+        Degrees of freedom, the same for all variables.
     """
 
     F: np.ndarray
@@ -29,14 +30,14 @@ class MeanTests:
 
 @dataclass(frozen=True)
 class WilksTest:
-    """The test of equal mean vectors of several numbers.
+    """The test of equal mean vectors of several variables.
 
     Attributes
     ----------
     lambda_ : float
         Wilks' lambda, ``|W| / |T|`` of the sums of squares and products within groups and in all.
     F, df, residual_df, p : float
-        Rao's approximation by an F distribution, exact for two groups or one or two numbers.
+        Rao's approximation by an F distribution, exact for two groups, or for one or two variables.
     """
 
     lambda_: float
@@ -47,14 +48,14 @@ class WilksTest:
 
 
 def equal_means(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> MeanTests:
-    """Return the one-way analyses of variance of q numbers in K groups (R's ``aov(u ~ y)``).
+    """Return the one-way analyses of variance of q variables in K groups (R's ``aov(u ~ y)``).
 
     Parameters
     ----------
     n : ndarray, shape (K,)
         Numbers of rows.
     sums, squares : ndarray, shape (K, q)
-        Sums of the numbers and of their squares, centred near their means.
+        Sums of the variables and of their squares, centred near their means.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def wilks(n: np.ndarray, sums: np.ndarray, products: np.ndarray) -> WilksTest | 
     n : ndarray, shape (K,)
         Numbers of rows.
     sums : ndarray, shape (K, q)
-        Sums of the numbers, centred near their means.
+        Sums of the variables, centred near their means.
     products : ndarray, shape (K, q, q)
         Sums of their squares and products.
     """

@@ -94,7 +94,7 @@ class LossRecord:
 
     @property
     def finding(self) -> str:
-        """How a loss above the baseline compares with it, without the remedy."""
+        """Comparison of a loss above the baseline with the baseline, without the remedy."""
         loss, baseline = self._formatted
         text = (
             f"On the {self.rows}, the log-loss is {loss}, compared with {baseline} for the class "

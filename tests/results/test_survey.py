@@ -334,7 +334,7 @@ def bad(match, error=DataError, data=DATA, **design):
 def test_bad_designs_are_answered():
     bad("row 0 has -1", data=DATA.assign(w=-1.0))
     bad(
-        "must be positive, and row 3 has 0",
+        "must be positive, but row 3 has 0",
         data=DATA.assign(w=np.where(np.arange(len(DATA)) == 3, 0.0, 1.0)),
     )
     bad("row 5", data=DATA.assign(w=np.where(np.arange(len(DATA)) == 5, np.nan, 1.0)))
@@ -410,7 +410,7 @@ def test_bad_designs_are_answered():
         DATA.assign(N=99.0),
     )
     bad("more units were sampled there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
-    bad("fpc names 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
+    bad("fpc lists 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
     bad("True and False", domain="psu")
     with pytest.raises(BBLTypeError, match="Put the values into the table"):
         bbl.survey("w", strata=DATA["stratum"])

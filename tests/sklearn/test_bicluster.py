@@ -88,5 +88,5 @@ def test_numbers_of_clusters_may_be_chosen(board):
 
 
 def test_more_clusters_than_rows_are_refused(board):
-    with pytest.raises(OptionError, match="70.* than there are rows .60"):
+    with pytest.raises(OptionError, match="70 groups, but there are only 60 rows"):
         PrototypeBiclustering((70, 3)).fit(board[0])

@@ -251,7 +251,7 @@ class NumberOptions:
 
     @property
     def columns(self) -> bool | tuple[Hashable, ...]:
-        """The columns: False for none, True for all that look like numbers, or their names."""
+        """The columns: False for none, True for all that look numeric, or their names."""
         if self.numeric is None or isinstance(self.numeric, bool):
             return bool(self.numeric)
         if isinstance(self.numeric, str) or not isinstance(self.numeric, Iterable):

@@ -79,7 +79,7 @@ class TermTests:
     refused : list of (int, tuple of int, Kind)
         Group, predictors and reason of each term without a test.
     sparse : SparseMargin or None
-        Why the exact likelihood ratio is not trusted.
+        Reason why the exact likelihood ratio is unreliable.
     """
 
     df: int

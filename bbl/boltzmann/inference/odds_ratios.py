@@ -129,7 +129,7 @@ class ConditionalRatio:
     estimate, lower, upper : float
         Infinite if a cell of the tables is empty; nan if there is a `reason`.
     reason : str
-        Why the interval is missing, or an empty string.
+        Reason why the interval is missing, or an empty string.
     """
 
     estimate: float = np.nan

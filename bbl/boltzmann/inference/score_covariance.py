@@ -261,8 +261,8 @@ def _covariance_with_numbers(
     """Return `score_covariance` of groups with numeric predictors, whose parameters follow those of
     the other predictors.
 
-    It is the sum over rows of the products of their influences, which is valid even if numbers are
-    not normally distributed. With a shared covariance, groups are not independent.
+    It is the sum over rows of the products of their influences, which is valid even if numeric
+    predictors are not normally distributed. With a shared covariance, groups are not independent.
     """
     from scipy.linalg import block_diag
 

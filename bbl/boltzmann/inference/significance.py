@@ -1,4 +1,5 @@
-"""Tests and confidence intervals of parameters at valid levels, or why a test is missing.
+"""Tests and confidence intervals of parameters with valid levels, or the reason why a test is
+missing.
 
 A *table* consists of the fields of a predictor or the couplings of a term. A *family* is the exact
 conditional distribution of a parameter, as a function of the parameter's value.

@@ -131,7 +131,7 @@ class ScoreModel:
         Terms that add up to the scores: `scores` itself, or for an average over posterior draws
         the terms at their mean, which add up to the scores approximately.
     unexplained : str
-        Why there are no terms; a sentence.
+        Reason why there are no terms; a sentence.
     """
 
     scores: ScoreSum | ScoreMixture

@@ -95,7 +95,7 @@ class SurveySample:
 
     @property
     def errors(self) -> str:
-        """How standard errors are computed, as the start of a sentence."""
+        """Method of the standard errors, as the start of a sentence."""
         method = "Linearised" if self.replicates is None else "Replicate"
         return f"{method} standard errors, which account for the sampling design ({self.text})"
 

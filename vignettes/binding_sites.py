@@ -170,8 +170,8 @@ else:
 #
 # ## Which positions depend on each other?
 #
-# The map shows, for each pair of positions, the norm of its couplings in the true sites minus those
-# of the pooled rows:
+# The map shows, for each pair of positions, the norm of the difference between its couplings in the
+# true sites and in the pooled rows:
 
 # %%
 fit = bbl.bbl("y ~ .^2", data, lambda_=ps.regstar)

@@ -135,8 +135,8 @@ print((557 / 1278) / (1198 / 1493))
 #
 # Students do not apply to the university as a whole but to a department. Is admission independent
 # of gender *given the department*? This is the model `~ Dept*Gender + Dept*Admit`: within each
-# department, expected counts are again row total times column total over the grand total. Therefore
-# $G^2$ is the sum of six such statistics, with one degree of freedom each.
+# department, an expected count is again the row total times the column total, divided by the number
+# of applicants. Therefore $G^2$ is the sum of six such statistics, with one degree of freedom each.
 
 # %%
 conditional = fit("~ Dept*Gender + Dept*Admit")
@@ -311,8 +311,9 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 #
 # </details>
 #
-# 5. A drug appears to help both men and women, but to harm overall. Which of the variables drug,
-#    sex and recovery are associated in such a table, and what would a randomised trial change?
+# 5. A drug appears to be beneficial for both men and women, but harmful overall. Which of the
+#    variables drug, sex and recovery are associated in such a table, and what would a randomised
+#    trial change?
 #
 # <details><summary>Answer</summary>
 #

@@ -200,10 +200,10 @@ class Ising:
 
 
 # %% [markdown]
-# The paper compares five methods. Four are available in `bbl`. The penalty of
-# pseudo-likelihood (PL) with L1 is chosen by cross-validation; minimum probability flow
-# (`method="mpf"`) and persistent contrastive divergence (`method="pcd"`) use the same penalty, as
-# the paper's PCD does. The fifth method, decimation (Decelle & Ricci-Tersenghi 2014), is a short
+# The paper compares five methods. Four are available in `bbl`. The penalty of pseudo-likelihood
+# (PL) with L1 is chosen by cross-validation; minimum probability flow (`method="mpf"`) and
+# persistent contrastive divergence (`method="pcd"`) use the same penalty, as the paper's PCD does.
+# The fifth method, decimation (Decelle & Ricci-Tersenghi 2014), is implemented here by a short
 # loop: `mlestimate` accepts a mask of the interacting pairs, and the loop removes a tenth of them
 # at a time. Decimation selects the number of couplings that maximises the tilted pseudo-likelihood,
 # which subtracts the straight line between no couplings and all couplings.

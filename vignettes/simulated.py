@@ -46,7 +46,8 @@ xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 print(xi.head())
 
 # %% [markdown]
-# A single group has no response to predict: `mlestimate` fits the distribution itself.
+# Since there is only one group, there are no classes to predict, and `mlestimate` fits the
+# distribution itself.
 
 # %%
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)

@@ -121,8 +121,8 @@ print(fit.predict(pd.concat([new, wanted], ignore_index=True)).tail(5).round(2).
 # ## Small tables of ratings
 #
 # `method="genetic"` models ratings as rounded and truncated to their scale. It also estimates the
-# number of groups, in tables of about ten rows and columns. Here it is applied to the complete
-# ratings of 12 users and 15 films:
+# number of groups, and is suitable for tables of about ten rows and columns. Here it is applied to
+# the complete ratings of 12 users and 15 films:
 
 # %%
 small = pd.DataFrame(score[:12, :15])

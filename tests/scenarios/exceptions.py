@@ -145,9 +145,9 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,
-        "Rows and groups are assigned to folds in their order, so a setting, a calibration or a "
-        "structure that is selected by cross-validation depends on this order, as it does on the "
-        "seed.",
+        "Rows and groups are assigned to folds in their order. A setting, a calibration or a "
+        "structure that is selected by cross-validation therefore depends on this order, as well "
+        "as on the seed.",
     ),
     Exempt(
         EQUAL,
@@ -178,15 +178,14 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         ("the_order_of_columns_does_not_matter",),
         lambda case: option(case, "symmetrize") is False,
-        "With symmetrize=False, couplings are estimated by the regression of the predictor that "
-        "comes first.",
+        "With symmetrize=False, a coupling is estimated by the regression of its first predictor.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
         lambda case: (
             case.s.source == "dict" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
         ),
-        "Lists do not declare categories.",
+        "In a dict of lists, no categories are declared.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
@@ -194,7 +193,7 @@ EXCEPTIONS: list[Exempt] = [
             case.s.source in ("polars", "lazyframe")
             and "category" in (*case.s.kinds, case.s.group_kind)
         ),
-        "A Categorical of polars is a storage format that does not declare levels; an Enum does.",
+        "A polars Categorical is a storage format that does not declare levels; an Enum does.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
@@ -214,7 +213,7 @@ EXCEPTIONS: list[Exempt] = [
         EQUAL,
         lambda case: case.s.family == "shooter" and case.s.weights == "huge",
         (
-            "With a penalty of a billionth of the weights, the objective is so flat that the "
+            "If the penalty is a billionth of the weights, the objective is so flat that the "
             "order of summation affects the result."
         ),
     ),
@@ -223,7 +222,7 @@ EXCEPTIONS: list[Exempt] = [
         lambda case: "mf" in case.s.method and case.s.weights == "huge",
         "Mean field inverts the covariance of predictors that hardly vary within a group. With "
         "weights of 1e9, the prior count is negligible, couplings reach 1e9, and rounding affects "
-        "predictions; a warning compares the log-loss.",
+        "predictions; a warning reports the log-loss.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
@@ -235,7 +234,8 @@ EXCEPTIONS: list[Exempt] = [
         EQUAL,
         equal_terms_of_a_shooter,
         "If two terms are equal or opposite in all rows, the penalised optimum does not determine "
-        "how they share a weight; rows where they differ are predicted by the first term.",
+        "how the weight is divided between them. New rows where they differ are predicted from the "
+        "first term only.",
     ),
     Exempt(
         ("explanations_add_up",),
@@ -247,7 +247,7 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: option(case, "log_z") == "mf",
-        "log_z='mf', eq. (32), depends on the reference levels.",
+        "The approximation log_z='mf' (eq. 32) depends on the reference levels.",
     ),
     Exempt(
         EQUAL,
@@ -260,7 +260,7 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         ORDERS,
         lambda case: case.s.method in ("tan_cl", "kdb") or "tan_cl" in case.s.method,
-        "Ties between arcs are resolved by the order of the columns and levels.",
+        "Ties between arcs are broken by the order of the columns and levels.",
     ),
     Exempt(
         ("the_order_of_columns_does_not_matter",),

@@ -147,9 +147,9 @@ fits = {
 # ## Table 2 and Figures 1 to 3: known interactions among the top pairs
 #
 # `n_universe=` gives the paper's expected number, based on the proportion of known pairs in a
-# larger universe. The paper's Bayesian network (BN) comes from other software; here it is the
-# Chow-Liu tree, the maximum likelihood network with at most one parent per feature. `tan_cl` finds
-# this network if every row occurs once in each of two classes, because the class is then
+# larger universe. The paper's Bayesian network (BN) comes from other software; on this page, it is
+# the Chow-Liu tree, the maximum likelihood network with at most one parent per feature. `tan_cl`
+# finds this network if every row occurs once in each of two classes, because the class is then
 # uninformative.
 
 # %%

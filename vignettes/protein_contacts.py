@@ -78,8 +78,8 @@ print(alignment.shape, "sequences and sites;", "simulated" if is_simulated else 
 # ## Effective number of sequences
 #
 # Each sequence is weighted by 1 / (number of sequences that agree with it at more than 80 % of the
-# sites). The sum of the weights is the effective number of sequences, which here is much closer to
-# the 400 independent sequences than to the 2,800 in the file.
+# sites). The sum of the weights is the effective number of sequences. In this example, it is much
+# closer to the 400 independent sequences than to the 2,800 in the file.
 
 # %%
 weights = bbl.effective_weights(alignment, identity=0.8)

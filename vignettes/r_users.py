@@ -15,7 +15,7 @@
 #
 # This page translates a session with R's `bbl` into Python, line by line. Names are the same as in
 # R wherever possible. Dots become underscores (`prior.count`, `prior_count`), Python keywords get a
-# trailing underscore (`lambda`, `lambda_`), and `f(fit)` in R is often `fit.f()` here.
+# trailing underscore (`lambda`, `lambda_`), and `f(fit)` in R is often `fit.f()` in Python.
 #
 # | R | here |
 # | --- | --- |
@@ -77,9 +77,9 @@ print(bfit)
 
 # %% [markdown]
 # The layout and the factor coding are the same as in R: levels are sorted, and the first is the
-# reference. The first number is 1.506740 in R 1.0.0, 1.486735 in the paper, and 1.486863 here,
-# which is the optimum. R's optimiser stops at a gradient of 1e-4 by default; with a smaller
-# `tolerance`, its estimates approach those printed here.
+# reference. The first coefficient is 1.506740 in R 1.0.0, 1.486735 in the paper, and 1.486863 in
+# this package, which is the optimum. R's optimiser stops at a gradient of 1e-4 by default; with a
+# smaller `tolerance`, its estimates approach those printed here.
 #
 # ```r
 # summary(bfit)
@@ -151,9 +151,10 @@ first = titanic.query("Class == '1st' and Sex == 'Male' and Age == 'Adult'").set
 print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 
 # %% [markdown]
-# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. Hence the default
-# here is the exact sum over all states if that is cheap, and otherwise an approximation that
-# depends on the method; `fit.log_z` contains the values. Pass `log_z="pseudo"` to compare with R.
+# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. In Python, the
+# default is therefore the exact sum over all states if that is cheap, and otherwise an
+# approximation that depends on the method; `fit.log_z` contains the values. Pass `log_z="pseudo"`
+# to compare with R.
 #
 # ## Naive Bayes
 #
@@ -163,7 +164,7 @@ print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 #
 # A formula without interactions gives naive Bayes with every method. `method="naive"` computes it
 # in closed form, with a default prior count of 1. In R, `method = "pseudo"` accepts `prior.count`
-# but ignores it; here it is a pseudocount in every conditional distribution, so without
+# but ignores it. In Python, it is a pseudocount in every conditional distribution, so without
 # interactions the fit is naive Bayes with that count.
 
 # %%

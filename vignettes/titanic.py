@@ -22,10 +22,11 @@
 # used an earlier version of the R package, whose optimiser had a different tolerance. Every fit
 # here has converged.
 #
-# The following results are reproduced: the coefficients and deviances of both logistic regressions,
-# and the accuracy and AUC of their predictions; all fields, couplings and tests of the two `bbl`
-# fits; the AUC and accuracy on the test half; and figures 1 to 3. Two results are not reproduced,
-# for reasons given below: the cross-validation table and the energies of `mcSample`.
+# For both logistic regressions, the coefficients and deviances and the accuracy and AUC of the
+# predictions are reproduced. For the two `bbl` fits, all fields, couplings and tests are
+# reproduced, as well as the AUC and accuracy on the test half and figures 1 to 3. Two results are
+# not reproduced, for reasons given below: the cross-validation table and the energies of
+# `mcSample`.
 
 # %%
 import warnings
@@ -349,8 +350,8 @@ plt.show()
 #
 # The paper predicts the test half from a model fitted to the training half. By default the R
 # package approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
-# `log_z="pseudo"` uses that formula. The default here, `"auto"`, computes the exact sum over all
-# states when that is cheap, as with three predictors. Both give the same ranking, and hence the
+# `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the exact sum over
+# all states if that is cheap, as with three predictors. Both give the same ranking, and hence the
 # same AUC, because $\ln Z$ shifts all scores of a group equally, but they give different
 # probabilities.
 

@@ -495,7 +495,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/prediction.md",
-        "by default they are an error",
+        "By default they are an error",
         DataError,
         "'Age'",
         [lambda: fitted().predict(gaps())],

@@ -40,14 +40,14 @@ class FitSpec:
     log_z, calibrate : str
         As in `bbl.bbl`.
     relevance : float or None
-        Significance level for choosing predictors that differ between groups; None to use all
-        predictors, or if cross-validation chooses the level.
+        Significance level for selecting predictors that differ between groups; None to use all
+        predictors, or if the level is selected by cross-validation.
     workers : int
         Number of threads; results do not depend on it.
     rng : Generator
-        Source of random numbers; by default with a fixed seed.
+        Random generator; by default, with a fixed seed.
     location : LocationModel or None
-        The model of numeric predictors; None if there are none.
+        The model for the numeric predictors; None without numeric predictors.
     """
 
     engine: Engine
@@ -59,7 +59,7 @@ class FitSpec:
     location: LocationModel | None = field(default=None, kw_only=True)
 
     def using(self, engine: Engine) -> FitSpec:
-        """Return a copy with another engine."""
+        """Return a copy with a different engine."""
         return replace(self, engine=engine)
 
 
@@ -67,23 +67,25 @@ class FitSpec:
 class FitData:
     """Encoded rows of all groups, and the terms to fit.
 
-    The fields after `labels` describe the table with the rows; refits and folds omit them.
+    The attributes after `labels` describe the table that contains the rows; refits and folds omit
+    them.
 
     Attributes
     ----------
     sample : Sample, StoredSample or a sample on a cluster
         The n rows to fit; a `Sample` unless the data were read in batches.
     layout : Layout
-        Predictors and terms of the formula, before an engine changes them. None for models other
+        Predictors and terms in the formula, before an engine changes them; None for models other
         than Boltzmann machines.
     K : int
         Number of response groups; 1 without a response.
     labels : Labels, optional
         Names of groups and predictors, for results and errors.
     design : Design, optional
-        The formula read against the data: response, predictors and levels.
+        The formula applied to the data: response, predictors and levels.
     index : pandas.Index of length n, optional
-        Row labels; None if the data were read in batches, because models do not keep these rows.
+        Row labels; None if the data were read in batches, because these rows are not kept in
+        models.
     frame : Frame, optional
         The table; None if the data were read in batches.
     row_positions : ndarray of int, shape (n,)
@@ -93,10 +95,10 @@ class FitData:
     survey : SurveySample, optional
         Sampling design of the rows of `frame`, with the positions of the n rows.
     source : TrainingSource, optional
-        Data read in batches that can be read again; None for a table.
+        Source from which data in batches can be read again; None for a table.
     selections : dict, optional
-        Cache of chosen predictors for `bbl.boltzmann.relevance.choose_once`, shared by different
-        engines' fits to the same rows.
+        Cache of selected predictors for `bbl.boltzmann.relevance.choose_once`, shared by the fits
+        of different engines to the same rows.
     """
 
     sample: Rows
@@ -125,15 +127,14 @@ class FitData:
 
     @property
     def rows(self) -> Sample:
-        """`sample` as a Sample, for callers that do not accept data read in batches."""
+        """The `sample`, for callers that require a `Sample` and do not accept batches."""
         return cast(Sample, self.sample)
 
     @property
     def training(self) -> Sample | None:
-        """The rows that fitted models keep; None if the data were read in batches."""
+        """The rows kept in fitted models; None if the data were read in batches."""
         return None if self.index is None else self.rows
 
     def with_sample(self, sample: Rows) -> FitData:
-        """Return a copy with different rows of the same predictors and terms, but without their
-        table."""
+        """Return a copy with other rows for the same predictors and terms, without a table."""
         return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)

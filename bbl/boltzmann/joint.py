@@ -1,9 +1,9 @@
-"""Fit P(group | row) for all groups jointly, optionally starting from a generative fit.
+"""Fit P(group | row) jointly for all groups, optionally starting from a generative fit.
 
 A *generative* fit models P(row | group) separately by group. The class score of group g is
 ``temperature (ln share_g - ln Z_g + start energy_g) + energy_g + constant_g``: the score of the
 generative start times a fitted temperature, plus the energy and constant of the joint fit. K is the
-number of groups, m of predictors.
+number of groups and m the number of predictors.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NFOLD = 5  # number of folds for scoring and tuning the start
 
 
 class Joint(NamedTuple):
-    """The joint fit at one setting, with the start added.
+    """The joint fit at one setting, including the scores of the start.
 
     Attributes
     ----------
     theta : ndarray, shape (K, layout.size)
         Parameters of all groups.
     constant : ndarray, shape (K,)
-        Constants added to the energies of the groups to get class scores.
+        Constants to be added to the groups' energies to obtain class scores.
     fits : tuple of EngineFit
-        One for each group.
+        The fit of each group.
     """
 
     theta: np.ndarray
@@ -64,11 +64,11 @@ def joint_path(
         ``fit_start(sample, engine, values, rng)`` fits groups separately and returns an `Estimate`
         for each value.
     start : (OutOfFoldScores, Estimate), optional
-        Out-of-fold scores of the start and its fit to all rows, if already known. The scores refer
-        to rows by their positions in `sample`, which then keeps its order.
+        Out-of-fold scores of the start and its fit to all rows, if already computed. The scores
+        refer to rows by their positions in `sample`, whose order is therefore kept.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Coefficients of a fit with other weights, used as starting values of an unpenalised fit; not
-        the coefficients of `start`.
+        Coefficients from a fit with different weights, used as starting values for an unpenalised
+        fit; unrelated to `start`.
     """
     engine.check_missing(sample)
     if K < 2:
@@ -136,9 +136,7 @@ def joint_path(
 
 
 def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
-    """Add the `limit` of the estimable parameters to a group's fit; mark unbounded predictors as
-    not converged.
-    """
+    """Add `limit` to a group's fit, and mark unbounded predictors as not converged."""
     converged = fit.converged.copy()
     # the first number of an unbounded parameter is a predictor
     converged[[i for i, *_ in limit.unbounded]] = False
@@ -161,13 +159,13 @@ def _tune_start(
 ) -> tuple[OutOfFoldScores, Any]:
     """Return out-of-fold class scores of the start at its best setting, and its fit to all rows.
 
-    `values` are the settings to compare, or None for the engine's own. `fit_start` is as in
-    `joint_path`.
+    `values` contains the settings to compare, or is None for the engine's own. `fit_start` is the
+    same as in `joint_path`.
     """
     folds = shuffled_folds(sample, NFOLD, rng)
 
     def fit(train: Sample, fold_rng: np.random.Generator) -> list:
-        """Return the generative fits to the training rows of a fold, one per setting."""
+        """Return the generative fits to the training rows of a fold, one for each setting."""
         return fit_start(train, engine, values, fold_rng)
 
     # one generator for each fold, the last argument of `fit`

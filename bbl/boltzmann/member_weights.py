@@ -1,4 +1,4 @@
-"""Compute the weights of the members of an average, and compare their log-losses.
+"""Compute weights for the members of an average, and compare their log-losses.
 
 M, K and N are the numbers of members, groups and held-out rows.
 """
@@ -21,7 +21,7 @@ __all__ = [
     "weigh",
 ]
 
-# a log-loss is clearly lower than another if it is lower by this many standard errors
+# a log-loss is clearly lower than another if the difference exceeds this many standard errors
 MIN_ERRORS = 3.0
 # maximum `equality`, in rows, of members that are clearly worse than the best one
 CLEARLY_WORSE = 0.2
@@ -37,7 +37,7 @@ def limited_equality(
     `log_p` (M, N) are log-probabilities of the observed groups of the held-out rows, with weights
     `row_weights` (N,).
     """
-    # False where a fold has no training row of the row's group
+    # False if the fold has no training row from the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
     log_p = log_p[:, is_scored]
     row_weights = row_weights[is_scored]
@@ -55,9 +55,9 @@ def beats_shares(
 
     `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the
     held-out rows, from each of M members and from the class proportions in training rows.
-    `member_weights` has shape (M,), and `row_weights` (N,).
+    `member_weights` has shape (M,) and `row_weights` (N,).
     """
-    # False where a fold has no training row of the row's group
+    # False if the fold has no training row from the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
     average_log_p = _average(log_p[:, is_scored], member_weights)
     gain = average_log_p - shares_log_p[is_scored]
@@ -67,11 +67,11 @@ def beats_shares(
 def shrinkage_to_shares(
     log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
 ) -> float:
-    """Return the weight, 0 to 1, of the class proportions in their average with the members.
+    """Return the weight (0 to 1) of the class proportions in their average with the members.
 
-    It is the largest weight with a log-loss within one standard error (of the difference) of the
-    minimum, by the one-standard-error rule of Breiman et al. (1984). The arguments are as in
-    `beats_shares`.
+    This is the largest weight whose log-loss is within one standard error (of the difference) of
+    the minimum, following the one-standard-error rule of Breiman et al. (1984). The arguments are
+    the same as in `beats_shares`.
     """
     is_scored = np.isfinite(log_p).all(axis=0)
     average_log_p = _average(log_p[:, is_scored], member_weights)
@@ -96,7 +96,7 @@ def _average(log_p: np.ndarray, member_weights: np.ndarray) -> np.ndarray:
 def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
     """Return the mean of the rows' gains (N,) divided by its standard error.
 
-    A row of weight w counts as w identical rows.
+    A row with weight w counts as w identical rows.
     """
     total = float(row_weights.sum())
     summed = float(row_weights @ gain)
@@ -114,7 +114,7 @@ def weigh(
     advice: str = "",
     equality: float | np.ndarray = 1.0,
 ) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
-    """Return the members' weights (M,), their log-losses (M,), and the log-loss of their average.
+    """Return the members' weights (M,), their log-losses (M,), and the average's log-loss.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def weigh(
     advice : str
         Hint for a log-loss above that of the class proportions.
     equality : float or ndarray, shape (M,), default 1.0
-        Strength with which weights are pulled towards equality: `a` of `convex_weights`, which
+        Strength of the term that pulls weights towards equality: `a` in `convex_weights`, which
         maximises ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members
         k, with row weights v.
     """
@@ -144,12 +144,12 @@ def losses_of(
     totals: np.ndarray,
     advice: str = "",
 ) -> tuple[np.ndarray, LossRecord | None]:
-    """Return the log-loss of each member (M,), and of their average with the given `weights` (M,).
+    """Return each member's log-loss (M,), and the log-loss of their average with `weights` (M,).
 
-    The other arguments are as in `weigh`.
+    The other arguments are the same as in `weigh`.
     """
     row_weights = scored.weights
-    # False where a fold has no training row of the row's group
+    # False if the fold has no training row from the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
     if not is_scored.any():
         return np.full(len(log_p), np.nan), None

@@ -1,6 +1,6 @@
 """Sampling from machines with hidden units, averaged over posterior draws.
 
-The model of a group is a mixture of T machines, the posterior draws in a `Predictive`: P(x) is the
+The model for a group is a mixture of T machines, the posterior draws in a `Predictive`: P(x) is the
 mean over draws of P(x | draw), marginalised over the hidden units, which are the last predictors of
 each machine. A *sweep* draws every unit and predictor once. C and m are the numbers of chains and
 predictors; D is the number of non-reference levels of predictors and units.
@@ -26,21 +26,21 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["MixtureChains", "MixtureDraws", "draw_chains", "sample_mixture"]
 
-# Rows are drawn from lists of all states if there are at most this many states times draws.
+# Rows are drawn from lists of all states if the number of states times draws is at most this.
 MAX_LISTED = 2**24
 SWITCH = 10  # number of sweeps after which a chain chooses a new posterior draw
 
 
 @dataclass(frozen=True)
 class MixtureDraws:
-    """Draws of `MixtureChains`, and the best state visited.
+    """Draws from `MixtureChains`, and the most probable state visited.
 
     Attributes
     ----------
     best : ndarray of int, shape (m,)
-        The visited state of the predictors with the largest probability.
+        Most probable state of the predictors that was visited.
     best_energy : float
-        Its log-probability plus the `shift`.
+        Log-probability of this state plus the `shift`.
     draws : ndarray of int, shape (C, n_draws, m)
     energy : ndarray, shape (C, n_draws)
         Log-probabilities of `draws` plus the `shift`.
@@ -53,10 +53,10 @@ class MixtureDraws:
 
 
 class MixtureChains:
-    """Gibbs chains for the mixture of group g; a state is a posterior draw, predictors and units.
+    """Gibbs chains for the mixture of group g, over posterior draws, predictors and units.
 
-    Each chain regularly resamples its posterior draw given the predictors, so that the distribution
-    of the chains is the mixture. The units, which belong to the old draw, are then sampled given
+    Each chain regularly resamples its posterior draw given the predictors, so that the chains
+    converge to the mixture. The units, which belong to the previous draw, are then sampled given
     the predictors and the new draw. If units are coupled to each other, they cannot be sampled
     simultaneously; the posterior draw is then sampled given units and predictors.
     """
@@ -93,11 +93,11 @@ class MixtureChains:
 
     @property
     def visible(self) -> np.ndarray:
-        """States (C, m) of the predictors."""
+        """Current states (C, m) of the predictors."""
         return self.codes[:, : self.m]
 
     def _take(self, draw: np.ndarray) -> None:
-        """Set the parameters of each chain to a posterior draw, `draw` (C,)."""
+        """Set the parameters of each chain to a posterior draw, given by `draw` (C,)."""
         for block in self.blocks:
             block.take(self.h, self.J, draw)
 
@@ -109,7 +109,7 @@ class MixtureChains:
         self._take((log_p + self.rng.gumbel(size=log_p.shape)).argmax(axis=1))
 
     def _sweep(self) -> None:
-        """Draw units and predictors, one independent set at a time."""
+        """Draw the units and predictors, one independent set at a time."""
         for block in self.blocks:
             block.draw(self.codes, self.X, self.rng)
 
@@ -144,7 +144,7 @@ class MixtureChains:
 
 
 class _Block:
-    """Predictors or units that do not interact with each other and are drawn simultaneously.
+    """Predictors or units that do not interact and can be drawn simultaneously.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class _Block:
     columns : ndarray of int, shape (B,)
         Columns of these sites among the D columns.
     places : ndarray of int, shape (B,)
-        Position of each column in a table (s, L) of all levels, in C order.
+        Position (C order) of each column in a table (s, L) of all levels.
     """
 
     def __init__(self, layout: Layout, sites: np.ndarray):
@@ -169,7 +169,7 @@ class _Block:
         self.J = J[draw[:, None], self.columns]
 
     def draw(self, codes: np.ndarray, X: np.ndarray, rng: np.random.Generator) -> None:
-        """Draw the levels of all sites given the others.
+        """Draw the levels of all sites, given the other predictors and units.
 
         `codes` (C, m) and the indicators `X` (C, D) are updated in place.
         """
@@ -188,9 +188,9 @@ class _Block:
 
 
 def _independent_sets(layout: Layout, m: int) -> list[np.ndarray]:
-    """Partition the units, then the predictors, into sets without interactions among themselves.
+    """Partition the units and then the predictors into sets without internal interactions.
 
-    The first `m` predictors of the layout are visible. Units come first because they are drawn
+    The first `m` predictors in the layout are visible. Units come first because they are drawn
     before the predictors.
     """
     sets: list[list[int]] = []
@@ -214,10 +214,11 @@ def draw_chains(
     shift: float,
     rng: np.random.Generator,
 ) -> MixtureDraws:
-    """Draw rows of group g with chains; `counts` is (chains, burn-in sweeps, sweeps after it).
+    """Draw rows of group g; `counts` is (chains, burn-in sweeps, sweeps after burn-in).
 
-    Draws are exact and independent if the states of predictors and units can be listed for every
-    posterior draw. `shift` is added to log-probabilities to convert them to energies.
+    Draws are exact and independent if all states of predictors and units can be listed for every
+    posterior draw; otherwise, they come from Gibbs chains. `shift` is added to log-probabilities to
+    convert them to energies.
     """
     n_chains, burn_in, n_sweeps = counts
     if not _can_list(predictive):
@@ -235,7 +236,7 @@ def draw_chains(
 
 
 def _visible_levels(predictive: Predictive) -> np.ndarray:
-    """Return the numbers of levels (m,) of the predictors, excluding units."""
+    """Return the number of levels (m,) of each predictor, excluding units."""
     return predictive.layout.n_levels[: predictive.layout.m - predictive.hidden]
 
 
@@ -248,7 +249,7 @@ def _can_list(predictive: Predictive) -> bool:
 def _listed(predictive: Predictive, g: int) -> np.ndarray:
     """Return the log-probabilities of all states of the predictors in group g.
 
-    States are in the order of `bbl.model.listing.state_codes`.
+    States are in the same order as in `bbl.model.listing.state_codes`.
     """
     layout = predictive.layout.without_constants()
     n_units = 2**predictive.hidden
@@ -266,8 +267,8 @@ def sample_mixture(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw groups (n,) with probabilities `shares` (K,), and rows (n, m) from their mixtures.
 
-    Rows are exact and independent draws if the states of predictors and units can be listed for
-    every posterior draw; otherwise they are states of Gibbs chains, as in
+    Rows are exact and independent draws if all states of predictors and units can be listed for
+    every posterior draw; otherwise, they are states of Gibbs chains, as in
     `bbl.model.states.sample_states`.
     """
     levels = _visible_levels(predictive)

@@ -63,12 +63,12 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     Notes
     -----
     p is the probability, given the totals of folds and levels, of tables that are at most as
-    probable as the observed ones. A table has the probability ``prod N_f! prod n_l! / (N! prod
+    probable as the observed table. The probability of a table is ``prod N_f! prod n_l! / (N! prod
     o_fl!)``, where N_f is the number of rows in fold f, n_l the number at level l, o_fl the number
     in both, and N the total. The bound is the observed probability times the number of tables with
-    these totals. That number is bounded by the number of ways to distribute all levels but one over
-    the folds, or all folds but one over the levels. The bounds of the K groups are multiplied. The
-    test therefore holds its level for tables of any sparsity.
+    these totals, which is bounded in turn by the number of ways to distribute all levels except one
+    over the folds, or all folds except one over the levels. The bounds of the K groups are
+    multiplied. The test therefore keeps its significance level, however sparse the tables are.
 
     Examples
     --------
@@ -105,10 +105,10 @@ MAX_LOOKUPS = 2e7  # with more parameter lookups, only a sample of the training 
 # maximum number of parameter lookups for a sample of training rows, unless it is very small
 MAX_LOOKUPS_OF_SAMPLE = 2e8
 MAX_SAMPLE_ROWS = 2000  # rows of the sample
-MIN_SAMPLE_ROWS = 100  # rows of the sample, even if they need more lookups
+MIN_SAMPLE_ROWS = 100  # minimum number of rows in the sample, even if they require more lookups
 MAX_SUMMED_CELLS = 4096  # rows with more joint levels of missing predictors are not scored
 MAX_LEVELS = 8192  # non-reference levels; a larger coupling matrix would take over half a GiB
-# A warning requires a log-loss above that of naive Bayes by both of these.
+# A warning requires that the log-loss exceeds the log-loss of naive Bayes by both of these.
 MIN_ERRORS = 3.0  # standard errors of the difference
 MIN_EXCESS = 0.05  # proportion of the log-loss of naive Bayes
 MAX_FALSE_ALARMS = 0.01  # significance level of the test for ordered rows
@@ -117,11 +117,11 @@ TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to
 
 
 def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
-    """Return a hint for a log-loss above that of the class proportions; empty if none is needed.
+    """Return a hint for a log-loss above the class proportions' log-loss; may be empty.
 
-    `auto` is whether ``method="auto"`` can fit these rows. `option` is the name of an option that
-    cross-validation could choose, since calibration cannot correct bad parameters; None if there is
-    no such option, or if cross-validation has already chosen it.
+    `auto` indicates whether ``method="auto"`` can fit these rows. `option` is the name of an option
+    that could be selected by cross-validation, since calibration cannot correct poor estimates;
+    None without such an option, or if it has already been selected by cross-validation.
     """
     arguments = [] if option is None else [f"{option}='cv'"]
     if calibrate not in TEMPERED:
@@ -132,12 +132,12 @@ def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
 
 
 def untuned_option(engine: Engine, layout: Layout) -> str | None:
-    """Return the option that cross-validation could choose in a fit with interactions, or None."""
+    """Return the option that could be tuned for a fit with interactions, or None."""
     return engine.tuned.option if engine.tuned is not None and layout.order > 1 else None
 
 
 def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
-    """Add a hint about `log_z` to the record if ln Z is approximate."""
+    """Add a hint that mentions `log_z` to the record if ln Z is approximate."""
     if log_z_kind not in APPROXIMATE:
         return record
     advice = f"ln Z is approximate (log_z={log_z_kind!r}): use log_z='ais'."
@@ -147,8 +147,7 @@ def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
 def held_out_record(
     scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
 ) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of held-out rows, and that of the class
-    proportions.
+    """Return the log-loss of held-out class scores (N, K), and the class proportions' log-loss.
 
     `log_shares` (F, K) are the log class proportions of the training rows of each fold.
     """
@@ -168,8 +167,8 @@ def check_training(
 ) -> LossRecord | None:
     """Return the log-loss of a fit: `held_out` if available, otherwise on its training rows.
 
-    Warns if the held-out or training log-loss is above that of the class proportions, or if the
-    training log-loss is clearly above that of naive Bayes. Returns None for a single group, or if
+    Warns if the held-out or training log-loss exceeds the class proportions' log-loss, or if the
+    training log-loss clearly exceeds that of naive Bayes. Returns None for a single group, or if
     scoring the training rows would take too long. `advice` is a sentence on how to lower the loss.
     """
     layout = result.parameters.layout
@@ -207,21 +206,20 @@ def check_training(
 
 
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
-    """Warn if a log-loss is above that of the class proportions; do nothing for None."""
+    """Warn if a log-loss exceeds the class proportions' log-loss; do nothing for None."""
     if record is not None and record.is_worse:
-        # without a remedy, the finding alone says that none is known
+        # without a remedy, the message only describes the finding
         warnings.warn(
             DataWarning(record.finding, hint=record.remedy or None), stacklevel=stacklevel
         )
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Describe both log-losses if `scores` (N, K) is clearly worse than `naive` (N, K); otherwise
-    return "".
+    """Describe both log-losses if `scores` (N, K) is clearly worse than `naive` (N, K).
 
-    Clearly worse means by more than 5 % and by more than three standard errors of the mean
-    difference, where the standard error includes an additional row with a squared difference of 1.
-    With a single group (K = 1), scores are log-probabilities of rows.
+    Returns an empty string otherwise. Clearly worse means a difference of more than 5 % and more
+    than three standard errors, where the standard error includes an additional row with a squared
+    difference of 1. With a single group (K = 1), scores are log-probabilities of rows.
     """
     is_one_group = scores.shape[1] == 1
     weights = rows.weights
@@ -244,13 +242,13 @@ def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Score
 def training_rows(
     sample: Rows, n_levels: np.ndarray, K: int, cost: float, no_missing: bool = False
 ) -> tuple[Sample, bool]:
-    """Return the training rows to score, and whether these are all rows.
+    """Return the training rows to score, and whether these include all rows.
 
     `cost` is the number of parameters looked up to score one row. If there are too many rows, a
     systematic sample by weight is taken. Rows with many missing values are omitted; with
-    `no_missing`, all rows with missing values are. If all rows are returned, they are the distinct
-    rows of each group in a fixed order, so that the result does not depend on the order, repetition
-    or source of the rows.
+    `no_missing`, all rows with missing values are omitted. If all rows are returned, they are the
+    distinct rows of each group in a fixed order, so the result does not depend on the order,
+    repetition or source of the rows.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
     # a row of weight w counts as w rows, but weights may also be less than 1
@@ -282,11 +280,10 @@ def training_rows(
 def training_record(
     rows: Sample, is_complete: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`, and that of the class
-    proportions.
+    """Return the log-loss of class scores (n, K) of `training_rows`, and of class proportions.
 
-    `is_complete` is whether these are all rows. The log-loss of a sample of rows is only returned
-    if it is above the baseline.
+    `is_complete` indicates whether these are all rows. The log-loss of a sample of rows is returned
+    only if it exceeds the baseline.
     """
     loss, baseline = (
         log_loss(log_probabilities(s), rows.response, rows.weights)
@@ -323,10 +320,10 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors with fields that differ between groups; all for a single group.
+    """Return the predictors whose fields differ between groups; all for a single group.
 
-    On the training rows, naive Bayes with many more predictors would fit better regardless of how
-    well it predicts.
+    With many more predictors, naive Bayes would fit the training rows better regardless of how well
+    it predicts.
     """
     layout = result.parameters.layout
     theta = result.parameters.theta
@@ -376,9 +373,9 @@ def check_validation(
 ) -> LossRecord | None:
     """Return the validation log-loss of `scores` (N, K).
 
-    Warns if it is above that of the class proportions or of naive Bayes. `scores` are the
-    calibrated scores at the chosen setting, for the rows in `scored`, fold by fold. `advice` is a
-    sentence on how to lower the loss; `log_z_kind` is how ln Z is computed.
+    Warns if it exceeds the log-loss of the class proportions or of naive Bayes. `scores` contains
+    the calibrated scores at the selected setting, for the rows in `scored`, fold by fold. `advice`
+    is a sentence on how to lower the loss; `log_z_kind` is how ln Z is computed.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
@@ -421,7 +418,7 @@ def check_validation(
 def _warn_of_losses(
     finding: str, engine: Engine, layout: Layout, K: int, log_z_kind: str, stacklevel: int
 ) -> None:
-    """Issue a DataWarning about log-losses that are too large, with the remedies for this model.
+    """Issue a DataWarning about large log-losses, with remedies for this model.
 
     `finding` is the beginning of the message, which describes the losses.
     """
@@ -503,8 +500,9 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
 
 
 def log_loss_advice(data: FitData, calibrate: str, option: str | None = None) -> str:
-    """Return the hint for a log-loss above that of the class proportions, see `remedy`."""
-    # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
+    """Return the hint for a log-loss above the class proportions' log-loss (see `remedy`)."""
+    # method="auto" accepts integer weights and terms up to an order, and requires all rows in
+    # memory
     can_average = (
         data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
     )

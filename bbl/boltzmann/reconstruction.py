@@ -1,4 +1,4 @@
-"""Reconstruction of unknown predictors from the known ones.
+"""Reconstruction of unknown predictors from known predictors.
 
 The probability of level a of an unknown predictor i is ``sum_g P(g | known) P(x_i = a | known, g)``
 over groups g. K, n, m and D are the numbers of groups, rows, predictors and non-reference levels.
@@ -98,8 +98,8 @@ def reconstruct_jointly(
 ) -> np.ndarray:
     """Fill the unknown predictors of rows (n, m) with the jointly most probable levels and group.
 
-    `allowed` (L_i,) marks the levels of each predictor that may fill a cell; the other arguments
-    are as in `reconstruct`.
+    `allowed` (L_i,) marks the levels of each predictor that may be used; the other arguments are
+    the same as in `reconstruct`.
     """
     out = codes.astype(np.intp)
     rows = np.flatnonzero(unknown.any(axis=1))
@@ -137,7 +137,8 @@ def _fill_unknown(
 ) -> np.ndarray:
     """Return the probabilities (n, D') of the D' non-reference levels of predictors `unknown` (u,).
 
-    They are unknown in all n rows. The other arguments are as in `reconstruct`, for these rows.
+    These predictors are unknown in all n rows. The other arguments are the same as in
+    `reconstruct`, for these rows.
     """
     # the model of the unknown predictors; its parameters depend on the known ones
     clamped = Clamped(layout, unknown)
@@ -166,7 +167,7 @@ def _fill_by_energies(
 ) -> np.ndarray:
     """Fill in unknown cells like `_fill_unknown`, by exact sums, for a model with structural zeros.
 
-    `method` and `rng` are not used; they exist because both functions have the same signature.
+    `method` and `rng` are unused; they match the signature of `_fill_unknown`.
     """
     # energy(codes, unknown) (n, K): log-sum-exp over unknown levels
     energy = MarginalEnergy(layout, theta)

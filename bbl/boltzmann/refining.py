@@ -1,7 +1,7 @@
 """The conditional-likelihood member of `method="auto"` for many rows.
 
-It is fitted either alone or as a refinement of a pseudo-likelihood fit. K is the number of groups,
-m of predictors.
+It is fitted either on its own or as a refinement of a pseudo-likelihood fit. K is the number of
+groups and m the number of predictors.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-# The grid of settings of the conditional fit: its start, the prior scale of couplings, the ridge.
+# The grid of settings for the conditional fit: start, prior scale of couplings, and ridge.
 STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)  # relative to the prior scale of fields
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # to be divided by the number of observations
 FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search starts
 EPOCHS = 12  # minimum number of passes over the rows in the final fit
-# minimum of rows times passes in the final fit: with fewer rows there are more passes
+# minimum number of rows times passes in the final fit: fewer rows require more passes
 MIN_VISITS = 240_000
 COMPARISON_EPOCHS = 8  # passes over the rows for comparing settings
 COMPARISON_ROWS = (6000, 5000)  # numbers of training and held-out rows for comparing settings
@@ -51,35 +51,35 @@ def refine(
 ) -> tuple[Estimate, Tuning]:
     """Return the conditional-likelihood fit to all rows with the smallest held-out log-loss.
 
-    Starts, scales and ridges are compared by fits to the training rows of the first of `folds`, and
-    their log-loss on its held-out rows. A fit starts from zero or from out-of-fold scores of
-    pseudo-likelihood. The scores of held-out rows come from the tuning, and the scores of training
-    rows from fits to the other folds. These fits include the held-out rows, which thus affect the
-    scores of training rows, but no other part of the refinement.
+    Starts, scales and ridges are compared by fits to the training rows of the first of `folds`,
+    using the log-loss on its held-out rows. A fit starts from zero or from out-of-fold scores of
+    pseudo-likelihood. The scores of held-out rows are taken from the tuning, and the scores of
+    training rows from fits to the other folds. These fits include the held-out rows, which
+    therefore affect the scores of training rows but no other part of the refinement.
 
     Parameters
     ----------
     data : FitData
     spec : FitSpec
-        Specification of the fit; its engine is not used.
+        Specification of the fit; its engine is ignored.
     folds : Folds
-        `generative` was tuned on the first of these.
+        The folds; `generative` was tuned on the first of them.
     generative : Tuning
         The tuning of pseudo-likelihood.
     warm_starts : list of WarmStarts
-        The solution of each group on the first fold, at which fits on the other folds start.
+        The solution for each group on the first fold, from which fits on the other folds start.
 
     Returns
     -------
     estimate : Estimate
         The uncalibrated fit to all rows.
     tuning : Tuning
-        The held-out scores of the chosen setting, with their calibration.
+        The held-out scores at the selected setting, with their calibration.
 
     Notes
     -----
-    Pseudo-likelihood needs a weaker penalty before refinement than without refinement: refinement
-    corrects overconfident scores, but cannot restore effects that a penalty has shrunk.
+    Pseudo-likelihood requires a weaker penalty with refinement than without: refinement corrects
+    overconfident scores, but cannot restore effects that have been shrunk by a penalty.
     """
     sample = data.rows
     layout = data.layout
@@ -96,9 +96,9 @@ def refine(
     def score_held_out(
         engine: Conditional, fitted: np.ndarray, scored: np.ndarray
     ) -> tuple[Validated, float]:
-        """Fit to the rows `fitted`; return the scores and the log-loss of the rows `scored`.
+        """Fit the rows `fitted`; return the scores and the log-loss of the rows `scored`.
 
-        Both arguments are positions in `oof_scores`.
+        Both arguments contain positions in `oof_scores`.
         """
         refined = _fit_by_batches(engine, sample, layout, K, oof_scores, fitted, rng)
         scores = (
@@ -123,7 +123,7 @@ def refine(
         return scored_fit, scored_fit.log_loss(calibrated(scored_fit, scores, "temperature"))
 
     def engine_at(position: tuple[int, ...], total: float, epochs: int) -> Conditional:
-        """Return the engine at a grid position (start, scale, ridge) for rows of `total` weight."""
+        """Return the engine at a grid position (start, scale, ridge), given the `total` weight."""
         ridge = RIDGES[position[2]] / total
         return Conditional(
             ridge=ridge,
@@ -180,8 +180,8 @@ def _score_by_start(
 ) -> OutOfFoldScores:
     """Return the out-of-fold scores of the start: the first fold's held-out rows, then the others.
 
-    The start is the engine of `spec`. `held_out_scores`, from the tuning, are the former; the
-    latter come from fits to the other folds. `warm_starts` are as in `refine`.
+    The start is the engine of `spec`. `held_out_scores`, from the tuning, contains the former; the
+    latter are computed from fits to the other folds. `warm_starts` is the same as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds = Folds(folds.train[1:], folds.validation_weights[1:])
@@ -207,9 +207,7 @@ def _fit_by_batches(
     positions: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
-    """Fit to the rows at `positions` of `oof_scores`, starting at their scores if the engine has a
-    start.
-    """
+    """Fit the rows at `positions` in `oof_scores`, starting from their scores if applicable."""
     rows = replace(sample.rows(oof_scores.rows[positions]), weights=oof_scores.weights[positions])
     batch_scores = (
         OutOfFoldScores(

@@ -1,8 +1,8 @@
-"""Fits where only relevant predictors, chosen from the rows, differ between groups.
+"""Fits where only relevant predictors, selected from the rows, differ between groups.
 
-The chosen predictors are fitted separately, and the fit is then extended to all predictors. The
-others have *shared* fields, equal in all groups, and no interactions, so that they cancel in class
-scores. m, K and D are the numbers of predictors, groups and non-reference levels.
+The selected predictors are fitted separately, and the fit is then extended to all predictors. The
+others have *shared* fields, which are the same in all groups, and no interactions, so they cancel
+in class scores. m, K and D are the numbers of predictors, groups and non-reference levels.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 CHOSEN_BY_ROWS = "Standard errors and tests are not valid for predictors selected on the same rows"
-# minimum and maximum size of the systematic sample of rows that predictors are chosen from
+# minimum and maximum size of the systematic sample of rows from which predictors are selected
 SELECTION_ROWS = (2_000, 20_000)
 # maximum of rows x columns^2 x (K - 1) when more than the minimum number of rows is used
 SELECTION_WORK = 5e9
-# assumed number of parameters in a regression on chosen predictors, to estimate its memory
+# assumed number of parameters in a regression on selected predictors, to estimate its memory
 PARAMETERS = 100.0
 # prior count of the level proportions that replace missing values, in case none are known
 NEGLIGIBLE_COUNT = 1e-9
@@ -46,7 +46,7 @@ SHARED_PRIOR_COUNT = 1.0  # prior count of the level proportions for shared fiel
 
 
 def selection_rows(n: int, layout: Layout, K: int) -> int:
-    """Return how many of n rows to use for choosing predictors, depending on levels and groups."""
+    """Return how many of n rows to use for selecting predictors, given levels and groups."""
     min_rows, max_rows = SELECTION_ROWS
     return min(
         n,
@@ -55,10 +55,9 @@ def selection_rows(n: int, layout: Layout, K: int) -> int:
 
 
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
-    """Choose predictors by score tests at a significance `level` (see `select_predictors`).
+    """Select predictors by score tests at a significance `level` (see `select_predictors`).
 
-    The indicators of missing values are replaced by the proportions of the levels among known
-    values.
+    The indicators of missing values are replaced by the level proportions among known values.
     """
     n = selection_rows(sample.n, layout, K)
     check_memory(
@@ -104,7 +103,7 @@ def choose_once(data: FitData, level: float) -> Relevance:
 
 
 def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
-    """Restrict the rows and terms to the chosen predictors."""
+    """Restrict the rows and terms to the selected predictors."""
     chosen = relevance.chosen
     labels = data.labels
     if labels is not None:
@@ -114,10 +113,10 @@ def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
 
 
 def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
-    """Extend the fit `small` of the chosen predictors to all predictors.
+    """Extend the fit `small` of the selected predictors to all predictors.
 
-    The other predictors get shared fields, from the proportions of their levels in all groups
-    together, or zero for engines that do not model the predictors (`log_z_kind` "none").
+    The other predictors have shared fields, computed from the proportions of their levels in all
+    groups together, or zero for engines that do not model the predictors (`log_z_kind` "none").
     """
     chosen = relevance.chosen
     layout = small.parameters.layout
@@ -147,7 +146,7 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
     n_shared_fields = len(full_layout.columns(others)) if models_predictors else 0
 
     def embed_theta(theta: np.ndarray) -> np.ndarray:
-        """Extend parameters (..., size) of the chosen predictors to (..., full_layout.size)."""
+        """Extend parameters (..., size) of the selected predictors to (..., full_layout.size)."""
         out = np.broadcast_to(shared_theta, (*theta.shape[:-1], full_layout.size)).copy()
         out[..., positions] = theta
         return out
@@ -178,15 +177,13 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
 def _embed_fit(
     fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int
 ) -> EngineFit:
-    """Extend a group's fit of the chosen predictors to all m predictors, with parameters `theta`.
+    """Extend a group's fit of the selected predictors to all m predictors, with parameters `theta`.
 
     `extra` is the number of estimable parameters of the other predictors.
     """
 
     def spread(values: np.ndarray, default: float) -> np.ndarray:
-        """Extend values of the chosen predictors to all (m,), with `default` for the others; empty
-        arrays remain empty.
-        """
+        """Extend values of selected predictors to all (m,); empty arrays remain empty."""
         if not len(values):
             return values
         out = np.full(m, default, dtype=values.dtype)

@@ -1,4 +1,4 @@
-"""Stepwise selection of the terms of log-linear models, on arrays.
+"""Stepwise selection of terms in log-linear models, on arrays.
 
 A *term* is an increasing tuple of two or more predictors, and a *model* is a frozenset of terms.
 Fields of all predictors are always included.
@@ -33,19 +33,19 @@ LEAST_GAIN = 1e-7  # smallest decrease of the criterion for a step; smaller ones
 
 @dataclass(frozen=True)
 class Score:
-    """The maximised log-likelihood and the number of estimable parameters, summed over groups."""
+    """Maximised log-likelihood and number of estimable parameters, summed over groups."""
 
     log_likelihood: float
     n_parameters: int
 
     def criterion(self, k: float) -> float:
-        """Return ``-2 log-likelihood + k parameters``, with the penalty k per parameter."""
+        """Return ``-2 log-likelihood + k parameters``, where k is the penalty per parameter."""
         return -2.0 * self.log_likelihood + k * self.n_parameters
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible step: the sign "+" or "-", the term, and the score of the model after the step."""
+    """A possible step: the sign "+" or "-", the term, and the resulting model's score."""
 
     sign: str
     term: Term
@@ -61,7 +61,7 @@ class Visit:
     model : frozenset of tuples of int
     score : Score
     step : Candidate or None
-        The step to this model; None for the first model.
+        The step that led to this model; None for the first model.
     candidates : list of Candidate
         All steps from this model that were compared.
     """
@@ -81,18 +81,19 @@ class StepScorer:
     K : int
         Number of groups.
     layout : Layout
-        Layout of the first model, with the numbers of levels and structural zeros of all models.
+        Layout of the first model, with the numbers of levels and the structural zeros of all
+        models.
     engine : Engine
         An engine with `has_likelihood`.
 
     Attributes
     ----------
     groups : list of K Samples
-        The rows of each group, one for each distinct state.
+        The rows of each group, one row for each distinct state.
     layout, engine
         The arguments.
     n_refused : int
-        Number of models without a score, because their tables would be too large.
+        Number of models without a score because their tables would be too large.
     """
 
     def __init__(self, rows: Sample, K: int, layout: Layout, engine: Engine):
@@ -133,8 +134,7 @@ class StepScorer:
 
 
 def droppable_terms(model: Model, lower: Model) -> list[Term]:
-    """Return the terms of a model that are not contained in larger terms or in `lower`, smallest
-    first."""
+    """Return a model's terms that are not contained in larger terms or `lower`, smallest first."""
     inner_terms = {part for term in model for part in _subterms(term)}
     return sorted(model - inner_terms - lower, key=_order_key)
 
@@ -150,9 +150,7 @@ def addable_terms(model: Model, upper: Model) -> list[Term]:
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return a term's subterms with one predictor fewer; none for a pair, since fields are always
-    included.
-    """
+    """Return a term's subterms with one predictor fewer; none for a pair."""
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 
@@ -170,8 +168,7 @@ def stepwise(
     k: float,
     progress: Callable,
 ) -> list[Visit]:
-    """Repeat the step that lowers ``-2 log-likelihood + k parameters`` the most, until no step
-    lowers it.
+    """Take steps that decrease ``-2 log-likelihood + k parameters`` most, while possible.
 
     Steps that do not change the number of parameters are skipped, as in R's ``stepAIC``.
 
@@ -179,7 +176,7 @@ def stepwise(
     ----------
     scorer : StepScorer
     start, lower, upper : frozenset of terms
-        The first model; terms that may not be dropped; terms that may be added.
+        The first model, the terms that may not be dropped, and the terms that may be added.
     directions : sequence of "-" and "+"
         Whether terms are dropped, added, or both.
     k : float

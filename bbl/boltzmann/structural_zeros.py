@@ -1,4 +1,4 @@
-"""Structural zeros of a fit: their support, and the refusal of rows in impossible cells."""
+"""Structural zeros of a fit: possible states, and errors for rows in impossible cells."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ImpossibleRowsError", "make_support", "refuse_impossible_rows", "ref
 
 
 class ImpossibleRowsError(DataError):
-    """Raised if rows of new data are in impossible cells.
+    """Raised if new rows are in impossible cells.
 
     Attributes
     ----------
     rows : ndarray of bool, shape (n,)
         Whether each of the n rows is in an impossible cell.
     n_groups : int
-        Number of groups of the fit.
+        Number of groups in the fit.
     """
 
     def __init__(self, message: str, rows: np.ndarray, n_groups: int):
@@ -33,15 +33,16 @@ class ImpossibleRowsError(DataError):
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
-    """Return the possible combinations of levels, given the impossible `cells`; None if all are.
+    """Return the possible combinations of levels, given impossible `cells`; None if all are.
 
-    `cells` contains the numbers of k `predictors`, the `codes` (cells, k) of their levels, and
-    `groups` (cells,), or None for all groups.
+    `cells` contains the positions of k `predictors`, the `codes` (cells, k) of their levels, and
+    `groups` (cells,), which is None if the cells are impossible in all groups.
 
     Raises
     ------
     OptionError
-        If the predictors have more than 65,536 combinations, or none is possible in some group.
+        If the predictors have more than 65,536 combinations, or none is possible in one of the
+        groups.
     """
     shape = [len(labels.levels[i]) for i in cells.predictors]
     if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
@@ -73,7 +74,7 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
 
 
 def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
-    """Raise a DataError that names the first impossible cell with rows, if there is one."""
+    """Raise a DataError that names the first impossible cell with rows, if any."""
     possible = support.rows(rows.codes, rows.missing)
     group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
     is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
@@ -103,8 +104,8 @@ def refuse_impossible_rows(
 ) -> None:
     """Raise an ImpossibleRowsError if new rows (n, m) are in a cell impossible in all groups.
 
-    If `groups` (n,), the group number of each row or -1, is given, cells that are impossible in the
-    row's group are also refused. `missing` is a mask (n, m) of missing values, or None.
+    If `groups` (n,), the group of each row or -1, is given, cells that are impossible in the row's
+    group are also refused. `missing` is a mask (n, m) of missing values, or None.
     """
     if support is None or not len(codes):
         return
@@ -125,14 +126,14 @@ def refuse_impossible_rows(
 
 
 def _missing_in(missing: np.ndarray | None, row: int) -> np.ndarray | None:
-    """Return which predictors (m,) are missing in a row; None if no values are missing at all."""
+    """Return a mask (m,) of predictors missing in a row; None if no values are missing."""
     return None if missing is None else missing[row]
 
 
 def _cell_text(
     support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None
 ) -> str:
-    """Return the known levels of a row, for predictors with structural zeros, as text.
+    """Return text with a row's known levels for predictors with structural zeros.
 
     Arrays have shape (m,).
     """

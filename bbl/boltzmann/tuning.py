@@ -1,5 +1,5 @@
-"""Choose the tuned option by cross-validation, and calibrate class scores on the same folds. Here k
-is a position in the *grid*, the possible settings in increasing order. and v is the number of a
+"""Select the tuned option by cross-validation, and calibrate class scores on the same folds. k is a
+position in the *grid*, the possible settings in increasing order, and v is the index of a
 *variant*, one of several engines that differ in other options and are tuned over the same grid. K
 and D are the numbers of groups and non-reference levels.
 """
@@ -36,10 +36,10 @@ NFOLD = 5  # default number of folds
 COARSE_FITS = 3  # minimum number of settings of the coarse grid to fit before the search may stop
 # number of settings fitted in one call if the settings of a fold share work
 SETTINGS_PER_CALL = 4
-NEAR = 2  # other variants try this many settings on each side of the first variant's best one
+NEAR = 2  # settings tried for other variants on each side of the first variant's best
 MAX_REFITS = 3  # maximum number of settings that are refitted more precisely
-REFIT_MARGIN = 1e-3  # relative change of the loss by a refit, assumed before one is measured
-# settings within this multiple of the largest relative change by a refit are refitted
+REFIT_MARGIN = 1e-3  # relative change in the loss due to a refit, assumed before the first refit
+# settings within this multiple of the largest relative change due to a refit are refitted
 REFIT_CHANGES = 3.0
 MAX_PREPARED_BYTES = 2.0**26  # maximum size of the prepared rows that are kept between fits
 # significance levels to compare, from few predictors to all (None)
@@ -58,7 +58,7 @@ def tune(
     among: tuple[Sequence[Engine], Sequence[float]] | None = None,
     on_a_line: bool = False,
 ) -> Tuning:
-    """Choose the engine's tuned option, and fit the calibration, on out-of-fold scores.
+    """Select the engine's tuned option and fit the calibration, using out-of-fold scores.
 
     Parameters
     ----------
@@ -67,18 +67,18 @@ def tune(
         Specification of the fit. The scores of each fold are calibrated on the other folds with
         ``spec.calibrate`` before settings are compared.
     rule : {"cv", "cv-1se"} or None
-        Choose the setting with the smallest log-loss, or the simplest setting within one standard
-        error of it; None keeps the engine's setting. A single group without classes is scored by
-        the log pseudo-likelihood of its rows.
+        Rule for selecting the setting: the smallest log-loss, or the simplest setting within one
+        standard error of it; None keeps the engine's setting. A single group without classes is
+        scored by the log pseudo-likelihood of its rows.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
-        By default `NFOLD` shuffled folds.
+        The folds; by default, `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and the grid; by default ``engine.variants()`` and the grid of its
+        Variants of the engine, and the grid; by default, ``engine.variants()`` and the grid of the
         tuned option.
     on_a_line : bool, default False
-        Whether the first variant is between the second and the third. Engines that fit all folds
-        together then skip the third if the second is clearly better.
+        Whether the first variant lies between the second and the third. If so, engines that fit all
+        folds together skip the third if the second is clearly better.
     """
     engine = spec.engine
     if folds is None:
@@ -124,11 +124,11 @@ def tune_relevance(
     rule: str | None,
     progress: Callable | None = None,
 ) -> tuple[float | None, Tuning]:
-    """Return the significance level at which predictors are chosen, and the tuning at that level.
+    """Return the best significance level for selecting predictors, and the tuning at this level.
 
-    `relevance_rule` applies to the level as `rule` of `tune` applies to the setting; the first
-    level is the simplest, with the fewest predictors. Predictors are chosen separately in each
-    fold.
+    `relevance_rule` determines how the level is selected, like `rule` in `tune` for the setting;
+    the first level is the simplest, with the fewest predictors. Predictors are selected separately
+    in each fold.
     """
     rows = data.rows
     rows = rows.by_state(data.layout.n_levels, data.K) if spec.engine.joint else rows
@@ -160,24 +160,25 @@ def tune_many(
     sample_folds: Folds,
     progress: Callable | None = None,
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
-    """Choose the engine's tuned option for many rows: on a sample of rows first, then on all rows.
+    """Select the engine's tuned option for many rows: first on a sample of rows, then on all rows.
 
-    More rows need weaker penalties. The search on all rows therefore starts at the best setting on
-    the sample and continues with weaker penalties until the log-loss increases. Engines without a
-    tuned option are only calibrated.
+    More rows require weaker penalties, so the search on all rows starts at the best setting on the
+    sample and continues with weaker penalties until the log-loss increases. Engines without a tuned
+    option are only calibrated.
 
     Parameters
     ----------
     folds, sample_folds : Folds
-        One fold of all rows, and one of a sample of rows. The other parameters are as in `tune`.
+        One fold of all rows and one fold of a sample of rows. The other parameters are the same as
+        in `tune`.
 
     Returns
     -------
     best, last : Tuning
-        The tunings at the chosen setting, and at the weakest penalty that was tried.
+        The tunings at the selected setting and at the weakest penalty tried.
     warm_starts : list of WarmStarts
-        The solution of each group at the weakest penalty on the training rows, at which later fits
-        may start.
+        The solution for each group on the training rows at the weakest penalty, from which later
+        fits may start.
     """
     sample = data.rows
     engine = spec.engine
@@ -196,7 +197,7 @@ def tune_many(
     def losses_of(
         used_folds: Folds, warm_starts: list[WarmStarts], settings: np.ndarray
     ) -> tuple[np.ndarray, Validated]:
-        """Return the losses of settings on one fold, and their scores; extend its `warm_starts`."""
+        """Return the losses and scores of settings on one fold, and extend its `warm_starts`."""
         warm_start_sets = [warm_starts] if stepwise else None
         scored = validate(data, spec, settings, used_folds, warm_start_sets=warm_start_sets)
         # column 0: the log-loss
@@ -224,7 +225,7 @@ def tune_many(
     losses = np.array([tried[k][0] for k in tried_ks])
 
     def tuning_at(k: int) -> Tuning:
-        """Return the record of the search with k as the chosen setting."""
+        """Return the record of the search with k as the selected setting."""
         scored = tried[k][1]
         chosen = tried_ks.index(k)
         calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, spec.calibrate)
@@ -250,7 +251,7 @@ def tune_many(
 
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return empty warm starts for each fold and group; they keep prepared rows that are small."""
+    """Return empty warm starts for each fold and group, which cache small prepared rows."""
     # size of matrices (D, D) and rows, rounded up
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
     return [
@@ -262,8 +263,8 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
     """Return the position with the smallest loss on `grid`.
 
     The search starts in the middle if `stepwise`, and otherwise at the simplest setting.
-    `losses_of` takes an array of settings and returns a tuple; its first element are their losses.
-    `sign` is 1 if models become more complex from the first setting to the last, else -1.
+    `losses_of` takes an array of settings and returns a tuple whose first element contains their
+    losses. `sign` is 1 if models become more complex from the first setting to the last, else -1.
     """
     if stepwise:
         return descend(
@@ -281,7 +282,7 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
 
 
 def _near(settings: Sequence[float], value: float) -> Sequence[float]:
-    """Return the settings around one of them, `NEAR` on each side."""
+    """Return the settings near a given setting, `NEAR` on each side."""
     k = int(np.argmin(np.abs(np.array(settings) - value)))
     return settings[max(k - NEAR, 0) : k + NEAR + 1]
 
@@ -294,7 +295,7 @@ def _tune_one(
     folds: AnyFolds,
     progress: Callable | None,
 ) -> Tuning:
-    """Tune one variant of an engine, fold by fold; the arguments are as in `tune`."""
+    """Tune one variant of an engine, fold by fold; the arguments are the same as in `tune`."""
     engine = spec.engine
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
@@ -314,7 +315,7 @@ def _tune_one(
             )
 
         def compare(settings: np.ndarray, progress: Callable | None) -> Validated:
-            """Return the out-of-fold scores of settings, with warm starts from earlier ones."""
+            """Return the out-of-fold scores of settings, with warm starts from earlier settings."""
             return validate(
                 data,
                 spec,
@@ -361,7 +362,7 @@ def _tune_together(
     progress: Callable | None,
     on_a_line: bool,
 ) -> Tuning:
-    """Tune an engine that fits all folds together; the arguments are as in `tune`.
+    """Tune an engine that fits all folds together; the arguments are the same as in `tune`.
 
     ``score_folds(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the
     scores (N, K) of the held-out rows. `rows` lists their positions by fold; with `exactly`, fits
@@ -397,9 +398,7 @@ def _tune_together(
     loss_of: dict[tuple[int, int], float] = {}
 
     def fit(v: int, k: int, exactly: bool = False) -> float:
-        """Fit variant v at setting k of the grid, record its scores and loss, and return the
-        loss.
-        """
+        """Fit variant v at setting k, record its scores and loss, and return the loss."""
         scores = score_folds(variants[v], float(grid[k]), positions_by_fold, exactly, spec.workers)
         scores_of[v, k] = scores
         loss_of[v, k] = base.log_loss(calibrated(base, scores, calibrate))
@@ -450,13 +449,13 @@ def _tune_together(
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
-    """Search an increasing `grid`; return the tried settings (S,), out-of-fold scores and losses.
+    """Search a `grid`; return the settings tried (S,), their out-of-fold scores and losses.
 
-    ``compare(settings, progress)`` fits settings. The search fits every second setting, starting at
-    the last, the strongest penalty, until the loss has clearly increased, and then the neighbours
-    of the best settings. Finally, up to `MAX_REFITS` settings are refitted more precisely: the best
-    one, and then any setting that would be best if its loss decreased by `REFIT_CHANGES` times the
-    largest relative change by a refit so far.
+    The grid is increasing, and ``compare(settings, progress)`` fits settings. The search fits every
+    second setting, starting with the last (the strongest penalty), until the loss has clearly
+    increased, and then the neighbours of the best settings. Finally, up to `MAX_REFITS` settings
+    are refitted more precisely: the best setting, and then any setting that would be best if its
+    loss decreased by `REFIT_CHANGES` times the largest relative change due to a refit so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}
@@ -497,7 +496,7 @@ def _search(
         fit([k])
         refitted.append(k)
         largest_change = max(largest_change, abs(loss_of[k] / candidates[k] - 1.0))
-    if progress is not None:  # the share of the fits that were not needed; each fold is a step
+    if progress is not None:  # the fraction of the fits that were not needed; each fold is a step
         progress((1.0 - len(scored) / max_calls) * len(np.unique(scored[0].fold)))
     tried_ks = sorted(scores_of)
     scores = np.array([scores_of[k] for k in tried_ks])

@@ -1,4 +1,4 @@
-"""`Tuning`: the settings compared by cross-validation inside a fit, and the chosen one."""
+"""`Tuning`: the settings compared by cross-validation inside a fit, and the selected one."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Tuning(Notebook):
     option : str or None
         The option that was tuned; None if only a calibration was fitted.
     values : ndarray, shape (S,)
-        The settings that were tried, in grid order.
+        The settings tried, in grid order.
     loss : ndarray, shape (S,)
         Out-of-fold log-loss of each setting.
     chosen : int
-        Position of the chosen setting in `values`.
+        Position of the selected setting in `values`.
     calibration : Calibration
-        Calibration of the class scores at the chosen setting.
+        Calibration of the class scores at the selected setting.
     found : list of Problem
-        Fits in the folds that did not converge.
+        Problems of fits in the folds that did not converge.
     scored : Validated or None
-        Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
+        Out-of-fold scores at the selected setting, before calibration; not stored in model files.
     engine : Engine or None
-        The engine with the chosen setting; not stored in model files.
+        The engine with the selected setting; not stored in model files.
 
     Examples
     --------
@@ -63,17 +63,17 @@ class Tuning(Notebook):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The settings with their out-of-fold log-losses; ``chosen`` marks the chosen one."""
+        """The settings with their out-of-fold log-losses; ``chosen`` marks the selected setting."""
         settings = {self.option or "setting": self.values, "loss": self.loss}
         return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return title and sections of the display in notebooks."""
+        """Return the title and sections of the notebook display."""
         # no heading; .frame has all rows
         return self._title(), [first_rows(self._shown(), "", ".frame")]
 
     def _title(self) -> str:
-        """Return the chosen setting and its log-loss as text."""
+        """Return the selected setting and its log-loss as text."""
         loss = f"out-of-fold loss {self.loss[self.chosen]:.4g}"
         if self.option is None:
             return f"Calibration only, {loss}"
@@ -82,7 +82,7 @@ class Tuning(Notebook):
         )
 
     def _shown(self) -> pd.DataFrame:
-        """Return the printed table, with a star at the chosen setting."""
+        """Return the printed table, with a star at the selected setting."""
         return self.frame.assign(
             chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))]
         )

@@ -1,4 +1,4 @@
-"""Merge the layouts of groups that chose different terms into one with the terms of all groups."""
+"""Merge the layouts of groups with different selected terms into one layout."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["MergedFits", "compute_log_z", "merge_layouts"]
 
 
 class MergedFits(NamedTuple):
-    """One layout with the terms of all groups, and the fits of all groups in this layout.
+    """One layout with the terms of all groups, and the groups' fits in this layout.
 
     Attributes
     ----------
     layout : Layout
     fits : list of EngineFit
-        One for each group, with `theta` (layout.size,).
+        The fit of each group, with `theta` (layout.size,).
 
     Notes
     -----
-    Parameters of terms that a group did not choose are zero, and False in ``state["free"]``
-    (size,). ``state["votes"]`` (size,) is the number of predictors that chose each parameter's
-    term; ``state["nodes"]`` (order, size) contains the estimate of each parameter by the first,
-    second, ... predictor of its term, or nan.
+    Parameters of terms that are not selected in a group are zero, and False in ``state["free"]``
+    (size,). ``state["votes"]`` (size,) is the number of predictors whose regressions contain each
+    parameter's term; ``state["nodes"]`` (order, size) contains the estimate of each parameter from
+    the regression of the first, second, ... predictor in its term, or nan.
     """
 
     layout: Layout
@@ -90,14 +90,14 @@ def compute_log_z(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
-    """Return ln Z (K,) of groups that chose different terms, its kind, and standard errors (K,).
-    This ln Z is computed in the same way for all groups: exactly only if that is possible for each
+    """Return ln Z (K,) for groups with different selected terms, its kind, and standard errors
+    (K,). ln Z is computed in the same way for all groups: exactly only if this is possible for each
     group. Standard errors are 0 unless ln Z is annealed. Fits without a layout use `layout`. Groups
     without rows have ln Z = 0 unless ln Z is exact. `log_z` is the option of `bbl.bbl`.
     """
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]
-    # kinds other than exact do not differ between groups
+    # only the exact kind can be unavailable for some groups
     kind = next((kind_of_fit for kind_of_fit in kinds if kind_of_fit != "exact"), "exact")
     log_z_values = np.zeros(len(fits))
     standard_error = np.zeros(len(fits))

@@ -1,4 +1,4 @@
-"""Cross-validation of Boltzmann machines: fit every setting of the tuned option on every fold."""
+"""Cross-validation of Boltzmann machines: fit each setting of the tuned option on each fold."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ __all__ = ["Validated", "validate"]
 
 @dataclass(frozen=True)
 class Validated(Scored):
-    """Class scores of all held-out rows, pooled over the folds; `fits` contains only the fits of
-    the last fold.
+    """Class scores of all held-out rows, pooled over the folds.
 
-    The other attributes of `Scored` are the `scores` (settings, N, K) of the N held-out rows;
-    their groups `y`, `weights`, `fold` and positions `rows` in the sample, each (N,); and
-    `score_method`, the name of the scoring method.
+    `fits` contains only the fits on the last fold. The other attributes of `Scored` are the
+    `scores` (settings, N, K) of the N held-out rows; their groups `y`, `weights`, `fold` and
+    positions `rows` in the sample, each (N,); and `score_method`, the name of the scoring method.
 
     Attributes
     ----------
     found : list of Problem
-        Fits that did not converge, with their folds.
+        Problems of fits that did not converge, with their folds.
     """
 
     found: list[Problem]
 
     @property
     def last(self) -> list[Estimate]:
-        """The fits of the last fold, one for each setting."""
+        """The fits on the last fold, one for each setting."""
         return self.fits[-1]
 
 
@@ -54,7 +53,7 @@ def validate(
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     score_method: str = "class_scores",
 ) -> Validated:
-    """Fit every setting (`values`) to the training rows of every fold, and score validation rows.
+    """Fit each setting in `values` to the training rows of each fold; score the validation rows.
 
     With `warm_start_sets`, one for each fold, fits are only precise enough to compare settings (see
     `Engine.compare`), and their site solutions are added to the sets. `score_method` is the name of
@@ -120,7 +119,7 @@ def _add_warm_starts(
     values: Sequence[float] | np.ndarray,
     fits: Sequence[Estimate],
 ) -> None:
-    """Add the site solutions of a fold's `fits`, one for each of `values`, to its warm starts."""
+    """Add the site solutions from a fold's `fits`, one for each of `values`, to its warm starts."""
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
             if group_fit.site_theta is not None:  # None for groups without rows

@@ -1,1 +1,1 @@
-"""The model on plain arrays: parameters, energy, ln Z, prediction, sampling."""
+"""The model on plain arrays: parameters, energies, ln Z, prediction and sampling."""

@@ -1,4 +1,4 @@
-"""Contributions of the terms of a model to the class scores of a row, in the zero-sum gauge."""
+"""Contributions of a model's terms to the class scores of rows, in the zero-sum gauge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Factors = Mapping[Scope, np.ndarray]
 def zero_sum_factors(
     factors: Iterable[tuple[Scope, np.ndarray]], slopes: Sequence[int] = ()
 ) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
-    """Return factors in the zero-sum gauge, and the constant that the change of gauge separates.
+    """Convert factors to the zero-sum gauge, and return them with the resulting constant.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def zero_sum_factors(
     Returns
     -------
     terms : dict of tuple of int to ndarray
-        Tables with the same total energy up to the constant: main effects, and interactions with
-        all lower-order effects removed (Hoeffding's decomposition with equal weights for all
-        levels).
+        Tables with the same total energy up to the constant: main effects, and interactions from
+        which all lower-order effects are removed (Hoeffding's decomposition with equal weights for
+        all levels).
     constant : ndarray, shape (K,)
         Sum of the means of all tables.
 
@@ -81,8 +81,8 @@ def contributions(
 ) -> np.ndarray:
     """Return the contributions (n, K, T) of T terms to the K scores of each row of `codes` (n, m).
 
-    A term contributes zero in rows where one of its predictors is `missing` (n, m). `origins` are
-    the values from which numeric predictors are measured, by position.
+    The contribution of a term is zero in rows where one of its predictors is `missing` (n, m).
+    `origins` are the values from which numeric predictors are measured, by position.
     """
     origins = origins or {}
     check_memory(

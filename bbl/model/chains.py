@@ -1,4 +1,4 @@
-"""Gibbs sampling of one group's model: chains, their states, and draws.
+"""Gibbs sampling from one group's model: chains, their states, and draws.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -36,7 +36,7 @@ LOAD_COST = 5.0  # cost of loading a vector of 16 floats, in multiply-adds of su
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Result of `gibbs`: the most probable states visited (burn-in included), the last states, and
+    """Result of `gibbs`: the most probable states visited (including burn-in), the last states and
     the draws.
     """
 
@@ -59,10 +59,10 @@ Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 
 @dataclass
 class _Pack:
-    """Chains `first` to `stop` - 1, which are advanced together; the last axis of each array is the
-    chain (see gibbs.h).
+    """Chains `first` to `stop` - 1, which are advanced together.
 
-    `width` may exceed the number of chains; the surplus chains are never read.
+    The last axis of each array is the chain (see gibbs.h). `width` may exceed the number of chains;
+    surplus chains are never read.
     """
 
     first: int
@@ -80,7 +80,7 @@ class Chains:
 
     A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each
     chain starts from a random state and has its own random stream (xoshiro128++, seeded with 128
-    bits drawn from `rng`), so its states depend on its index but not on the number of chains or on
+    bits drawn from `rng`), so its states depend on its index but not on the number of chains or
     `n_jobs`. The kernel works in single precision and does not resolve level probabilities below
     about 1e-7.
 
@@ -96,10 +96,10 @@ class Chains:
     n_chains : int
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
-        Threads; None or -1 for all cores.
+        Number of threads; None or -1 for all cores.
     more : Tables, optional
-        Couplings of terms of three or more predictors (see `bbl.model.higher.split`): their
-        positions in `more.terms`, their values in `more.values`.
+        Couplings of terms with three or more predictors (see `bbl.model.higher.split`), with
+        positions in `more.terms` and values in `more.values`.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Chains:
     lanes : int
         Number of floats per vector.
     _table : ndarray of float32
-        Couplings in the order in which the kernel reads them.
+        Couplings in the order expected by the kernel.
     _terms : tuple or None
         ``(more.terms, more.values)``, with the values in single precision.
     _packs : list of _Pack
@@ -168,7 +168,7 @@ class Chains:
         )
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
-        """Return packs of chains with random states; `seeds` (n_chains, 4) has a row for each
+        """Return packs of chains with random states, given a row of `seeds` (n_chains, 4) per
         chain.
         """
         # the width of a pack is a multiple of `unit`
@@ -205,9 +205,9 @@ class Chains:
         h : array_like, shape (D,)
         J : array_like, shape (D, D), optional
             Symmetric couplings, zero between levels of one predictor; unchanged by default. Only
-            the shape is checked, because this method is called every few sweeps.
+            the shape is validated, because this method is called every few sweeps.
         values : array_like, optional
-            Couplings of the terms of three or more predictors, as many as before; unchanged by
+            Couplings of terms with three or more predictors, as many as before; unchanged by
             default.
         """
         keeps_J = J is None
@@ -239,8 +239,9 @@ class Chains:
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return moments of the chains' current states, ``(means, counts)``.
 
-        `means` (D,) are the proportions of chains at each non-reference level. `counts` (D, D) are
-        the numbers of chains at both of two levels: integers, exact in any order of summation.
+        `means` (D,) contains the proportion of chains at each non-reference level. `counts` (D, D)
+        contains the number of chains at both of two levels, as integers whose sums are exact in any
+        order.
         """
         states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
@@ -254,14 +255,14 @@ class Chains:
         ----------
         n_sweeps : int
         pool : ThreadPool, optional
-            Threads that process the packs of chains, one after another; by default, a single
-            thread. Create the chains with ``n_jobs=pool.workers`` to get packs of a suitable width.
+            Threads for processing the packs of chains; by default, a single thread. Create the
+            chains with ``n_jobs=pool.workers`` to get packs of a suitable width.
 
         Returns
         -------
         bits : ndarray of uint64, shape (D, words)
-            One bit per state: whether the state has the non-reference level. The order of states is
-            arbitrary, and unused bits are 0 (see `bbl._ext.model.moments`).
+            One bit per state, which indicates whether the state has the non-reference level. The
+            order of states is arbitrary, and unused bits are 0 (see `bbl._ext.model.moments`).
         n : int
             Number of states, ``n_chains * n_sweeps``.
 
@@ -320,14 +321,14 @@ class Chains:
         ----------
         n_sweeps : int
         thin : int, optional
-            Number of sweeps per draw; needed with `draws`.
+            Number of sweeps per draw; required with `draws`.
         draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
             Output arrays: every `thin`-th state and its energy.
         h : ndarray, shape (D,), optional
-            Fields to use instead of the model's in this call only; together with `beta`, they
+            Fields that replace the model's fields in this call only; together with `beta`, they
             define a path between two models.
         beta : float, default 1.0
-            Factor by which the couplings are multiplied.
+            Factor that multiplies the couplings.
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
         # the kernel writes codes of any width as bytes
@@ -385,9 +386,7 @@ class Chains:
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Most probable state visited by each chain (n_chains, m); among states of equal energy in
-        single precision, the first.
-        """
+        """Most probable state (n_chains, m) visited by each chain; the first if tied in energy."""
         return np.concatenate(
             [pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs]
         )
@@ -433,17 +432,18 @@ def gibbs(
     rng : numpy.random.Generator, int or None
         The same seed gives the same result for any `n_jobs`.
     burn_in : int, default 0
-        Number of sweeps before the first draw; their states are still considered for `best`.
+        Number of sweeps before the first draw; states visited in them are still considered for
+        `best`.
     thin : int, optional
         Number of sweeps per draw; ``n_sweeps // thin`` draws of each chain are returned. By
         default, no draws are returned.
     n_jobs : int, default 1
-        Threads; None or -1 for all cores.
+        Number of threads; None or -1 for all cores.
 
     Raises
     ------
     OptionError, BBLTypeError, DataError
-        See `Chains`; also if `thin` exceeds `n_sweeps`.
+        If an argument is invalid (see `Chains`), or if `thin` exceeds `n_sweeps`.
 
     Examples
     --------

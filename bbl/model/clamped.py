@@ -1,6 +1,4 @@
-"""The distribution of the unknown predictors of a row given the known ones, and its marginal
-probabilities.
-"""
+"""The distribution of a row's unknown predictors given its known predictors, and its margins."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ __all__ = [
 ]
 
 MARGINS = ("auto", "exact", "gibbs", "mf")
-# largest cost in table cells, for all margins of a row, at which "auto" is exact
+# maximum cost in table cells, for all margins of a row, up to which "auto" is exact
 AUTO_CELLS = 2**19
-MAX_CELLS = 3e7  # largest cost in table cells, for all margins of a row, allowed for "exact"
+MAX_CELLS = 3e7  # maximum cost in table cells, for all margins of a row, allowed for "exact"
 BLOCK_CELLS = 2**20  # table cells of the rows that are processed at once
 CHAINS = 32  # Gibbs chains per row
 BURN_IN = 50  # sweeps before the first draw
@@ -42,9 +40,7 @@ MEAN_FIELD_ITERATIONS = 2000  # maximum number of mean-field steps
 
 
 class Component(NamedTuple):
-    """Predictors connected by interactions, their elimination order, and the cost of eliminating
-    them.
-    """
+    """Predictors connected by interactions, with their elimination order and its cost."""
 
     members: np.ndarray  # (c,) of intp: predictors, increasing
     order: list[int]  # the same predictors
@@ -52,17 +48,17 @@ class Component(NamedTuple):
 
 
 class Clamped:
-    """The model of the predictors `unknown` given the others: a smaller Boltzmann machine.
+    """The model for the predictors `unknown` given all others: a smaller Boltzmann machine.
 
     A parameter that involves known and unknown predictors becomes a parameter of its unknown
-    predictors in rows where the known ones are at its levels. In the example, the field of
+    predictors in rows where the known predictors have its levels. In the example, the field of
     predictor 0 is ``h_0 + J_01`` in a row with code 1 of predictor 1, and ``h_0`` otherwise.
 
     Parameters
     ----------
     layout : Layout
     unknown : ndarray of int, shape (u,)
-        Predictors, in increasing order.
+        Unknown predictors, in increasing order.
 
     Attributes
     ----------
@@ -73,10 +69,10 @@ class Clamped:
     _source : ndarray of intp, shape (sources,)
         Positions of the full model's parameters that involve an unknown predictor.
     _known_columns : ndarray, shape (order, sources)
-        Columns of their known levels; D or -1, which select a column of ones, for unknown or absent
-        members.
+        Columns of these parameters' known levels; D or -1, which select a column of ones, for
+        unknown or absent members.
     _target : ndarray of intp, shape (sources,)
-        Parameter of the smaller model that each of them contributes to.
+        Parameter of the smaller model to which each of them contributes.
 
     Examples
     --------
@@ -159,9 +155,7 @@ class Clamped:
 
 
 def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
-    """Return a key (T,) for each column of `columns` (order, T): its entries, all below `radix`, as
-    digits.
-    """
+    """Return a key (T,) for each column of `columns` (order, T), with its entries as digits."""
     # objects hold integers of any size
     key = np.zeros(columns.shape[1], dtype=object if radix ** len(columns) > 2**62 else np.int64)
     for column in columns:
@@ -170,22 +164,21 @@ def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
 
 
 def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the probability of every non-reference level in n models with the same layout, shape
-    (n, layout.D).
+    """Return the probability (n, layout.D) of each non-reference level in n models.
 
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (n, layout.size)
     method : {"auto", "exact", "gibbs", "mf"}
-        Variable elimination, Gibbs sampling or mean field; "auto" is exact where this is cheap and
-        otherwise samples.
+        Variable elimination, Gibbs sampling or mean field; "auto" is exact where this is fast and
+        uses Gibbs sampling otherwise.
     rng : numpy.random.Generator
 
     Raises
     ------
     OptionError
-        If "exact" would need more than 3e7 table cells for a row.
+        If "exact" would require more than 3e7 table cells for a row.
     """
     if method in ("auto", "exact"):
         components = _components(layout, AUTO_CELLS if method == "auto" else MAX_CELLS)
@@ -212,9 +205,7 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
 
 
 def _components(layout: Layout, limit: float) -> list[Component] | None:
-    """Return the components of a layout, or None if the margins of all predictors need more than
-    `limit` table cells.
-    """
+    """Return a layout's components; None if all margins require over `limit` table cells."""
     from scipy.sparse.csgraph import connected_components
 
     # `mask` (m, m): whether two predictors share a term
@@ -240,15 +231,15 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
 def joint_mode(
     layout: Layout, theta: np.ndarray, allowed: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the jointly most probable state of all predictors in n models with the same layout,
-    shape (n, m), and its log-probability (n,).
+    """Return the jointly most probable state (n, m) in n models, and its log-probability (n,).
 
-    `allowed` (L_i,) marks the levels of each predictor that the state may contain.
+    The models share a layout. `allowed` (L_i,) marks the levels of each predictor that the state
+    may contain.
 
     Raises
     ------
     OptionError
-        If the elimination would need more than 3e7 table cells for a row.
+        If the elimination would require more than 3e7 table cells for a row.
     """
     components = _components(layout, MAX_CELLS)
     if components is None:
@@ -300,7 +291,7 @@ def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]
 
 
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
+    """Return `margins` (D,) of one model: conditional probabilities averaged over Gibbs draws."""
     h, J, higher_terms = split(layout, theta)
     samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, more=higher_terms)
     draws = np.asarray(samples.draws).reshape(-1, layout.m)  # from (chains, draws per chain, m)
@@ -309,10 +300,10 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
 
 
 def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r = P(x | means r
-    of the others)``.
+    """Return the mean-field `margins` r (D,) of one model.
 
-    Each iteration moves 0.8 (`DAMPING`) of the way to the right-hand side.
+    They are the fixed point of ``r = P(x | means r of the others)``. Each iteration moves r by 0.8
+    (`DAMPING`) of the distance to the right-hand side.
     """
     fields = Fields(layout, theta)
     r = conditionals(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings

@@ -1,4 +1,4 @@
-"""Cumulative logits of an ordered response: probabilities of groups, and their derivatives."""
+"""Cumulative logits for an ordered response: group probabilities and their derivatives."""
 
 # With K groups in order, the cumulative logit of group g is ``ln P(y >= g) / P(y < g)``. It has no
 # meaning for the first group with rows. Groups without rows have probability 0.
@@ -14,7 +14,7 @@ def log_group_probabilities(logits: np.ndarray) -> np.ndarray:
     """Return ``ln P(y = g | row)`` (n, K) from cumulative logits (n, K).
 
     The logit of a group without rows is -inf in all rows; the logit of the first group with rows is
-    not used. The other logits of a row must decrease.
+    not used. The other logits in a row must be decreasing.
 
     Examples
     --------
@@ -44,8 +44,8 @@ def log_group_probabilities(logits: np.ndarray) -> np.ndarray:
 def odds_logits(p: np.ndarray) -> np.ndarray:
     """Return the cumulative logits (n, k - 1) of groups after the first, from probabilities (n, k).
 
-    All groups have rows. Sums run from the side where they are smaller, so that small tails are
-    accurate.
+    All groups must have rows. Probabilities are summed from the smaller tail, so that small tail
+    probabilities are accurate.
     """
     above = np.cumsum(p[:, :0:-1], axis=1)[:, ::-1]
     below = np.cumsum(p[:, :-1], axis=1)
@@ -56,7 +56,7 @@ def odds_logits(p: np.ndarray) -> np.ndarray:
 def logit_slopes(p: np.ndarray) -> np.ndarray:
     """Return the derivatives (n, K, K) of P(y = g) with respect to the logit of group h.
 
-    `p` (n, K) are the probabilities of the groups. The logit of the first group has no effect.
+    `p` (n, K) contains the probabilities of the groups. The logit of the first group has no effect.
     """
     n, K = p.shape
     out = np.zeros((n, K, K))

@@ -1,10 +1,10 @@
 """Variable elimination in factor models: ln Z, margins and the most probable state.
 
-A *factor* is a pair ``(scope, table)``. The scope names the variables on the axes of the table
-after the first axis, which is for K models (length K, or 1 if they share the table). Tables contain
-logarithms; -inf marks impossible states. Eliminating a variable replaces all tables that contain it
-by one table, log-summed over the variable's levels, on its *neighbours*: the variables that it
-shares a table with.
+A *factor* is a pair ``(scope, table)``. The scope contains the variables on the axes of the table
+after the first axis, which represents K models (length K, or 1 if they share the table). Tables
+contain logarithms; -inf marks impossible states. Eliminating a variable replaces all tables that
+contain it by one table, log-summed over the variable's levels, on its *neighbours*: the variables
+with which it shares a table.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Factor = tuple[tuple[int, ...], np.ndarray]
 def elimination_order(
     n_levels: np.ndarray, mask: np.ndarray, limit: float
 ) -> tuple[list[int], float] | None:
-    """Return ``(order, cost)``: the order in which to eliminate the variables, and the total number
-    of table cells per model.
+    """Return ``(order, cost)``: an elimination order, and the total number of table cells.
 
-    The order is greedy: the next variable is the one whose elimination creates the smallest table.
-    If no variables share a table, the cost is the total number of levels; if all variables share
-    tables, it is the number of states. Returns None if the cost exceeds `limit`.
+    The cost is per model. The order is greedy: the next variable is always the one whose
+    elimination creates the smallest table. If no variables share a table, the cost is the total
+    number of levels; if all variables share tables, it is the number of states. Returns None if the
+    cost exceeds `limit`.
 
     Parameters
     ----------
@@ -75,23 +75,22 @@ def elimination_order(
 
 
 def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
-    """Return the log of the sum, over the variables in `order`, of the product of the factors'
-    exponentials.
+    """Return ``ln sum exp(sum of the tables)``, summed over the variables in `order`.
 
-    This is ``ln sum exp(sum of the tables)``. Each step adds up the tables that contain the
-    variable, smallest first, and takes the log-sum-exp over its levels, for all models at once.
+    Each step adds up the tables that contain a variable, smallest first, and takes the log-sum-exp
+    over the variable's levels, for all models at once.
 
     Parameters
     ----------
     factors : sequence of Factor
     order : sequence of int
-        The variables to sum over, in this order; `elimination_order` finds an efficient one.
+        The variables to sum over, in this order; `elimination_order` returns an efficient order.
 
     Returns
     -------
     ndarray, shape (K, ...)
         Log of the margin of the variables not in `order`, with an axis for each in increasing
-        order; (K,) if there are none.
+        order; (K,) if `order` contains all variables.
 
     Examples
     --------
@@ -128,17 +127,16 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
 def most_probable(
     factors: Sequence[Factor], order: Sequence[int], n_models: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the state that maximises the product of the factors' exponentials, and the log of the
-    maximum.
+    """Return the state that maximises the sum of the factors' tables, and the maximum.
 
-    Uses maxima instead of the sums in `log_sum` (max-product). Ties are resolved in favour of the
-    first levels.
+    Sums in `log_sum` are replaced by maxima (the max-product algorithm). Ties are resolved in
+    favour of the first levels.
 
     Parameters
     ----------
     factors : sequence of Factor
     order : sequence of int
-        All variables, in the order of their elimination.
+        All variables, in the order of elimination.
     n_models : int
 
     Returns

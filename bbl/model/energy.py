@@ -1,5 +1,5 @@
-"""Energies of encoded rows under several models (the exponent of eq. 6 of Woo & Wang 2022), and
-conditional probabilities of levels.
+"""Energies of encoded rows, and conditional probabilities of levels. An energy is the exponent in
+eq. 6 of Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_PRODUCTS = 2**22  # products of numbers and indicators that are in memory at
 
 
 def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-normalisers of all sites and the probabilities of all non-reference levels.
+    """Return the log normalisers of all sites and the probabilities of all non-reference levels.
 
     The largest field of each predictor is subtracted before taking exponentials, to avoid overflow.
 
@@ -34,8 +34,8 @@ def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndar
     ----------
     field : ndarray, shape (n, layout.D)
         Log odds of each non-reference level a of site i against the reference level, given the rest
-        of the row: ``X @ J.T + h``, with the indicators X (n, D) of the row's levels (see
-        `Regressors`) and the couplings ``J_i(a; j, b)`` in row (i, a) of J.
+        of the row: ``X @ J.T + h``, where X (n, D) contains the indicators of the row's levels (see
+        `Regressors`) and row (i, a) of J the couplings ``J_i(a; j, b)``.
     layout : Layout
 
     Returns
@@ -59,11 +59,11 @@ def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndar
 def _reduce_levels(
     ufunc: np.ufunc, level_values: np.ndarray, start: np.ndarray, n_nonreference: np.ndarray
 ) -> np.ndarray:
-    """Reduce `level_values` (n, D) over the levels of each predictor: (n, number of predictors).
+    """Reduce `level_values` (n, D) over the levels of each predictor.
 
-    The result equals ``ufunc.reduceat(level_values, start, axis=1)``, at a tenth of its cost if all
-    predictors have the same small number of levels. `start` and `n_nonreference` contain each
-    predictor's first column and number of columns.
+    The result, of shape (n, number of predictors), equals ``ufunc.reduceat(level_values, start,
+    axis=1)``, but takes a tenth of the time if all predictors have the same small number of levels.
+    `start` and `n_nonreference` contain each predictor's first column and number of columns.
     """
     if (
         not len(n_nonreference)
@@ -81,7 +81,7 @@ CHUNK_ROWS = 65536  # rows per chunk read from a file
 
 
 class Energy:
-    """Energies of rows under K models that share a layout; couplings are arranged once.
+    """Energies of rows under K models with the same layout; couplings are arranged only once.
 
     Parameters
     ----------
@@ -164,18 +164,15 @@ class Energy:
 
 
 def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the energies (n, K) of `codes` (n, m) under the K parameter vectors `theta` (K,
-    size).
-    """
+    """Return the energies (n, K) of `codes` (n, m) under K parameter vectors `theta` (K, size)."""
     return Energy(layout, theta)(codes)
 
 
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
-    """Return the total weight of the rows without missing values, and the weighted sum of their
-    energies under one model.
+    """Return the total weight of the complete rows and the weighted sum of their energies.
 
-    For a file without missing values and a model of pairs, both follow from the counts of levels
-    and pairs. Other files are read in chunks.
+    For a file without missing values and a model with pairs, both are computed from the counts of
+    levels and pairs. Other files are read in chunks.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
@@ -197,11 +194,10 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
 
 
 def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the total weight (size,) of the rows that have the levels of each parameter, for a
-    model of pairs.
+    """Return the total weight (size,) of rows that have each parameter's levels.
 
-    `counts` (D, D) are `pair_counts` of complete rows. The product of the result with a parameter
-    vector is the sum of energies.
+    The model has pairs only. `counts` (D, D) is the result of `pair_counts` for complete rows. The
+    inner product of the result and a parameter vector is the sum of energies.
     """
     row, col = pair_cells(layout)  # position of each pair coupling in the counts
     return np.concatenate([counts.diagonal(), counts[row, col]])

@@ -1,5 +1,4 @@
-"""Fields of all levels given the other predictors, for terms of any order, and the
-pseudo-likelihood of rows.
+"""Fields of all levels for terms of any order, and the pseudo-likelihood of rows.
 
 The *field* of a level in a row is its log odds against the reference level given the other
 predictors, the exponent of eq. (13) of Woo & Wang (2022). Without couplings it equals the parameter
@@ -27,7 +26,7 @@ CHUNK_CELLS = 2**22
 
 
 class Fields:
-    """Compute the fields (n, D) of rows under one model from their indicators.
+    """Computes the fields (n, D) of rows under one model from their indicators.
 
     The field of a level is its constant field plus, for each coupling that involves the level, the
     product of the coupling and the indicators of its other levels.
@@ -36,7 +35,7 @@ class Fields:
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
-        Constant fields, then couplings of pairs, of terms of three members, and so on.
+        Constant fields, followed by the couplings of pairs, of terms with three members, and so on.
 
     Attributes
     ----------
@@ -44,13 +43,13 @@ class Fields:
     h : ndarray, shape (D,)
         Constant fields.
     J : ndarray, shape (D, D)
-        Symmetric couplings of pairs; zero between levels of the same predictor, so that a field
-        depends only on other predictors.
+        Symmetric pair couplings; zero between levels of the same predictor, so that a field depends
+        only on other predictors.
     higher_terms : list of tuples (ndarray, csr_array)
         For each order k = 3, 4, ... and each position a < k in a term, two arrays for the T nonzero
         couplings of order k: the columns (k - 1, T) of the levels of the members other than a, and
-        a sparse matrix (T, D) that contains each coupling in the column of the level of member a,
-        whose field it contributes to.
+        a sparse matrix (T, D) with each coupling in the column of the level of member a, to whose
+        field it contributes.
 
     Examples
     --------
@@ -105,9 +104,9 @@ class Fields:
 def pseudo_log_likelihood(
     layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return ``sum_i ln P(x_i | the other predictors)`` of rows under one model, shape (n,).
+    """Return ``sum_i ln P(x_i | the other predictors)`` (n,) of rows under one model.
 
-    Missing predictors are marginalised and contribute no term to the sum.
+    Missing predictors are marginalised and do not contribute a term to the sum.
 
     Parameters
     ----------
@@ -143,9 +142,7 @@ def pseudo_log_likelihood(
 
 
 def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows at `theta` (size,), or NaN if
-    there are none.
-    """
+    """Return the mean log pseudo-likelihood of the complete rows at `theta` (NaN without any)."""
     complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if not complete.n:
         return float("nan")
@@ -158,11 +155,11 @@ def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample
 def _sum_log_conditionals(
     layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray
 ) -> np.ndarray:
-    """Return the `pseudo_log_likelihood` (n,), computed from the energies of rows with each
-    predictor set to each of its levels.
+    """Return the `pseudo_log_likelihood` (n,), computed from energies.
 
-    ``ln P(x_i | others) = E(x) - ln sum_a exp E(x with a for x_i)``. This method handles missing
-    values and structural zeros, which `Fields` does not support.
+    Each predictor is set to each of its levels in turn: ``ln P(x_i | others) = E(x) - ln sum_a exp
+    E(x with a for x_i)``. This method supports missing values and structural zeros, unlike
+    `Fields`.
     """
     # the energy of a row is the log-sum over its missing predictors, or -inf if the row cannot
     # occur

@@ -1,13 +1,12 @@
-"""Gauges of a flat parameter vector: reference gauge, zero-sum gauge, simplex coding, and
-conversion between them.
+"""Conversion of parameters between the reference gauge, the zero-sum gauge and simplex coding.
 
-*Simplex coding* represents the zero-sum tables by as many numbers as the reference gauge, in the
-same order. Each level of predictor i is a corner of a regular simplex, given by a row of the
+In *simplex coding*, zero-sum tables are represented by as many numbers as in the reference gauge,
+in the same order. Each level of predictor i is a corner of a regular simplex, given by a row of the
 contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i`` and couplings ``C_i B_ij C_j'``. The rows
 of C have unit norm, so the variance of a coupling equals the variance of the entries of B
-regardless of the numbers of levels. With two levels this is the Ising model.
+regardless of the number of levels. With two levels, this is the Ising model.
 
-Below, C and R are the contrasts of the two predictors i and j of a pair, and P and Q the contrasts
+Below, C and R are the contrasts of the two predictors i and j in a pair, and P and Q the contrasts
 of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] -
 R[0]``. Eq. (18) of Woo & Wang (2022) averages a coupling over its sites.
 """
@@ -42,13 +41,12 @@ __all__ = [
     "zero_sum",
 ]
 
-GAUGES = get_args(Gauge)  # coordinates in which an engine can penalise parameters
+GAUGES = get_args(Gauge)  # coordinates for penalising parameters
 
 
 @lru_cache(maxsize=256)
 def contrasts(L: int) -> np.ndarray:
-    """Return the simplex contrasts C (L, L - 1): a row of unit norm for each level, and columns
-    that sum to zero.
+    """Return the simplex contrasts C (L, L - 1), with rows of unit norm and zero-sum columns.
 
     These are Helmert contrasts: column k compares level k with all previous levels. ``C'C`` equals
     ``L / (L - 1)`` times the identity.
@@ -69,12 +67,12 @@ def contrasts(L: int) -> np.ndarray:
 
 
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
-    """Return, for each predictor, a basis (L - 1, L - 1) of orthonormal contrasts of its levels
-    (the columns).
+    """Return a basis (L - 1, L - 1) of orthonormal level contrasts for each predictor.
 
-    Row a - 1 contains the contrasts of level a minus those of the reference level. ``basis.T @ o``,
-    where ``o`` (L - 1,) are the indicators of an observed level, therefore equals the contrasts of
-    that level up to a constant vector. A different reference level only rotates the contrasts.
+    Columns are contrasts. Row a - 1 contains the contrasts of level a minus those of the reference
+    level, so ``basis.T @ o``, where ``o`` (L - 1,) contains the indicators of an observed level,
+    equals the contrasts of that level up to a constant vector. Changing the reference level only
+    rotates the contrasts.
     """
     # the scale makes the columns of C orthonormal, since C'C is L / (L - 1) times the identity
     contrasts_and_scales = [
@@ -84,17 +82,14 @@ def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
 
 
 def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
-    """Transform M (D, D), indexed by non-reference levels, into ``B' M B`` in place, where B is
-    block diagonal with blocks `bases`.
-    """
+    """Transform M (D, D) into ``B' M B`` in place, where B has diagonal blocks `bases`."""
     for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
         M[a:b] = basis.T @ M[a:b]
         M[:, a:b] = M[:, a:b] @ basis
 
 
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
-    """Return the couplings (..., L_i, L_j, ...) of a term of k = `order` predictors in the zero-sum
-    gauge.
+    """Return the zero-sum couplings (..., L_i, L_j, ...) of a term of k = `order` predictors.
 
     The mean over each of the last k axes is subtracted.
     """
@@ -126,13 +121,12 @@ def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, 
 
 
 def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
-    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each table
-    shape.
+    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the pairs of each table shape.
 
-    `tables` (..., n, L_i - 1, L_j - 1) are the couplings in `theta` (..., size), and `cells` (n,
-    (L_i - 1) (L_j - 1)) their positions. `columns_i` (n, L_i - 1) and `columns_j` (n, L_j - 1) are
-    the positions of the fields of i and j. C (L_i, L_i - 1) and R (L_j, L_j - 1) are the contrasts
-    of i and j.
+    For the n pairs (i, j), `tables` (..., n, L_i - 1, L_j - 1) contains the couplings in `theta`
+    (..., size), and `cells` (n, (L_i - 1) (L_j - 1)) their positions. `columns_i` (n, L_i - 1) and
+    `columns_j` (n, L_j - 1) contain the positions of the fields of i and j. C (L_i, L_i - 1) and R
+    (L_j, L_j - 1) are the contrasts of i and j.
     """
     if layout.order > 2:
         raise ValueError("these gauges are for pairs")
@@ -149,9 +143,7 @@ def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
 
 
 def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the positions of the fields, and the contrasts, of each predictor with more than one
-    level.
-    """
+    """Yield the fields' positions and the contrasts of each predictor with several levels."""
     for i in np.flatnonzero(layout.n_levels > 1):
         yield (
             slice(int(layout.start[i]), int(layout.start[i + 1])),
@@ -175,8 +167,8 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     """Return parameters in the reference gauge: ``h_i(0) = J_ij(0, .) = J_ij(., 0) = 0``.
 
     ``J_ij = P B_ij Q'``; ``h_i = P b_i`` plus ``P B_ij R[0]`` from each pair (i, j) and ``Q B_ji'
-    C[0]`` from each pair (j, i), where C and R always belong to the first and the second predictor
-    of the pair.
+    C[0]`` from each pair (j, i), where C and R belong to the first and the second predictor in the
+    pair, respectively.
 
     Parameters
     ----------
@@ -188,7 +180,7 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray, shape (..., layout.size)
-        The same model: energies differ by a constant.
+        Parameters of the same model, up to a constant in the energies.
 
     Examples
     --------
@@ -198,7 +190,7 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     out = np.zeros(simplex.shape)
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = simplex[..., field_columns] @ (C[1:] - C[0]).T
-    # couplings with the reference level of one predictor are added to the fields of the other
+    # couplings to the reference level of one predictor are added to the fields of the other
     for B, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, simplex):
         P = C[1:] - C[0]
         Q = R[1:] - R[0]
@@ -213,7 +205,7 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Convert parameters (..., layout.size) from the reference gauge to simplex coding (inverse of
     `to_reference`).
 
-    With zero rows for the reference levels in h and J, ``B_ij = k_i k_j C' J_ij R`` where ``k = (L
+    With zeros for the reference levels in h and J, ``B_ij = k_i k_j C' J_ij R`` where ``k = (L
     - 1) / L``, and ``b_i = k_i C' (h_i + sum_j mean_b J_ij(., b))``.
 
     Examples
@@ -240,12 +232,11 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
-    """Convert the gradient (..., size) with respect to the reference gauge into the gradient (...,
-    size) with respect to simplex coding.
+    """Convert a gradient (..., size) from the reference gauge to simplex coding.
 
-    This is the transpose of `to_reference`: for a table B it is ``P' G Q + P' g_i R[0]' + C[0] g_j'
-    Q``, with the gradient G with respect to the couplings of i and j, and the gradients g with
-    respect to their fields.
+    This is the transpose of `to_reference`: for a table B, the result is ``P' G Q + P' g_i R[0]' +
+    C[0] g_j' Q``, where G is the gradient with respect to the couplings of i and j, and g_i and g_j
+    are the gradients with respect to their fields.
     """
     out = np.zeros(gradient.shape)
     for field_columns, C in _field_slices(layout):
@@ -267,10 +258,9 @@ def reference_covariance(layout: Layout, covariance: np.ndarray) -> np.ndarray:
 
 
 def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
-    """Return the variances (..., layout.size) in the reference gauge of parameters that are
-    uncorrelated in simplex coding.
+    """Convert variances (..., layout.size) from simplex coding to the reference gauge.
 
-    `variance` (..., layout.size) contains the variances in simplex coding.
+    The parameters are uncorrelated in simplex coding, with variances `variance` (..., layout.size).
     """
     out = np.zeros(variance.shape)  # apply the map of `to_reference` with squared coefficients
     for field_columns, C in _field_slices(layout):
@@ -286,11 +276,10 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 
 def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
-    """Return the variances (size,) in the reference gauge of parameters whose tables are multiplied
-    by uncertain factors.
+    """Return reference-gauge variances (size,) if tables are multiplied by uncertain factors.
 
     A parameter is a sum of contributions, one from each table (see `to_reference`). Its variance is
-    the sum over the contributions of the factor's variance times the squared contribution.
+    the sum of each squared contribution times the variance of its factor.
 
     Parameters
     ----------
@@ -324,21 +313,19 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
 
 
 def level_shares(layout: Layout) -> np.ndarray:
-    """Return ``1 / L_j`` for the predictor of each column, shape (D,): the weight of a level in the
-    mean over levels.
-    """
+    """Return ``1 / L_j`` (D,) for the predictor of each column: the weight of a level in a mean."""
     return np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
 
 
 def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
-    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of a site i in a model of pairs.
+    """Return the matrix Q (1 + D, 1 + D) of site i's zero-sum penalty in a model with pairs.
 
     The site solution x has a row for each non-reference level of site i, and 1 + D columns: the
-    field, then the couplings with all columns. Over all levels, the couplings in the zero-sum gauge
-    are ``M_i J_ij M_j``, where ``M = I - 1 1'/L``, and the fields ``M_i (h_i + sum_j J_ij 1/L_j)``.
-    Then ``lambda_/2`` times the sum of squared couplings plus ``lambdah/2`` times the sum of
-    squared fields equals ``tr(x' M_i x Q) / 2``, where the rows and columns of the reference levels
-    are omitted from `M_i` and Q.
+    field, followed by the couplings to all columns. In the zero-sum gauge, the couplings between
+    all levels are ``M_i J_ij M_j``, where ``M = I - 1 1'/L``, and the fields ``M_i (h_i + sum_j
+    J_ij 1/L_j)``. Then ``lambda_/2`` times the sum of squared couplings plus ``lambdah/2`` times
+    the sum of squared fields equals ``tr(x' M_i x Q) / 2``, where the rows and columns of the
+    reference levels are omitted from `M_i` and Q.
 
     Examples
     --------
@@ -353,7 +340,7 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
         # empty for a predictor with one level, which has no columns
         pair_columns = slice(1 + lo, 1 + hi)
-        # lambda_ M_j without the reference level, since shares are 1 / L_j
+        # lambda_ M_j without the reference level, since the weights are 1 / L_j
         Q[pair_columns, pair_columns] += lambda_ * (
             np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0)
         )
@@ -363,10 +350,10 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
 def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
     """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
 
-    Averaging the couplings of the two sites of a pair (eq. 18) leaves the fields unchanged only in
-    the gauge in which the average is taken. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``,
-    centred, so h_i decreases by the change of the sum. Couplings in the reference gauge are the
-    same regardless of the gauge in which they are averaged.
+    Averaging the couplings from the two sites of a pair (eq. 18) leaves the fields unchanged only
+    in the gauge used for the average. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``, centred,
+    so h_i decreases by the change in the sum. Couplings in the reference gauge do not depend on the
+    gauge used for the average.
 
     Parameters
     ----------
@@ -376,7 +363,7 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
         The model, averaged in the reference gauge.
     site_theta : ndarray, shape (layout.D, 1 + D)
         The solutions of all sites before averaging: row (i, a) contains the field of level a of
-        site i, then its couplings with all columns.
+        site i, followed by its couplings to all columns.
     """
     # (D, D): averaged couplings minus the site's couplings; `to_sites` has the shape of
     # `site_theta`

@@ -24,16 +24,16 @@ PRODUCT_BYTES = 2**20
 
 
 class RowInfluence(ABC):
-    """Influence of rows on the estimate of one group, and the covariance of the estimate.
+    """Influence of rows on the estimate for one group, and the covariance of the estimate.
 
     Attributes
     ----------
     layout : Layout
     total : float
-        Total weight of the rows that the group was fitted to.
+        Total weight of the rows to which the group was fitted.
     determined : ndarray of bool, shape (layout.size,)
-        Whether each parameter is determined by the rows or a penalty; the others have zero
-        influence.
+        Whether each parameter is determined by the rows or a penalty; rows have no influence on the
+        others.
     """
 
     layout: Layout
@@ -46,29 +46,26 @@ class RowInfluence(ABC):
 
     @abstractmethod
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of each table of couplings; `rows`
-        must be the rows used in the fit.
+        """Return the covariance of each table of fields, then couplings; `rows` are the fitted
+        rows.
         """
 
     @abstractmethod
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size) of all parameters; `rows` must be the
-        rows used in the fit.
-        """
+        """Return the covariance (layout.size, layout.size); `rows` must be the fitted rows."""
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
-        """Return ``(influences, directions)`` for the standard errors of functions of the
-        parameters.
+        """Return ``(influences, directions)`` for standard errors of functions of the parameters.
 
-        A function of the parameters can be estimable although its individual parameters are not.
-        The parameters can move along `directions` (size, d) without changing the fit; for a
-        function that is constant along them, standard errors follow from `influences`. This base
-        class has no such directions (d = 0) and returns itself.
+        A function of the parameters can be estimable although the individual parameters are not.
+        The fit does not change along `directions` (size, d) in the parameters; if a function is
+        constant along them, its standard error can be computed from `influences`. This base class
+        has no such directions (d = 0) and returns itself.
         """
         return self, np.zeros((self.layout.size, 0))
 
     def blocks(self, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the influences of chunks of rows, divided by `total`, and their weights."""
+        """Yield the influences of chunks of rows, divided by `total`, and the rows' weights."""
         for chunk in rows.blocks(ROWS):
             psi = self(chunk)
             psi /= self.total
@@ -79,25 +76,26 @@ class Influence(RowInfluence):
     """Influence of rows on the pseudo-likelihood estimate of one group, and the resulting
     covariance.
 
-    Let ``u_i(x)`` be the score of site i and ``H_i`` its mean Hessian (penalty included) at the
-    site solution. A row changes the site's parameters by ``psi_i(x) / W``, where ``psi_i(x) =
+    Let ``u_i(x)`` be the score of site i and ``H_i`` its mean Hessian (including the penalty) at
+    the site solution. A row changes the site's parameters by ``psi_i(x) / W``, where ``psi_i(x) =
     H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling, and therefore
-    its influence, is the mean over the sites of its term (Woo & Wang 2022, eq. 18). The weighted
-    sum of products of influences, divided by ``W^2``, is the Godambe covariance ``H^-1 K H^-1``;
-    frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With a penalty, this
-    is the covariance of the penalised estimator, which does not include its bias. With missing
-    values, only the usable rows of a site have an influence, and their weight ``W_i`` replaces W.
+    the influence on it, is the mean over the sites of its term (Woo & Wang 2022, eq. 18). The
+    weighted sum of products of influences, divided by ``W^2``, is the Godambe covariance ``H^-1 K
+    H^-1``; frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With a
+    penalty, this is the covariance of the penalised estimator, which does not include its bias.
+    With missing values, only the usable rows of a site have an influence, and their total weight
+    ``W_i`` replaces W.
 
     Parameters
     ----------
     sample : Sample
-        The rows that the group was fitted to.
+        The rows to which the group was fitted.
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.
     lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
-        Penalties of couplings and of fields; in the zero-sum gauge, which is for pairs only, the
-        tuple has one element. If both are 0, undetermined parameters have zero influence (see
+        Penalties on couplings and on fields; in the zero-sum gauge, which is for pairs only, the
+        tuple has one element. If both are 0, rows have no influence on undetermined parameters (see
         `inverse`).
     prior_count : float, default 0.0
         Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as
@@ -109,14 +107,14 @@ class Influence(RowInfluence):
     Attributes
     ----------
     _totals, _prior_share : ndarrays, shape (m,)
-        The ``W_i``, and the weights ``prior_count / (W_i + prior_count)`` of the prior in the
-        targets.
+        The weights ``W_i``, and the weights ``prior_count / (W_i + prior_count)`` of the prior in
+        the targets.
     _columns : list of ndarrays of intp
-        Columns of each site in ``site_theta``: the constant, then its regressors.
+        Columns of each site in ``site_theta``: the constant, followed by its regressors.
     _inverse, _penalty_gradient, _penalty_shift : lists of ndarrays, shapes (p, p), (p,) and (p,)
         For each site: ``H_i^-1``, the gradient of the penalty, and the product of the two.
     _flat_positions : list of pairs of ndarrays, shapes (p,)
-        For each site (see `_locate_site_parameters`).
+        Positions and weights of each site's parameters (see `_locate_site_parameters`).
     """
 
     def __init__(
@@ -151,7 +149,7 @@ class Influence(RowInfluence):
     def _invert_hessians(self, sample: Sample, penalty: np.ndarray) -> None:
         """Set `_penalty_gradient`, `_inverse`, `_penalty_shift` and `determined`.
 
-        `penalty` is as in `_penalise`.
+        `penalty` is the same as in `_penalise`.
         """
         layout = self.layout
         # _: mean score
@@ -188,8 +186,7 @@ class Influence(RowInfluence):
         return factors * theta.ravel()
 
     def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the design (n, 1 + D), the residuals (n, layout.D), and the weights (m, n) of the
-        rows for each site.
+        """Return the design (n, 1 + D), residuals (n, layout.D), and weights (m, n) for each site.
 
         A residual is the target of a level (1 or 0 without a prior) minus its conditional
         probability. A weight is ``W/W_i`` if the row is usable for site i, and 0 otherwise.
@@ -256,11 +253,11 @@ class Influence(RowInfluence):
         """Add to `influence` (size, n) the changes of the fields caused by averaging couplings,
         given psi_i (n, p).
 
-        The average of a pair takes half of the coupling from each of its sites, and leaves the
-        fields unchanged in the zero-sum gauge. In the reference gauge, the half of site i that the
-        average drops is added to the fields as its mean over the levels of the other predictor (see
-        `bbl.model.gauge.reference_fields`): ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b)
-        -= 1/2 sum_a J_ij(a, b) / L_i``.
+        The averaged coupling of a pair is half the sum of the couplings at its sites, which leaves
+        the fields unchanged in the zero-sum gauge. In the reference gauge, the half of site i's
+        coupling that is dropped is added to the fields as its mean over the levels of the other
+        predictor (see `bbl.model.gauge.reference_fields`): ``h_i(a) += 1/2 sum_jb J_ij(a, b) /
+        L_j`` and ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
         # the site's columns without the constant, as columns of the layout
         layout = self.layout
@@ -274,7 +271,7 @@ class Influence(RowInfluence):
         influence[columns] -= 0.5 / L * J.sum(axis=1).T
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the Godambe covariance of each table of fields, then of couplings."""
+        """Return the Godambe covariance of each table of fields, followed by those of couplings."""
         chunks = rows.blocks(ROWS)
         # dividing the weights is faster than dividing the influences
         return term_covariances(
@@ -292,23 +289,22 @@ class Influence(RowInfluence):
     def site_coupling_covariance(
         self, rows: Sample, selected_columns: dict[int, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of selected couplings in the site solution, before couplings are
-        averaged.
+        """Return the covariance of selected couplings in the site solution, before averaging.
 
         Parameters
         ----------
         rows : Sample
         selected_columns : dict of int to ndarray of bool, shape (D,)
-            For each site, whether the couplings of each regressor column with all levels of the
-            site are selected.
+            For each site, a mask of the regressor columns whose couplings to all levels of the site
+            are selected.
 
         Returns
         -------
         covariance : ndarray, shape (q, q)
             Covariance of the q couplings, site by site in the order of `selected_columns`.
         independent : ndarray, shape (q, q)
-            The same covariance if the sites were independent regressions with a correct likelihood:
-            the blocks of ``H^-1 / W_i``.
+            The covariance if the sites were independent regressions with a correctly specified
+            likelihood: the blocks of ``H^-1 / W_i``.
         """
         positions_by_site = self.site_coupling_positions(selected_columns)
         sizes = [len(positions) for positions in positions_by_site.values()]
@@ -329,16 +325,15 @@ class Influence(RowInfluence):
         return self._flat_positions[i][0]
 
     def _inverse_block(self, i: int, positions: np.ndarray) -> np.ndarray:
-        """Return ``H_i^-1`` of some of the p parameters of site i, given their positions (q,)."""
+        """Return the block of ``H_i^-1`` for the parameters of site i at positions (q,)."""
         return self._inverse[i][np.ix_(positions, positions)]
 
     def site_coupling_positions(
         self, selected_columns: dict[int, np.ndarray]
     ) -> dict[int, np.ndarray]:
-        """Return, for each site, the positions (q_i,) of the selected couplings among its p
-        parameters.
+        """Return, for each site, the selected couplings' positions (q_i,) among its p parameters.
 
-        For `selected_columns`, see `site_coupling_covariance`.
+        `selected_columns` is described in `site_coupling_covariance`.
         """
         positions_by_site = {}
         for i, is_selected in selected_columns.items():
@@ -350,8 +345,7 @@ class Influence(RowInfluence):
         return positions_by_site
 
     def site_influences(self, rows: Sample, positions_by_site: dict[int, np.ndarray]) -> np.ndarray:
-        """Return the influences (n, q) of rows on q parameters of sites, divided by the total
-        weight.
+        """Return the influences (n, q) of rows on q site parameters, divided by the total weight.
 
         For each site, `positions_by_site` contains its selected parameters, as positions among the
         site's p parameters.
@@ -367,14 +361,14 @@ class Influence(RowInfluence):
         return psi
 
     def composite(self, rows: Sample) -> tuple[float, float]:
-        """Return the log pseudo-likelihood of `rows`, ``sum_i ln P_i``, and its effective number of
-        parameters.
+        """Return the log pseudo-likelihood of `rows` and the effective number of parameters.
 
-        The effective number is ``tr(K H^-1)``, with the Hessian H and the covariance K of the score
-        (Varin, Reid & Firth 2011, section 2.3); H is block diagonal over sites, so only the
-        diagonal blocks of K are needed. `rows` may be a subset of the fitted rows: the effective
-        number is then the covariance of their score with the estimate, the expected optimism of
-        their log pseudo-likelihood. With missing values each site uses its usable rows.
+        The log pseudo-likelihood is ``sum_i ln P_i``. The effective number is ``tr(K H^-1)``, where
+        H is the Hessian and K the covariance of the score (Varin, Reid & Firth 2011, section 2.3);
+        H is block diagonal over sites, so only the diagonal blocks of K are needed. `rows` may be a
+        subset of the fitted rows: the effective number is then the covariance of their score with
+        the estimate, i.e. the expected optimism of their log pseudo-likelihood. With missing
+        values, each site uses its usable rows.
         """
         # `varies`: the predictors with more than one level, for which `conditionals` returns
         # log-normalisers
@@ -398,9 +392,7 @@ class Influence(RowInfluence):
         return value, n_effective / self.total  # influences are multiplied by the total weight
 
     def _effective_number(self, rows: Sample) -> float:
-        """Return the sum over all sites of the products of the rows' penalised scores with ``psi_i
-        W/W_i``.
-        """
+        """Return the sum over sites of products of penalised scores and ``psi_i W/W_i``."""
         row_arrays = self._row_arrays(rows)
         usable = usable_rows(rows, self.layout)
         number = 0.0
@@ -418,7 +410,7 @@ class Influence(RowInfluence):
 
 
 def _locate_site_parameters(layout: Layout) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return `_locate_parameters_of` each site, cached in the layout."""
+    """Return the result of `_locate_parameters_of` for each site, cached in the layout."""
     attributes = vars(layout)
     if "_site_parameters" not in attributes:
         attributes["_site_parameters"] = [_locate_parameters_of(i, layout) for i in range(layout.m)]
@@ -426,15 +418,13 @@ def _locate_site_parameters(layout: Layout) -> list[tuple[np.ndarray, np.ndarray
 
 
 def _locate_parameters_of(i: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions (p,) of the parameters of site i in the flat vector, and their weights
-    (p,) in the mean over sites.
-    """
+    """Return the positions (p,) of site i's parameters, and their weights (p,) in the average."""
     site_regressors = regressors(layout)
     all_positions = np.arange(layout.size)
     # the fields of a site are not averaged
     tables = [layout.table(all_positions, i)[:, None]]
     shares = [np.ones(1)]
-    # the predictors and sets that site i is regressed on
+    # the predictors and sets on which site i is regressed
     for regressor in np.flatnonzero(site_regressors.mask[i]):
         other_members = site_regressors.scope(int(regressor))
         tables.append(layout.table(all_positions, i, *other_members).reshape(len(tables[0]), -1))
@@ -444,8 +434,7 @@ def _locate_parameters_of(i: int, layout: Layout) -> tuple[np.ndarray, np.ndarra
 
 
 class TermCovariances:
-    """Covariance matrices of each table of fields, then of each (flattened) table of couplings,
-    summed over rows.
+    """Covariance matrices of each table of fields and of couplings, summed over rows.
 
     Parameters
     ----------
@@ -472,7 +461,7 @@ class TermCovariances:
         }
 
     def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights
+        """Add rows, given their influences (n, layout.size) over the total weight, and weights
         (n,).
         """
         # undetermined parameters have huge influences; do not warn
@@ -501,9 +490,7 @@ class TermCovariances:
 
 
 def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
-    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of `rows` (., n) for each table k,
-    shape (tables, q, n).
-    """
+    """Return rows ``starts[k]`` to ``starts[k] + q - 1`` for each table k, (tables, q, n)."""
     if (np.diff(starts) == q).all():  # contiguous: no copy needed
         return rows[starts[0] : starts[-1] + q].reshape(len(starts), q, -1)
     return rows[starts[:, None] + np.arange(q)]
@@ -512,9 +499,7 @@ def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
 def term_covariances(
     layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> list[np.ndarray]:
-    """Return the covariance matrix of each table (see `TermCovariances`) from the influences and
-    weights of chunks of rows.
-    """
+    """Return each table's covariance matrix (see `TermCovariances`) from chunks of influences."""
     covariances = TermCovariances(layout)
     for psi, weights in blocks:
         covariances.add(psi, weights)

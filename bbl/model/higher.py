@@ -1,4 +1,4 @@
-"""Terms of three or more predictors ("higher terms") in the form that the kernels read."""
+"""Terms of three or more predictors ("higher terms"), in the kernels' format."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Higher", "Tables", "higher", "split"]
 
 
 class Higher:
-    """All T higher terms of a layout that have parameters; k is the highest order of a term.
+    """All T higher terms of a layout that have parameters; k is the highest order.
 
     Attributes
     ----------
     members : ndarray of int32, shape (T, k)
-        Predictors of each term; -1 where a term has fewer than k.
+        Predictors of each term, padded with -1 if a term has fewer than k.
     stride : ndarray of intp, shape (T, k)
-        Distance in the term's flat table between neighbouring levels of each member.
+        Distance between adjacent levels of each member in the term's flat table.
     first : ndarray of intp, shape (T,)
         Start of each table in `cells`.
     site_first : ndarray of intp, shape (m + 1,)
-        Index in `site_term` where the terms of each predictor start.
+        Index in `site_term` at which the terms of each predictor start.
     site_term : ndarray of int32
         The terms of each predictor, concatenated: predictor i is in the terms
         ``site_term[site_first[i] : site_first[i + 1]]``.
@@ -82,16 +82,14 @@ def higher(layout: Layout) -> Higher:
 
 
 class Tables(NamedTuple):
-    """The couplings of one model in higher terms."""
+    """One model's couplings in higher terms."""
 
     terms: Higher
     values: np.ndarray  # (terms.size,): couplings, in the order of the tables
 
 
 def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:
-    """Return the fields (D,), the pair couplings (D, D), and the tables of higher terms (None if
-    there are none).
-    """
+    """Return the fields (D,), pair couplings (D, D), and tables of higher terms, if any."""
     h, J = pair_matrix(layout, theta)
     if layout.order <= 2:
         return h, J, None

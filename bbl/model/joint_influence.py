@@ -1,9 +1,8 @@
-"""Influence of rows on the estimates of groups that are fitted jointly by maximising P(group |
-row), and on their differences.
+"""Influence of rows on the estimates of a joint fit of P(group | row), and on group differences.
 
 P(group | row) depends only on differences between groups, so all coefficients are relative to a
-reference group. Column 0 of the coefficients is the intercept; the others are the parameters of the
-layout. The influence of a row is the derivative of an estimate with respect to the row's weight.
+reference group. Column 0 of the coefficients is the intercept; the other columns are the parameters
+of the layout. A row's influence is the derivative of an estimate with respect to the row's weight.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class JointInfluence(ABC):
     ----------
     layout : Layout
     total : float
-        Total weight of the rows that were fitted.
+        Total weight of the fitted rows.
     coefficients : ndarray, shape (K, 1 + layout.size)
         Intercepts and parameters of each group minus those of the reference group.
     reference : int
@@ -41,13 +40,11 @@ class JointInfluence(ABC):
     @property
     @abstractmethod
     def flat(self) -> np.ndarray:
-        """The d directions (K, 1 + size, d) along which the fit stays the same or improves without
-        bound.
-        """
+        """Directions (K, 1 + size, d) along which the fit is constant or improves without bound."""
 
     @property
     def distinct(self) -> np.ndarray:
-        """Groups (q,) whose parameters are not functions of those of other groups."""
+        """Groups (q,) whose parameters are not functions of other groups' parameters."""
         return np.setdiff1d(np.arange(len(self.coefficients)), [self.reference])
 
     @property
@@ -57,41 +54,31 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) with respect to all
-        coefficients, for rows with a response.
-        """
+        """Return derivatives (n, K, 1 + size) of ln P(group | row) for rows with a response."""
 
     @abstractmethod
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times
-        `total`.
-        """
+        """Return influences (n, K, 1 + size) of rows with a response, times `total`."""
 
     @abstractmethod
     def covariance(self) -> np.ndarray:
         """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients.
 
-        Undetermined coefficients have the covariance of one choice among the values that fit
+        If coefficients are undetermined, this is the covariance of one of the estimates that fit
         equally well.
         """
 
     @abstractmethod
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of the differences of coefficients between
-        groups `a` and `b`.
-        """
+        """Return the covariance (1 + size, 1 + size) of differences between groups `a` and `b`."""
 
     @abstractmethod
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether each difference of coefficients (1 + size,) between groups `a` and `b` is
-        determined by the rows.
-        """
+        """Return a mask (1 + size,) of differences between `a` and `b` determined by the rows."""
 
     @abstractmethod
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return whether each difference of coefficients (1 + size,) between groups `a` and `b`
-        diverges because it separates the groups.
-        """
+        """Return a mask (1 + size,) of differences that diverge because they separate groups."""
 
     @abstractmethod
     def at(self, coefficients: np.ndarray) -> JointInfluence:
@@ -100,26 +87,25 @@ class JointInfluence(ABC):
         """
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
-        """Return the test statistic and the confidence limits (3, size) of each difference of
-        parameters between groups `a` and `b`, from the profile of a penalised likelihood; only for
-        engines with `has_profiles`.
+        """Return test statistics and confidence limits (3, size) from profile penalised likelihood.
+        They refer to the parameter differences between groups `a` and `b`. Only for engines with
+        `has_profiles`.
         """
         raise NotImplementedError
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
-        """Return twice the decrease of the penalised log-likelihood when the parameters `dropped`
-        (size,) are removed; available only for engines that implement it.
+        """Return twice the decrease in penalised log-likelihood when parameters are `dropped`.
+        `dropped` is a mask (size,). Only for engines with `has_profiles`.
         """
         raise NotImplementedError
 
     def between(self, a: int, b: int) -> DifferenceInfluence:
-        """Return the influence on the differences of parameters between groups `a` and `b`."""
+        """Return the influence on the parameter differences between groups `a` and `b`."""
         return DifferenceInfluence(self, a, b)
 
 
 class DifferenceInfluence(RowInfluence):
-    """Influence of rows on the differences of parameters between two groups, and the covariance of
-    the differences.
+    """Influence of rows on the parameter differences between two groups, and their covariance.
 
     Parameters
     ----------
@@ -132,7 +118,7 @@ class DifferenceInfluence(RowInfluence):
     theta : ndarray, shape (size,)
         The differences: parameters of group `a` minus parameters of group `b`.
     determined : ndarray of bool, shape (size,)
-        Whether the rows determine each difference, with a finite value.
+        Whether a finite value of each difference is determined by the rows.
     """
 
     def __init__(self, joint: JointInfluence, a: int, b: int):
@@ -144,24 +130,20 @@ class DifferenceInfluence(RowInfluence):
         self.determined = joint.determined(a, b)[1:]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows of all groups; zero for parameters that are not
-        determined.
-        """
+        """Return the influences (n, size) of rows; zero for undetermined parameters."""
         a, b = self._pair
         influences = self._joint(rows)
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size), which is NaN if undetermined; `rows` is not used."""
+        """Return the covariance (size, size), which is NaN if undetermined; `rows` is unused."""
         out = self._joint.covariance_between(*self._pair)[1:, 1:]
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
 
     def terms(self, rows: Sample | None = None) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of each table of couplings; `rows` is
-        not used.
-        """
+        """Return the covariance of each table of fields, then couplings; `rows` is unused."""
         covariance = self.covariance()
         cuts = self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

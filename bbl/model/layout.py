@@ -1,4 +1,4 @@
-"""Layout: the positions of fields and couplings in the flat parameter vector of a group."""
+"""Layout: the positions of fields and couplings in a group's flat parameter vector."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Layout:
     terms : sequence of tuples of int, or arrays of shape (T, k), optional
         Sets of two or more interacting predictors, in any order; None for all pairs.
     support : Support, optional
-        The combinations of levels that can occur, if there are structural zeros.
+        The possible combinations of levels, if there are structural zeros.
     n_ordered : array_like of int, shape (m,), optional
-        Number of levels of each predictor, counted from the first, that are ordered; 0 (default)
-        for nominal predictors. Positions do not depend on it.
+        Number of ordered levels of each predictor, counted from the first level; 0 (default) for
+        nominal predictors. Positions do not depend on it.
     scores : sequence of m items, optional
-        Scores of the levels of predictors whose couplings are linear in a score: for each predictor
-        None (nominal), or an array (L_i - 1,) with the scores of the non-reference levels relative
-        to the reference level, in (0, 1]; nan for a level with couplings of its own. Positions do
-        not depend on it: see `bbl.model.scores`.
+        Level scores, for predictors with couplings that are linear in a score. For each predictor,
+        None (nominal) or an array (L_i - 1,) with the scores of the non-reference levels relative
+        to the reference level, in (0, 1]; nan for a level with its own couplings. Positions do not
+        depend on the scores: see `bbl.model.scores`.
     numbers : ndarray, shape (m, 2), optional
         Mean and standard deviation of each numeric regressor, nan for other predictors; None
         without any. A number has two levels: its parameters are slopes, and its code replaces the
@@ -60,15 +60,16 @@ class Layout:
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     support : Support or None
-        As passed; its `scope` contains the predictors with structural zeros, its `factor` a table
-        of 0 and -inf for their levels.
+        As passed. Its `scope` contains the predictors with structural zeros, and its `factor` a
+        table of 0 and -inf for their levels.
     scores : tuple or None
         As passed; None if all predictors are nominal.
     numbers : ndarray or None
         As passed.
     size : int
-        Length of the parameter vector: the number of free parameters of a group (eq. 7 restricted
-        to `terms`), unless there are `scores`, by which parameters are proportional to each other.
+        Length of the parameter vector. This is the number of free parameters of a group (eq. 7,
+        restricted to `terms`), except with `scores`, which make parameters proportional to each
+        other.
 
     Examples
     --------
@@ -102,8 +103,8 @@ class Layout:
         self.complete = terms is None
         if terms is not None:
             self.terms = _group_by_order(terms, self.m)
-            # the terms are all pairs if there are as many distinct pairs as m predictors have, and
-            # all their positions are below m
+            # the terms are all pairs if the number of distinct pairs is the maximum for m
+            # predictors, and all their positions are below m
             has_all_pairs = (
                 len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
             )
@@ -156,9 +157,7 @@ class Layout:
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
-        """Start of each table in the parameter vector, then the end of the last, for each order:
-        ndarrays of intp, shapes (T_k + 1,).
-        """
+        """Starts of the tables of each order in the parameter vector, with the end of the last."""
         n_nonreference = self.n_levels.astype(np.intp) - 1
         position = self.D
         starts = []
@@ -201,9 +200,7 @@ class Layout:
 
     @property
     def cuts(self) -> np.ndarray:
-        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector,
-        followed by its length.
-        """
+        """Start of each table in the parameter vector, followed by the vector's length."""
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
     @property
@@ -222,9 +219,7 @@ class Layout:
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): whether two predictors share a term of any order (R's
-        ``qJ``).
-        """
+        """Whether two predictors share a term of any order, (m, m); R's ``qJ``."""
         mask = np.full((self.m, self.m), self.complete)
         np.fill_diagonal(mask, False)
         for terms in () if self.complete else self.terms:
@@ -236,7 +231,7 @@ class Layout:
 
     @property
     def joined(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): whether two predictors share a term or structural zeros."""
+        """Whether two predictors share a term or structural zeros, (m, m)."""
         if self.support is None:
             return self.mask
         joined = self.mask.copy()
@@ -250,26 +245,21 @@ class Layout:
 
     @property
     def of_pooled(self) -> Layout:
-        """The layout whose structural zeros are the combinations that cannot occur in any group."""
+        """The layout with those structural zeros that are impossible in all groups."""
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
-        """Return a layout with the same terms and another `support`; None if `support` has no
-        zeros."""
+        """Return a layout with the same terms and a different `support`; None without zeros."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
         return layout
 
     def with_terms(self, terms) -> Layout:
-        """Return a layout of the same predictors with other terms, in the form that the class
-        takes.
-        """
+        """Return a layout with the same predictors and different terms, as passed to the class."""
         return Layout(self.n_levels, terms, self.support, self.n_ordered, self.scores, self.numbers)
 
     def beside(self, *predictors: int) -> np.ndarray:
-        """Return the other members of all terms that contain these predictors and at least one
-        more, in increasing order.
-        """
+        """Return other members of all larger terms that contain these predictors, in order."""
         members = [np.empty(0, dtype=np.intp)]
         # higher orders only; `terms[0]` is of order 2
         for terms in self.terms[len(predictors) - 1 :]:
@@ -277,13 +267,11 @@ class Layout:
         return np.setdiff1d(np.concatenate(members), predictors)
 
     def without_constants(self) -> Layout:
-        """Return the layout of the predictors with more than one level; its parameter vector is
-        identical.
-        """
+        """Return the layout without constant predictors; its parameter vector is identical."""
         return self.only(np.flatnonzero(self.n_levels > 1))
 
     def only(self, predictors: np.ndarray) -> Layout:
-        """Return the layout of the given predictors (increasing) and the terms among them, without
+        """Return the layout of the given predictors (increasing) and their terms, without
         `support`.
         """
         n_ordered = self.n_ordered[predictors]
@@ -301,9 +289,7 @@ class Layout:
         return Layout(self.n_levels[predictors], kept_terms, None, n_ordered, scores, numbers)
 
     def index(self, *predictors: int) -> int:
-        """Return the row of a term in the `terms` of its order, or -1 if the layout does not
-        contain the term.
-        """
+        """Return the row of a term in the `terms` of its order, or -1 if it is not included."""
         order = len(predictors)
         if not self.count(order):
             return -1
@@ -324,15 +310,13 @@ class Layout:
 
     @cached_property
     def _higher_rows(self) -> dict[tuple[int, ...], int]:
-        """Row of each term of three or more predictors in the terms of its order."""
+        """Row of each higher term (three or more predictors) in the `terms` of its order."""
         return {
             tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())
         }
 
     def levels_of(self, is_selected: np.ndarray) -> set[tuple[int, int]]:
-        """Return the levels, as (predictor, code), of the parameters selected by `is_selected`
-        (size,).
-        """
+        """Return the levels, as (predictor, code), of the parameters in `is_selected` (size,)."""
         tables = [(scope, np.argwhere(self.table(is_selected, *scope))) for scope in self.scopes]
         # index 0 of a table's axis is level 1
         return {
@@ -343,9 +327,7 @@ class Layout:
         }
 
     def predictors_of(self, is_selected: np.ndarray) -> np.ndarray:
-        """Return whether each predictor (m,) has a parameter, either its own or in a term, that is
-        selected by `is_selected` (size,).
-        """
+        """Return a mask (m,) of predictors with a field or coupling in `is_selected` (size,)."""
         # number of selected parameters before each position
         n_before = np.concatenate([[0], np.cumsum(is_selected)])
         has_selected = n_before[self.start[1:]] > n_before[self.start[:-1]]
@@ -354,12 +336,11 @@ class Layout:
         return has_selected
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
-        """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of
-        several predictors.
+        """Return a view of the fields of one predictor, or the couplings of several, in `theta`.
 
-        Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) follow the order of
-        `predictors`. `theta` can be any array whose last axis has length `size`, such as gradients
-        or standard errors.
+        `theta` has shape (..., size). Leading axes are kept; the axes of the table (L_i - 1, L_j -
+        1, ...) follow the order of `predictors`. `theta` can be any array whose last axis has
+        length `size`, such as gradients or standard errors.
         """
         if len(predictors) == 1:
             return theta[..., self.start[predictors[0]] : self.start[predictors[0] + 1]]
@@ -376,11 +357,10 @@ class Layout:
         )
 
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
-        """Return ``(predictors, table)`` for each table of `theta` (K, size), in the form that
-        `elimination.log_sum` takes.
+        """Return ``(predictors, table)`` for each table of `theta` (K, size), as factors.
 
-        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. The table of
-        structural zeros comes last.
+        The result can be passed to `elimination.log_sum`. Each table (K, L_i, L_j, ...) includes
+        the zeros of the reference levels. The table of structural zeros comes last.
         """
         # the scope and a table of 0 and -inf
         zeros = [] if self.support is None else [self.support.factor]
@@ -389,16 +369,13 @@ class Layout:
         ] + zeros
 
     def columns(self, predictors) -> np.ndarray:
-        """Return the columns of the non-reference levels of the given predictors, concatenated in
-        the given order.
-        """
+        """Return the concatenated columns of the given predictors' non-reference levels."""
         ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
 
 def term_columns(layout: Layout) -> np.ndarray:
-    """Return the columns of the levels that each parameter refers to: int32, shape (max(order, 2),
-    size).
+    """Return the columns of each parameter's levels: int32, shape (max(order, 2), size).
 
     Entry (k, t) is the column, among the D, of the level of the k-th predictor in the term of
     parameter t, or -1 if the term has fewer predictors.
@@ -430,11 +407,10 @@ def term_columns(layout: Layout) -> np.ndarray:
 
 
 def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
-    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within and among
-    terms.
+    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k).
 
-    `terms` is an array (T, k), or a sequence of such arrays and tuples; m is the number of
-    predictors.
+    Predictors are sorted within terms, and terms are sorted lexicographically. `terms` is an array
+    (T, k), or a sequence of such arrays and tuples; m is the number of predictors.
     """
     # arrays of shape (T, k); tuples are grouped by length and converted to such arrays
     arrays: list[np.ndarray] = []
@@ -471,9 +447,7 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
 
 
 def _with_reference(table: np.ndarray, n_axes: int) -> np.ndarray:
-    """Return `table` (K, L_i - 1, ...) with zeros for the reference levels on its last `n_axes`
-    axes: (K, L_i, ...).
-    """
+    """Return `table` with zeros for the reference levels added on its last `n_axes` axes."""
     out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much faster than np.pad
     out[(slice(None), *(slice(1, None),) * n_axes)] = table
     return out

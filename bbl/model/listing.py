@@ -1,4 +1,4 @@
-"""Enumeration of all states of a small model: their energies, codes, and the most probable state.
+"""Enumeration of all states of a small model: energies, codes, and the most probable state.
 
 States are listed in lexicographic order, with the last predictor varying fastest.
 """
@@ -73,9 +73,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
 
 
 def state_codes(index, n_levels) -> np.ndarray:
-    """Return the codes (n, m) of the states at the positions `index` (n,) in the list of all
-    states.
-    """
+    """Return the codes (n, m) of the states at positions `index` (n,) in the list of states."""
     levels = np.asarray(n_levels)
     if not len(levels):
         return np.zeros((len(index), 0), dtype=np.uint8)
@@ -85,7 +83,8 @@ def state_codes(index, n_levels) -> np.ndarray:
 def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
     """Return the most probable state (m,) and its energy by listing all states (at most 2**20).
 
-    Ties are resolved in favour of the first state. For arguments and errors see `state_energies`.
+    Ties are resolved in favour of the first state. The arguments and errors are described in
+    `state_energies`.
 
     Examples
     --------

@@ -1,5 +1,4 @@
-"""The log partition function ln Z of each group: exact, or approximated from the rows that the
-group was fitted to.
+"""The log partition function ln Z of each group, exact or approximated from the fitted rows.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -36,8 +35,8 @@ __all__ = [
 ]
 
 LOG_Z = get_args(LogZ)
-OF_ROWS = ("pseudo", "half")  # approximations that are means over the usable rows of a site
-APPROXIMATE = (*OF_ROWS, "mf")  # methods whose error is unknown, unlike the error of "ais"
+OF_ROWS = ("pseudo", "half")  # approximations that are averages over the usable rows of a site
+APPROXIMATE = (*OF_ROWS, "mf")  # methods whose error cannot be estimated, unlike that of "ais"
 
 # largest number of table cells per group for which "auto" is exact: 22 binary predictors, 0.3 s
 AUTO_CELLS = 2.0**23
@@ -70,8 +69,8 @@ def exact_log_z(
 ) -> np.ndarray:
     """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size).
 
-    If structural zeros differ between groups, M is the number of groups. `elimination` defaults to
-    the result of `exact_elimination`, which may raise OptionError.
+    If structural zeros differ between groups, M must be the number of groups. `elimination`
+    defaults to the result of `exact_elimination`, which may raise OptionError.
     """
     if not layout.m:  # one state, with weight 1
         return np.zeros(len(theta))
@@ -83,9 +82,9 @@ def exact_log_z(
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
-    """Return the method that ``"auto"`` selects: exact where this is cheap, otherwise `fallback`.
+    """Return the method selected by ``"auto"``: exact where this is fast, otherwise `fallback`.
 
-    A sum over at most `max_cells` table cells is considered cheap. With structural zeros, "auto" is
+    A sum over at most `max_cells` table cells is considered fast. With structural zeros, "auto" is
     always exact. Other methods are returned unchanged.
     """
     if log_z != "auto" or layout.support is not None:  # `support` contains structural zeros
@@ -111,11 +110,11 @@ def approximate_log_z(
     ----------
     kind : {"pseudo", "half", "mf"}
     sample : Sample
-        The rows that the group was fitted to.
+        The rows to which the group was fitted.
     layout : Layout
     theta : ndarray, shape (layout.size,)
     site_theta : ndarray, shape (layout.D, 1 + D), optional
-        The site solution; derived from `theta` by default.
+        The site solution; by default, derived from `theta`.
     """
     if kind == "mf":
         return _mean_field_log_z(sample, layout, theta)
@@ -124,14 +123,14 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for couplings that need not be
-    mean-field estimates.
+    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for any couplings.
 
-    The level proportions f include a prior count of 1 if the weights are counts. A predictor with
-    an unobserved level has no prior count, and its ``-ln f(0)`` is replaced by the log-normaliser
-    of its levels in the mean field of the other predictors; both are equal if the fields satisfy
-    eq. (23). A term of k predictors contributes to the fields of all k members but only once to the
-    energy, so ``k - 1`` times its mean energy is subtracted.
+    The couplings need not be mean-field estimates. The level proportions f include a prior count of
+    1 if the weights are counts. If a predictor has an unobserved level, it has no prior count, and
+    its ``-ln f(0)`` is replaced by the log normaliser of its levels in the mean field of the other
+    predictors; both are equal if the fields satisfy eq. (23). A term of k predictors contributes to
+    the fields of all k members but only once to the energy, so its mean energy is subtracted ``k -
+    1`` times.
     """
     counts = level_counts(sample, layout.n_levels)
     # `sample.whole`: the weights are integers, that is, counts
@@ -168,15 +167,15 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
 def zero_sum_log_z(
     sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, which does not depend on
-    the choice of reference levels.
+    """Return ln Z of a model with pairs by eq. (31) in the zero-sum gauge.
 
-    Eq. (31) with the factor 1/2 depends on the gauge because it halves the couplings. With a factor
-    c of 1/2 or 1, the exponent of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b
-    J_ij(a, b) + c (J_ij(a, x_j) - mean_b J_ij(a, b)))``, and in the zero-sum gauge e(a) minus its
-    mean over a. ln Z is eq. (31) with these e, minus the mean of e over levels and rows for each
-    site, plus the mean energy of `theta` over all states, which the zero-sum gauge subtracts from
-    energies. The result refers to the energies of `theta`, which are zero at the reference levels.
+    The result does not depend on the choice of reference levels. Eq. (31) with the factor 1/2
+    depends on the gauge because it halves the couplings. With a factor c of 1/2 or 1, the exponent
+    of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j)
+    - mean_b J_ij(a, b)))``, and in the zero-sum gauge, it is e(a) minus its mean over a. ln Z is
+      eq. (31) with these e, minus the mean of e over levels and rows for each site, plus the mean
+      energy of `theta` over all states, which is subtracted from energies in the zero-sum gauge.
+      The result refers to the energies of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -203,9 +202,7 @@ def zero_sum_log_z(
 
 
 def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the proportion (D, D) of each level (column) among the usable rows of a site (one row
-    for each of its levels).
-    """
+    """Return the proportion (D, D) of each level (column) among each site's usable rows."""
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
         counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(
@@ -215,7 +212,7 @@ def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
 
 
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
-    """Return eq. (31): the weighted mean over rows of the sum of the sites' log-normalisers.
+    """Return eq. (31): the weighted mean over rows of the sites' summed log normalisers.
 
     ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over k are over the usable rows of
     site i.
@@ -223,18 +220,18 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     Parameters
     ----------
     sample : Sample
-        The rows that the group was fitted to.
+        The rows to which the group was fitted.
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
     half : bool
         Whether couplings are multiplied by 1/2, as in the printed eq. (31) (by 1/k for terms of k
-        predictors, since each is part of k fields); R's default is False.
+        predictors, which contribute to k fields); R's default is False.
     """
     regs = regressors(layout)
     if sample.complete:
         # the kernel does not accept predictors with one level
         varying = np.flatnonzero(regs.n_levels > 1)
-        # (sites, regressors): the predictors and sets that each site is regressed on
+        # (sites, regressors): the predictors and sets on which each site is regressed
         n_levels = regs.n_levels[varying]
         mask = regs.mask[varying[varying < layout.m]].take(varying, axis=1)
         log_z = 0.0
@@ -260,8 +257,8 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
 def log_normaliser(
     problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return eq. (31) for the rows of a kernel's problem; `half` multiplies the couplings of a term
-    of k predictors by 1/k.
+    """Return eq. (31) for the rows of a kernel's problem. With `half`, couplings of a term of k
+    predictors are multiplied by 1/k.
     """
     if not half or layout.order <= 2:  # the kernel's factor is 1/2, correct for pairs
         return problem.log_normaliser(site_theta, half)

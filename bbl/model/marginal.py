@@ -1,4 +1,4 @@
-"""Energies of rows with unknown predictors, which are marginalised exactly or by annealing."""
+"""Energies of rows, with unknown predictors marginalised exactly or by annealing."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ __all__ = ["MarginalEnergy"]
 CELLS = 2**19  # largest number of table cells of an exact sum for a row; larger sums are annealed
 BATCH_CELLS = 2**20  # table cells of the rows that are processed at once
 BATCH_ROWS = 4096  # maximum number of rows that are processed at once
-# With these, an annealed sum has an error of 0.01 to 0.05 in ln Z and costs as much as `CELLS`.
+# With these, an annealed sum has an error of 0.01 to 0.05 in ln Z and takes as long as `CELLS`.
 ANNEALING_STEPS = 100  # temperatures
 ANNEALING_CHAINS = 256  # independent chains of a row
 
 
 class MarginalEnergy(Energy):
-    """Energies of rows under K models, where predictors may be unknown; -inf for rows that cannot
-    occur.
+    """Energies of rows with unknown predictors under K models; -inf for impossible rows.
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
     - ln Z`` is the log-probability of the known predictors. Given these, the unknown predictors
-    form a smaller model with fields ``h + sum J`` (and, for terms of three or more, couplings with
-    the known members added in the same way). The log-sum is its ln Z: it is
-    computed by variable elimination for up to half a million table cells per row, and by annealing
-    with a fixed seed for more. Rows with the same unknown predictors are processed together.
+      form a smaller model with fields ``h + sum J`` (for terms of three or more, couplings with the
+      known members are added in the same way). The log-sum is the ln Z of this model, computed by
+      variable elimination for up to half a million table cells per row, and otherwise by annealing
+      with a fixed seed. Rows with the same unknown predictors are processed together.
 
     Parameters
     ----------
@@ -63,9 +62,7 @@ class MarginalEnergy(Energy):
         self.theta = theta
 
     def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the energies (n, K) of `codes` (n, m), marginalised over the predictors where
-        `unknown` (n, m) is True.
-        """
+        """Return the energies (n, K) of `codes` (n, m), marginalised where `unknown` (n, m)."""
         support = self.layout.support
         if unknown is None or not unknown.any():
             out = super().__call__(codes)
@@ -93,16 +90,15 @@ class MarginalEnergy(Energy):
         return out
 
     def _sum_out(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the
-        codes (n, m).
+        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given codes.
 
-        Each log-sum is ln Z of a model of the unknown predictors, for a row and one of the K
-        models. The fields of this model include the couplings with the row's known levels; its
-        couplings include the couplings of higher terms whose other members are known.
+        Each log-sum is the ln Z of a model for the unknown predictors, given a row and one of the K
+        models. The fields of this model include couplings to the row's known levels; its couplings
+        include couplings of higher terms whose other members are known.
         """
         layout = self.layout
-        # only the levels of known predictors that share a term or structural zeros with an unknown
-        # one matter
+        # only known predictors that share a term or structural zeros with an unknown predictor
+        # matter
         neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]
         # a context is a combination of the neighbours' levels
@@ -173,14 +169,14 @@ class MarginalEnergy(Energy):
     def _condition_zeros(
         self, codes: np.ndarray, unknown: np.ndarray
     ) -> tuple[tuple[int, ...], np.ndarray] | None:
-        """Return the structural zeros, given the levels of the known predictors, as a factor.
+        """Return the structural zeros, given the known predictors' levels, as a factor.
 
         Returns None if all predictors with structural zeros are known.
 
         The factor consists of the positions in `unknown` (u,) of the predictors with structural
-        zeros, and a table (n, G, L_i, ...): 0 for levels that can occur together with the `codes`
-        (n, m) of a row, -inf otherwise. G is the number of groups with their own structural zeros.
-        The table of a row that cannot occur is -inf everywhere.
+        zeros, and a table (n, G, L_i, ...): 0 for levels that are possible together with the
+        `codes` (n, m) of a row, -inf otherwise. G is the number of groups with separate structural
+        zeros. The table of an impossible row is -inf everywhere.
         """
         assert self.layout.support is not None  # noqa: S101  # the caller has checked it
         members, possible = self.layout.support.condition_on(codes, unknown)
@@ -220,11 +216,10 @@ class MarginalEnergy(Energy):
         unknown_members: tuple[int, ...],
         known_members: list[int],
     ) -> None:
-        """Add the couplings of a term, at the codes (n, known members) of its known members, to
-        `out` in place.
+        """Add a term's couplings, at the codes (n, known members) of known members, to `out`.
 
-        The axes of `out` (n, K, L_i - 1, ...) after the first two are for the unknown members. If a
-        known member is at its reference level, the couplings are zero.
+        `out` (n, K, L_i - 1, ...) is changed in place; its axes after the first two are for the
+        unknown members. If a known member is at its reference level, the couplings are zero.
         """
         # (K, L_i - 1 of known members, L_i - 1 of unknown members)
         table = self.layout.table(self.theta, *known_members, *unknown_members)
@@ -233,9 +228,7 @@ class MarginalEnergy(Energy):
         out[rows] += np.moveaxis(table, 0, len(known_members))[levels] if known_members else table
 
     def _pair_couplings(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the couplings (K, cells) of the given pairs (rows of `layout.pairs`), with tables
-        concatenated.
-        """
+        """Return the concatenated couplings (K, cells) of the given rows of `layout.pairs`."""
         start = self.layout.pair_start
         cells = np.concatenate(
             [np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)]
@@ -243,11 +236,10 @@ class MarginalEnergy(Energy):
         return self.theta[:, cells]
 
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, non-reference levels) of the predictors `unknown`, including
-        couplings with known ones.
+        """Return the fields (n, K, non-reference levels) of the predictors `unknown`.
 
-        These are ``h_i(a) + sum_j J_ij(a, x_j)`` over the known predictors j; unknown predictors
-        have code 0 and contribute nothing.
+        These are ``h_i(a) + sum_j J_ij(a, x_j)``, summed over the known predictors j; unknown
+        predictors have code 0 and contribute nothing.
         """
         columns = self.layout.columns(unknown)
         h = self.h[columns].T

@@ -1,5 +1,4 @@
-"""Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are
-known.
+"""Moments: weighted counts of levels and of pairs of levels (eqs. 16) over known values.
 
 Equation numbers refer to Woo & Wang (2022). Weights are called *exact* if they are integers,
 because their sums do not depend on the order of summation.
@@ -31,23 +30,22 @@ __all__ = [
 
 TINY = 1e-300  # replaces zero proportions, whose logarithms are not finite
 MAX_BITS = 8  # rows of weight 2**8 or more are counted by matrix products, which is faster
-# a bit set in the weights of fewer rows is also counted by matrix products
+# if a bit is set in the weights of fewer rows, it is also counted by matrix products
 MIN_ROWS_WITH_BIT = 128
 
 
 def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
-    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, (L_i,), with c =
-    `prior_count`.
+    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` (L_i,) for each predictor.
 
-    ``n_i(x)`` is the weight of the rows with level x of predictor i, and ``W_i`` the weight of the
-    rows where predictor i is known.
+    ``n_i(x)`` is the weight of the rows with level x of predictor i, ``W_i`` the weight of the rows
+    where predictor i is known, and c the `prior_count`.
     """
     return smoothed(level_counts(sample, layout.n_levels), prior_count)
 
 
 def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
-    """Return the smoothed proportions (L_i,) of each predictor's levels, as in `frequencies`, given
-    their counts (L_i,).
+    """Return smoothed proportions (L_i,) of each predictor's levels, given their counts (L_i,). The
+    formula is given in `frequencies`.
     """
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
@@ -86,11 +84,11 @@ def _indicators_and_numbers(codes: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> np.ndarray:
-    """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal contains the
-    counts of levels.
+    """Return the weighted counts (D, D) of pairs of non-reference levels.
 
-    Missing values have the code of the reference level, which is not counted. Counts are exact if
-    weights are integers. Rows in a file are counted by `workers` threads.
+    The diagonal contains the counts of levels. Missing values have the code of the reference level,
+    which is not counted. Counts are exact if weights are integers. Rows in a file are counted by
+    `workers` threads.
     """
     # pair counts do not depend on the terms, so they are stored under one name; rows with joint
     # levels are always in memory, not in a file
@@ -111,11 +109,11 @@ def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarra
 
 
 def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray) -> Sample:
-    """Add the pair counts of the low bits of exact weights to `counts` (D, D); return the rows with
-    the remaining weights.
+    """Add pair counts for the low bits of exact weights to `counts`; return the remaining rows.
 
-    A row counts ``2**b`` times for each bit b of its weight. Weights that are not exact are left
-    unchanged, because their sums depend on the order.
+    The remaining rows have weights without these bits. A row counts ``2**b`` times for each bit b
+    of its weight. Weights that are not exact are left unchanged, because their sums depend on the
+    order of summation.
     """
     if not sample.exact:
         return sample
@@ -135,8 +133,7 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of the rows where two predictors are known, in total and by level of
-    one of them.
+    """Return the weights of the rows where two predictors are known, in total and by level.
 
     Returns
     -------
@@ -164,7 +161,7 @@ def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.
 
 
 def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return whether each row is usable for each predictor, bool (n, m)."""
+    """Return a mask (n, m) of the rows that are usable for each predictor."""
     if sample.missing is None:
         return np.ones(sample.codes.shape, dtype=bool)
     # `mask` (m, m): whether two predictors interact; the product counts the missing values among a

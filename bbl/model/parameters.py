@@ -1,4 +1,4 @@
-"""Parameters: the fitted fields and couplings of all response groups as plain arrays."""
+"""`Parameters`: the fitted fields and couplings of all response groups, as plain arrays."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ __all__ = ["Parameters"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Fields ``h`` and couplings ``J`` of K groups, and of the pooled fit to the rows of all groups
-    together.
-    """
+    """Fields ``h`` and couplings ``J`` of K groups, and of the fit to the pooled rows."""
 
     layout: Layout  # position of each table in a parameter vector
     theta: np.ndarray  # (K, layout.size): one parameter vector per group
@@ -24,7 +22,5 @@ class Parameters:
 
     @property
     def shift(self) -> np.ndarray:
-        """``dh``, ``dJ``: each group's parameters minus the pooled parameters, or the parameters
-        themselves without a pooled fit.
-        """
+        """``dh``, ``dJ``: each group's parameters minus the pooled parameters (0 without them)."""
         return self.theta if self.pooled is None else self.theta - self.pooled

@@ -1,6 +1,4 @@
-"""Strength of interactions: Frobenius norms of couplings in the zero-sum gauge, and the
-average-product correction.
-"""
+"""Strength of interactions: Frobenius norms of zero-sum couplings, with optional correction."""
 
 from __future__ import annotations
 
@@ -15,12 +13,11 @@ __all__ = ["interaction_strength"]
 
 
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
-    """Return the strength of every interaction of `layout`, shape (T,): pairs first, then terms of
-    three, and so on.
+    """Return the strength (T,) of each interaction in `layout`: pairs, terms of three, and so on.
 
-    The strength is the Frobenius norm of the table in the zero-sum gauge, reference levels
-    included; in this gauge, lower-order terms explain as much as possible. The table of a pair
-    includes the tables of higher terms, averaged over their other members.
+    The strength is the Frobenius norm of the table in the zero-sum gauge, including reference
+    levels; in this gauge, as much as possible is attributed to lower-order terms. The table of a
+    pair includes the tables of higher terms, averaged over their other members.
 
     Parameters
     ----------
@@ -49,8 +46,8 @@ def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
     """Return the strengths (P,) of pairs minus the average-product correction.
 
     The correction of pair (i, j) is ``mean_i mean_j / overall mean``, where the mean of a predictor
-    is taken over the pairs that it is in. `layout.mask` (m, m) marks predictors that share any
-    term. Without higher terms these are the pairs; with higher terms, partners with strength zero
+    is taken over the pairs that contain it. `layout.mask` (m, m) marks predictors that share any
+    term. Without higher terms, these are the pairs; with higher terms, partners with strength zero
     are not counted.
     """
     F = np.zeros((layout.m, layout.m))
@@ -71,9 +68,7 @@ def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
 
 
 def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the strengths (T,) of all terms, with the averages of higher terms added to
-    lower-order terms.
-    """
+    """Return the strengths (T,) of all terms, adding averages of higher terms to lower ones."""
     # `scopes`: the predictors of each table; the first m tables contain fields
     tables = {
         scope: np.pad(layout.table(theta, *scope), [(1, 0)] * len(scope))

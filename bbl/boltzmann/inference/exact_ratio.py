@@ -1,4 +1,4 @@
-"""Exact likelihood ratio tests of nested log-linear models, if there are enough rows for them.
+"""Exact likelihood ratio tests of nested log-linear models, given enough rows.
 
 The *margin* of a term is the table of counts of its predictors, summed over all other predictors.
 """
@@ -20,10 +20,10 @@ from bbl.stats.goodness import is_sparse
 
 __all__ = ["ExactRatio", "SparseMargin", "exact_ratio_test", "smaller_layout"]
 
-# Rows needed by each predictor of a dropped term, for each parameter of the log odds of a level
-# given the other predictors (benchmarks.studies.likelihood).
+# Rows required for each predictor of a dropped term, per parameter of the log odds of a level given
+# the other predictors (benchmarks.studies.likelihood).
 ROWS_PER_PARAMETER = 15.0
-NO_SHARE = 1e-12  # cells with a smaller expected share of the rows are empty under the model
+NO_SHARE = 1e-12  # cells with a smaller expected proportion of the rows are empty under the model
 
 Term = tuple[int, ...]
 
@@ -35,7 +35,7 @@ class ExactRatio:
     Attributes
     ----------
     statistic : float
-        Twice the gain of the log-likelihood, summed over groups.
+        Twice the gain in log-likelihood, summed over groups.
     df : int
         Difference in the number of estimable parameters, summed over groups.
     p : float
@@ -49,7 +49,7 @@ class ExactRatio:
 
 @dataclass(frozen=True)
 class SparseMargin:
-    """A margin with too few rows for a likelihood ratio test: its predictors and group."""
+    """A margin with too few rows for a likelihood ratio test, given by its predictors and group."""
 
     group: int
     scope: Term
@@ -62,8 +62,7 @@ def exact_ratio_test(
     engine: Engine,
     scores: Sequence[np.ndarray | None] | None = None,
 ) -> ExactRatio | SparseMargin:
-    """Test by the exact likelihood whether couplings of terms not `kept` are zero in all groups,
-    and those of other terms linear in level scores.
+    """Test by the exact likelihood whether terms can be dropped, or made linear in level scores.
 
     Parameters
     ----------
@@ -72,30 +71,31 @@ def exact_ratio_test(
     layout : Layout
         Layout of the larger model.
     kept : ndarray of bool, shape (T,)
-        Which of its terms are in the smaller model.
+        Which of these terms are in the smaller model.
     engine : Engine
         An engine with `has_likelihood`.
     scores : sequence, optional
-        Level scores of the smaller model, in the form of `Layout`.
+        Level scores of the smaller model, in the form used by `Layout`.
 
     Notes
     -----
     The chi-squared distribution is used if each group with rows meets three conditions. First,
     Cochran's rule (`bbl.stats.goodness.is_sparse`) holds in the margins of the largest terms of the
-    larger model that share a predictor with a dropped term; expected counts come from the terms of
-    the smaller model within the margin. Second, the margins of dropped terms have no empty cell in
-    which rows are expected. Third, each predictor of a dropped term has 15 rows for each parameter
-    of the log odds of a level. A test at 5 % then rejects at most 6.2 % of tables from the smaller
-    model (`benchmarks.studies.likelihood`). Checking only the margins of the dropped terms is not
-    enough: with two rows in each of many strata, the ratio for a pair is twice too large, however
-    many rows its own margin has (Neyman & Scott 1948, Econometrica 16).
+    larger model that share a predictor with a dropped term; expected counts are computed from the
+    terms of the smaller model within the margin. Second, the margins of dropped terms have no empty
+    cell where rows are expected. Third, each predictor of a dropped term has 15 rows for each
+    parameter of the log odds of a level. A test at 5 % then rejects at most 6.2 % of tables from
+    the smaller model (`benchmarks.studies.likelihood`). Checking only the margins of the dropped
+    terms is not sufficient: with two rows in each of many strata, the ratio for a pair is twice as
+    large as it should be, however many rows its own margin has (Neyman & Scott 1948, Econometrica
+    16).
     """
     from scipy.stats import chi2
 
     # the first m tables of a layout contain fields
     small_layout = smaller_layout(layout, kept, scores)
     sizes = dict(zip(small_layout.scopes, free_sizes(small_layout).tolist(), strict=True))
-    # terms with other couplings in the smaller model
+    # terms whose couplings differ in the smaller model
     dropped = [
         scope
         for scope, size in zip(layout.scopes, free_sizes(layout).tolist(), strict=True)
@@ -122,9 +122,7 @@ def exact_ratio_test(
 def smaller_layout(
     layout: Layout, kept: np.ndarray, scores: Sequence[np.ndarray | None] | None
 ) -> Layout:
-    """Return the layout of the smaller model: the terms of `layout` in the mask `kept` (T,), with
-    level `scores`.
-    """
+    """Return the layout of the smaller model: the `kept` (T,) terms, with level `scores`."""
     scopes = layout.scopes[layout.m :]
     terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
     return Layout(layout.n_levels, terms, layout.support, layout.n_ordered, scores)
@@ -133,12 +131,12 @@ def smaller_layout(
 def _find_sparse_margin(
     rows: Sample, layout: Layout, small_layout: Layout, dropped: list[Term], engine: Engine
 ) -> Term | None:
-    """Return the predictors of the first margin with too few rows to test the `dropped` terms,
-    which have fewer couplings, or none, in the smaller model.
+    """Return the predictors of the first margin with too few rows to test the `dropped` terms.
 
-    None if there is no such margin. The rules are given in the notes of `exact_ratio_test`. A
-    single predictor is returned if it has too few rows for the parameters of its conditional
-    distribution given the others.
+    Dropped terms have fewer couplings, or none, in the smaller model. Returns None if all margins
+    have enough rows. The rules are given in the notes of `exact_ratio_test`. A single predictor is
+    returned if there are too few rows for the parameters of its conditional distribution given the
+    others.
     """
     tested_predictors = {i for term in dropped for i in term}
     # mask: regressors of each predictor; n_levels: numbers of levels of regressors
@@ -178,7 +176,7 @@ def _find_sparse_margin(
 
 
 def _maximal_terms(terms: list[Term]) -> list[Term]:
-    """Return the terms that no other term contains."""
+    """Return the terms that are not contained in another term."""
     scopes = [frozenset(term) for term in terms]
     return [
         term
@@ -195,11 +193,11 @@ def _fit_margin(
     engine: Engine,
     scores: Sequence[np.ndarray | None] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the observed margin of the predictors `scope`, and its expectation under `terms`
-    with the level scores of the smaller model.
+    """Return the observed margin of the predictors in `scope`, and its expectation under `terms`.
 
-    Margins have one axis for each predictor. `terms` are sets of predictors in `scope`, including
-    single ones. The expected counts of impossible cells are zero.
+    The expectation uses the level scores of the smaller model. Margins have one axis for each
+    predictor. `terms` contains sets of predictors in `scope`, including single predictors. The
+    expected counts of impossible cells are zero.
     """
     n_levels = layout.n_levels[list(scope)]
     axis_of = {i: axis for axis, i in enumerate(scope)}

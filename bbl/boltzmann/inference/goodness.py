@@ -1,4 +1,4 @@
-"""Contingency tables under maximum-likelihood models: fitted counts, leverages, df, bootstrap.
+"""Contingency tables under maximum-likelihood models: fitted counts, leverages, df and bootstrap.
 
 A *cell* is a state of all predictors; cells are listed in lexicographic order.
 """
@@ -32,20 +32,21 @@ __all__ = [
 ]
 
 MAX_CELLS = 2**20  # maximum number of cells in all groups
-# smaller probabilities are zero: fits at the boundary leave a little in cells that should be empty
+# smaller probabilities are treated as zero, because fits at the boundary leave small probabilities
+# in cells that should be empty
 NO_PROBABILITY = 1e-16
 
 
 @dataclass(frozen=True)
 class GroupCells:
-    """The table of one group, of n cells.
+    """The contingency table of one group, with n cells.
 
     Attributes
     ----------
     observed : ndarray, shape (n,)
         Weight of the rows in each cell.
     fitted : ndarray, shape (n,)
-        Expected counts; 0 in cells that cannot occur, or that have a fitted probability of zero.
+        Expected counts; 0 in cells that are impossible or have a fitted probability of zero.
     rank : int
         Number of estimable parameters.
     """
@@ -56,7 +57,9 @@ class GroupCells:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom: number of cells with positive fitted counts, minus 1, minus rank."""
+        """Degrees of freedom: the number of cells with positive fitted counts, minus 1 and the
+        rank.
+        """
         return int((self.fitted > 0.0).sum()) - 1 - self.rank if self.fitted.any() else 0
 
 
@@ -73,7 +76,7 @@ def check_cells(layout: Layout, K: int) -> None:
 
 
 def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
-    """Return the observed and fitted counts of each group; `rows` are complete."""
+    """Return the observed and fitted counts of each group; `rows` must be complete."""
     layout = estimate.parameters.layout
     K = len(estimate.parameters.theta)
     check_cells(layout, K)
@@ -85,7 +88,7 @@ def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
 
 
 def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
-    """Return the cells of a group from its observed counts (n,) and its fit.
+    """Return the cells of a group, given its observed counts (n,) and its fit.
 
     If the rank of the fit is None, all parameters are estimable.
     """
@@ -100,11 +103,11 @@ def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> Grou
 
 
 def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
-    """Return the leverage (n,) of each cell: the derivative of its fitted count with respect to its
-    observed count, without a penalty.
+    """Return the leverage (n,) of each cell in an unpenalised fit.
 
-    `fitted` (n,) are the expected counts. With the probability p(x) of a cell x, its parameter
-    indicators T(x) (size,), and their mean mu and covariance V over the cells, the leverage is
+    The leverage is the derivative of a cell's fitted count with respect to its observed count.
+    `fitted` (n,) contains the expected counts. With p(x) the probability of cell x, T(x) (size,)
+    its parameter indicators, and mu and V their mean and covariance over the cells, the leverage is
     ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``, with V restricted to estimable parameters.
     """
     # four matrices (size, size) with 8 bytes per entry: V, its inverse, scales and correlations
@@ -141,13 +144,12 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
 def simulated_statistics(
     cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits
-    and refitted.
+    """Return `goodness_statistics` (n, 3) of `n` tables drawn from the fits and refitted.
 
-    Columns are the likelihood ratio G2, Pearson's X2, and the statistic of Freeman and Tukey.
-    `cells` contains the cells of each group; groups without fitted counts contribute nothing. This
-    is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its own
-    random generator.
+    Columns are the likelihood ratio G2, Pearson's X2 and the Freeman-Tukey statistic, each summed
+    over groups. `cells` contains the cells of each group; groups without fitted counts contribute
+    nothing. This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate
+    has its own random generator.
     """
     groups = [
         (StateTable(layout.of_group(g)), group)

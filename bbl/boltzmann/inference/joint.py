@@ -1,4 +1,4 @@
-"""Tests of the parameters of groups that are fitted jointly, to P(group | row), without a penalty.
+"""Tests of the parameters of unpenalised joint fits of P(group | row).
 
 Parameters are differences from the reference group, as in multinomial logistic regression. K is the
 number of groups; column 0 of coefficients (K, 1 + size) contains the intercepts.
@@ -27,7 +27,7 @@ __all__ = ["JointTests"]
 
 
 class JointTests:
-    """Wald tests from the Fisher information of all groups.
+    """Wald tests based on the Fisher information about all groups.
 
     Parameters
     ----------
@@ -87,9 +87,10 @@ class JointTests:
     ) -> CorrectedTest:
         """Return the design-corrected test of a likelihood ratio for dropping some parameters.
 
-        The ratio of all rows is scaled to their effective number, like the working covariance.
-        Parameters that separate groups have no covariance; if there are any, design effects are
-        computed for one Newton step from the smaller model, at which all parameters have one.
+        The ratio for all rows is scaled to their effective number, like the working covariance.
+        Parameters that separate groups have no covariance; if such parameters exist, design effects
+        are computed for one Newton step from the smaller model, where all parameters have a
+        covariance.
 
         Parameters
         ----------
@@ -130,11 +131,11 @@ class JointTests:
         return rao_scott(ratio * self._effective_share, effects, self._survey.df)
 
     def of_group(self, g: int) -> Comparison:
-        """Return the test of the parameters of group `g` minus the reference group's."""
+        """Test the parameters of group `g` minus those of the reference group."""
         return self.between(g, self.influence.reference)
 
     def between(self, a: int, b: int) -> Comparison:
-        """Return the test of the parameters of group `a` minus group `b`'s."""
+        """Test the parameters of group `a` minus the parameters of group `b`."""
         if (a, b) not in self._comparisons:
             # theta (size,), which are estimable (size,), covariances by table
             difference = self.influence.between(a, b)
@@ -166,9 +167,7 @@ class JointTests:
         return self._comparisons[a, b]
 
     def covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the parameters of `groups`, group by group, without
-        intercepts.
-        """
+        """Return the covariance (q, q) of the parameters of `groups`, excluding intercepts."""
         n_parameters = len(groups) * self.influence.layout.size
         if self._deviations is not None:
             deviations = self._deviations[:, groups, 1:].reshape(-1, n_parameters)

@@ -1,4 +1,4 @@
-"""Nested models: tests of the terms in the larger model that the smaller model does not have.
+"""Nested models: tests of the terms in the larger model that are missing from the smaller one.
 
 K, D and q are the numbers of groups, non-reference levels and tested couplings. A *site solution*
 (D, 1 + D) contains the intercept and the couplings of each non-reference level as estimated at its
@@ -42,16 +42,16 @@ Groups = Sequence[tuple[Sample, SurveySample | None]]
 
 @dataclass(frozen=True)
 class RatioTest:
-    """The test of the pairs that the smaller model does not have.
+    """Test of the pairs that are missing from the smaller model.
 
     Attributes
     ----------
     statistic : float
-        Twice the gain of the log-likelihood or log pseudo-likelihood, summed over groups; nan
-        without a test.
+        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan without a
+        test.
     df : int
-        Number of couplings that are not in the smaller model, in all groups; for the exact
-        likelihood, the difference of ranks.
+        Number of couplings that are missing from the smaller model, over all groups; for the exact
+        likelihood, the difference in rank.
     p : float
         nan without a test.
     refused : list of (int, int, int, Kind)
@@ -66,18 +66,18 @@ class RatioTest:
 
 @dataclass(frozen=True)
 class TermTests:
-    """Separate tests of the terms that the smaller model does not have.
+    """Separate tests of the terms that are missing from the smaller model.
 
     Attributes
     ----------
     df : int
-        Number of couplings that are not in the smaller model, in all groups.
+        Number of couplings that are missing from the smaller model, over all groups.
     tested : int
-        Number of terms with a test, in all groups.
+        Number of terms with a test, over all groups.
     p : float
-        The smallest p-value times the number of tested terms, at most 1; nan if there are none.
+        The smallest p-value times the number of tested terms, at most 1; nan without tests.
     refused : list of (int, tuple of int, Kind)
-        Group, predictors and reason of each term without a test.
+        Group, predictors and reason for each term without a test.
     sparse : SparseMargin or None
         Reason why the exact likelihood ratio is unreliable.
     """
@@ -97,15 +97,16 @@ def nested_test(
     engine: Engine,
     scores: Sequence[np.ndarray | None] | None = None,
 ) -> RatioTest | TermTests:
-    """Test whether the terms that are not `kept` have couplings of zero in all groups, and whether
-    the others are linear in the level scores of the smaller model, `scores` in the form of
-    `Layout`.
+    """Test whether terms can be dropped from a model, or made linear in level scores.
 
-    With enough rows this is a likelihood ratio test, of the exact likelihood (`exact_ratio_test`)
-    if the engine supports it, else of the pseudo-likelihood for models of pairs (`ratio_test`).
-    Otherwise each term is tested separately in the larger model, by its joint Wald test or the
-    exact conditional tests of its couplings, with Bonferroni's correction. The arguments are as in
-    `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
+    The null hypothesis is that in all groups, the couplings of terms that are not `kept` are zero
+    and the others are linear in the smaller model's level `scores`, in the form used by `Layout`.
+    With enough rows, this is a likelihood ratio test, based on the exact likelihood
+    (`exact_ratio_test`) if the engine supports it, otherwise on the pseudo-likelihood for models of
+    pairs (`ratio_test`). Otherwise, each term is tested separately in the larger model, by its
+    joint Wald test or exact conditional tests of its couplings, with Bonferroni's correction. The
+    arguments are the same as in `ratio_test`, but `kept` (T,) has an entry for each of the T terms
+    of all orders.
     """
     sparse = None
     small_layout = smaller_layout(layout, kept, scores)
@@ -161,9 +162,9 @@ def _test_ratio_under_design(
     engine: Engine,
     ratio: ExactRatio,
 ) -> RatioTest:
-    """Return the exact ratio test of effective rows with the correction of Rao & Scott.
+    """Return the exact ratio test of effective rows with the Rao-Scott correction.
 
-    The arguments are as in `nested_test` and `ratio_test`.
+    The arguments are the same as in `nested_test` and `ratio_test`.
     """
     working = []
     deviations = []
@@ -190,8 +191,8 @@ def _correct_ratio(
 ) -> tuple[float, int, float]:
     """Return a working ratio divided by its mean design effect, its df, and the Rao-Scott p-value.
 
-    Design effects, the sampling design's inflation of variances, are the
-    eigenvalues of ``working^-1 E'E`` for all groups together.
+    Design effects, i.e. the inflation of variances by the sampling design, are the eigenvalues of
+    ``working^-1 E'E`` for all groups together.
 
     Parameters
     ----------
@@ -199,10 +200,10 @@ def _correct_ratio(
         For each group, the covariance of its q dropped parameters without the sampling design, for
         which the ratio would have a chi-squared distribution.
     deviations : list of ndarray, shape (u, q)
-        For each group, the matrix E, where ``E'E`` is their covariance under the design. Its rows
-        are the same clusters or replicates in all groups, which are therefore dependent.
+        For each group, the matrix E, where ``E'E`` is the parameters' covariance under the design.
+        Its rows are the same clusters or replicates in all groups, which are therefore dependent.
     surveys : list of SurveySample
-        The designs of all groups.
+        Sampling designs of all groups.
     """
     from scipy.linalg import block_diag
 
@@ -215,24 +216,23 @@ def _correct_ratio(
 
 
 def tied_terms(layout: Layout, small_layout: Layout) -> list[tuple[int, ...]]:
-    """Return the terms of the smaller model with fewer free parameters than in the larger one."""
+    """Return the terms that have fewer free parameters in the smaller model."""
     sizes = dict(zip(layout.scopes, free_sizes(layout).tolist(), strict=True))
     small_sizes = zip(small_layout.scopes, free_sizes(small_layout).tolist(), strict=True)
     return [scope for scope, size in small_sizes if size < sizes[scope]]
 
 
 def zero_contrasts(layout: Layout, small_layout: Layout, positions: np.ndarray) -> np.ndarray:
-    """Return the combinations (q, r) of parameters of the larger model that are zero in the
-    smaller one.
+    """Return the combinations (q, r) of parameters that are zero in the smaller model.
 
-    `positions` (q,) are the positions of the parameters in the vector of the larger model; other
-    parameters are not used. Combinations are of the free parameters: those of terms that the
-    smaller model does not have are tested themselves, others are compared with the first that
-    shares a free parameter with them in the smaller model.
+    `positions` (q,) contains the parameters' positions in the larger model; other parameters are
+    not used. The combinations are of free parameters: parameters of terms that are missing from the
+    smaller model are tested themselves; others are compared with the first parameter that shares a
+    free parameter with them in the smaller model.
     """
     identity = ScoreMap(np.arange(layout.size), np.ones(layout.size), layout.size)
     large = score_map(layout) or identity
-    # the smaller model with all terms of the larger one
+    # the smaller model, with all terms of the larger model
     all_terms = None if layout.complete else layout.terms
     small = score_map(Layout(layout.n_levels, all_terms, scores=small_layout.scores)) or identity
     small_scopes = set(small_layout.scopes)
@@ -267,22 +267,21 @@ def ratio_test(
     kept: np.ndarray,
     scores: Sequence[np.ndarray | None] | None = None,
 ) -> RatioTest:
-    """Test whether the pairs that are not `kept` have couplings of zero in all groups, and others
-    couplings that are linear in level scores.
+    """Test whether pairs can be dropped from a model, or made linear in level scores.
 
     Parameters
     ----------
     groups : sequence of K pairs of a Sample and a SurveySample or None
-        Training rows without missing values, and their sampling design, for each group.
+        Training rows without missing values and their sampling design, for each group.
     layout : Layout
         Layout of the larger model, with pairs only. All predictors have at least two levels,
-        because a second level is added to constant ones.
+        because a second level is added to constant predictors.
     theta : ndarray, shape (K, layout.size)
         Fitted parameters of the larger model, with any penalty.
     kept : ndarray of bool, shape (P,)
         Which of the pairs are in the smaller model.
     scores : sequence, optional
-        Level scores of the smaller model, in the form of `Layout`.
+        Level scores of the smaller model, in the form used by `Layout`.
 
     Returns
     -------
@@ -290,15 +289,16 @@ def ratio_test(
 
     Notes
     -----
-    Both models are fitted without a penalty. The pseudo-likelihood is not a likelihood, because
-    each pair contributes to the conditional distributions of both its predictors. The statistic is
-    therefore distributed as ``sum lambda_k chi2_1``, where lambda_k are the eigenvalues of
-    ``(H^-1)_dd^-1 V_dd``, H is the Hessian, V the Godambe covariance and d the dropped couplings,
-    or the contrasts of couplings that level scores set to zero (Kent 1982; Varin, Reid & Firth
-    2011, section 2.3). Its tail is computed exactly. The test is
-    refused if, by the rules of `bbl.boltzmann.inference.significance`, one of these couplings does
-    not have a normal distribution. Under a sampling design, V is the design covariance of all
-    groups together, and the tail is computed by `rao_scott`.
+    The null hypothesis is that in all groups, the couplings of pairs that are not `kept` are zero
+    and the others are linear in the level `scores`. Both models are fitted without a penalty. The
+    pseudo-likelihood is not a likelihood, because each pair contributes to the conditional
+    distributions of both its predictors. The statistic is therefore distributed as ``sum lambda_k
+    chi2_1``, where lambda_k are the eigenvalues of ``(H^-1)_dd^-1 V_dd``, H is the Hessian, V the
+    Godambe covariance and d the dropped couplings, or the contrasts of couplings that level scores
+    set to zero (Kent 1982; Varin, Reid & Firth 2011, section 2.3). The tail probability is computed
+    exactly. The test is refused if, by the rules of `bbl.boltzmann.inference.significance`, the
+    normal approximation is not accurate for one of these couplings. Under a sampling design, V is
+    the design covariance of all groups together, and the tail is computed by `rao_scott`.
     """
     small_layout = smaller_layout(layout, kept, scores)
     is_removed = _dropped_entries(layout, kept)
@@ -336,7 +336,7 @@ def ratio_test(
         is_dropped = _dropped_entries(layout, kept)
         site_start = influence.site_theta.copy()
         site_start[:, 1:][is_removed] = 0.0
-        # the fit of the smaller model starts at the larger one, with dropped couplings set to 0
+        # the fit of the smaller model starts from the larger model, with dropped couplings set to 0
         small_site_theta, _ = unpenalised(rows, small_layout, site_start, sites)
         statistic += 2.0 * (
             _pseudo_likelihood(rows, layout, influence.site_theta, sites)
@@ -380,9 +380,7 @@ def ratio_test(
 def _site_contrasts(
     influence: Influence, small_layout: Layout, couplings_of_site: dict[int, np.ndarray]
 ) -> np.ndarray:
-    """Return the combinations (q, r) of the q selected couplings that the smaller model sets to
-    zero at each site, see `zero_contrasts`.
-    """
+    """Return combinations (q, r) of couplings that are zero at each site in the smaller model."""
     from scipy.linalg import block_diag
 
     blocks = [
@@ -400,9 +398,9 @@ def _site_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, q) of a group's tested couplings under its sampling design.
 
-    `couplings_of_site` marks the tested columns (D,) of the solution of each site, as in
+    `couplings_of_site` marks the tested columns (D,) of each site's solution, as in
     `Influence.site_coupling_covariance`. `sample` contains the effective rows; `influence` belongs
-    to the fit with the site solution ``influence.site_theta``. Here u is the number of clusters or
+    to the fit with the site solution ``influence.site_theta``. u is the number of clusters or
     replicates.
     """
     layout = influence.layout
@@ -410,7 +408,7 @@ def _site_deviations(
     # for each site: positions of its tested couplings among all its parameters, level by level
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
-        """Return the tested couplings (q,) from a site solution, site by site."""
+        """Return the tested couplings (q,) of a site solution, site by site."""
         columns = regressors(layout).columns  # columns of each site's parameters in a site solution
         by_site = [
             site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[tested]
@@ -419,7 +417,7 @@ def _site_deviations(
         return np.concatenate(by_site)
 
     def estimate(reweighted: Sample) -> np.ndarray:
-        """Return the unpenalised estimates of these couplings from a replicate's rows."""
+        """Return unpenalised estimates of these couplings from a replicate's rows."""
         sites = np.array(list(positions), dtype=np.intp)
         # `unpenalised` returns the site solution, and which of its entries are estimable
         return couplings(
@@ -439,7 +437,7 @@ def _site_deviations(
 
 
 def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
-    """Return which entries of the coupling matrix (D, D) belong to pairs not `kept` (P,)."""
+    """Return a mask (D, D) of the coupling matrix's entries for pairs that are not `kept` (P,)."""
     is_dropped_pair = np.zeros((layout.m, layout.m), dtype=bool)
     i, j = layout.pairs[~kept].T
     is_dropped_pair[i, j] = is_dropped_pair[j, i] = True
@@ -452,10 +450,10 @@ def _pseudo_likelihood(
 ) -> float:
     """Return the weighted sum over rows of the log conditional probabilities of the `sites`.
 
-    For predictor i at level a of a row x, it is ``h_i(a) + sum_j J_ij(a, x_j) - ln Z_i(x)``, with
-    the intercepts h and couplings J of the site solution `site_theta` (D, 1 + D). Both are 0 at the
-    reference level; J is also 0 within a predictor. All `sites` must have at least two levels,
-    because others have no normaliser Z_i.
+    For predictor i at level a in a row x, the log probability is ``h_i(a) + sum_j J_ij(a, x_j) - ln
+    Z_i(x)``, with intercepts h and couplings J from the site solution `site_theta` (D, 1 + D). Both
+    are 0 at the reference level; J is also 0 within a predictor. All `sites` must have at least two
+    levels, because Z_i is not computed for constant predictors.
     """
     varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0

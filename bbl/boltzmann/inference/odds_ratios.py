@@ -1,4 +1,4 @@
-"""Conditional log odds ratios of two predictors and their variances, from the couplings of both.
+"""Conditional log odds ratios of two predictors, and their variances, from their couplings.
 
 A *scope* is the tuple of predictors of a table of parameters.
 """
@@ -24,18 +24,20 @@ from bbl.rows.sample import Sample
 
 __all__ = ["ConditionalRatio", "LogOddsRatios", "conditional_ratio", "log_odds_ratios"]
 
-MAX_CONTRASTS = 2**22  # entries of the matrix that maps couplings to the log odds ratios of a pair
+MAX_CONTRASTS = (
+    2**22
+)  # maximum number of entries of the matrix that maps couplings to the log odds ratios of a pair
 
 
 class LogOddsRatios(NamedTuple):
-    """Log odds ratios of a pair of predictors, against the reference level of each.
+    """Log odds ratios of a pair of predictors, relative to both reference levels.
 
     Attributes
     ----------
     modifiers : tuple of int
-        Other predictors in terms that contain both, in increasing order.
+        Other predictors in terms that contain both predictors, in increasing order.
     levels : ndarray of int, shape (n, 2 + number of modifiers)
-        Levels of both predictors, at least 1, and of the modifiers.
+        Levels of both predictors (at least 1) and of the modifiers.
     estimate, se : ndarray, shape (n,)
         Log odds ratios and their standard errors; nan if one of the couplings is not estimable.
     """
@@ -49,10 +51,10 @@ class LogOddsRatios(NamedTuple):
 def log_odds_ratios(
     layout: Layout, theta: np.ndarray, covariance: np.ndarray, i: int, j: int
 ) -> LogOddsRatios:
-    """Return the log odds ratios of predictors i and j given all others.
+    """Return the log odds ratios of predictors i and j, given all other predictors.
 
-    The log odds ratio of two levels against the reference levels is the sum of the couplings of all
-    terms that contain both predictors, at the levels of the other predictors. Couplings of
+    The log odds ratio of two levels, relative to the reference levels, is the sum of the couplings
+    of all terms that contain both predictors, at the levels of the other predictors. Couplings of
     reference levels are 0.
 
     Parameters
@@ -147,12 +149,12 @@ def conditional_ratio(
     modifiers: tuple[int, ...],
     level: float,
 ) -> ConditionalRatio:
-    """Return the conditional estimate and exact confidence interval for one of `log_odds_ratios`.
+    """Return a conditional estimate and exact confidence interval for one of `log_odds_ratios`.
 
-    Rows with the given levels of the modifiers that agree in the neighbours of i (or j) form 2 x 2
-    tables with a common odds ratio. Given all margins, the first cells of these tables have
-    Fisher's distribution. Each tail includes the full probability of the observed count, so that
-    the coverage is at least `level` (as in R's fisher.test for a single table).
+    Rows that have the given levels of the modifiers, and the same values of the neighbours of i (or
+    j), form 2 x 2 tables with a common odds ratio. Given all margins, the first cells of these
+    tables have Fisher's distribution. Each tail includes the full probability of the observed
+    count, so the coverage is at least `level` (as in R's fisher.test for a single table).
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ def conditional_ratio(
     layout : Layout
     i, j : int
     levels : ndarray of int
-        A row of ``LogOddsRatios.levels``.
+        One row of ``LogOddsRatios.levels``.
     modifiers : tuple of int
     level : float
         Confidence level.

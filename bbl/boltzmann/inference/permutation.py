@@ -1,6 +1,6 @@
-"""Permutation tests of pairs: a predictor is permuted within strata of the pair's neighbours.
+"""Permutation tests of pairs, permuting a predictor within strata of the pair's neighbours.
 
-A *stratum* is a set of rows with the same values of the predictors that are conditioned on.
+A *stratum* is a set of rows with the same values of the conditioning predictors.
 Predictor i has L_i levels; P is the number of tested pairs.
 """
 
@@ -25,13 +25,13 @@ Result = tuple[float, int, float]  # statistic, degrees of freedom, p
 def permutation_tests(
     sample: Sample, layout: Layout, n: int, rng: np.random.Generator, workers: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test the couplings of each pair of a group by permutations.
+    """Test the couplings of each pair in a group by permutations.
 
     If ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
-    Within strata of these neighbours, all orders of the values of i are then equally probable, and
-    the p-value is exact for any counts (Phipson & Smyth 2010). The statistic is the generalised
-    Cochran-Mantel-Haenszel statistic: observed minus expected counts, summed over strata, in the
-    metric of their covariance.
+    Within strata of these neighbours, all permutations of the values of i are then equally
+    probable, and the p-value is exact for any counts (Phipson & Smyth 2010). The test uses the
+    generalised Cochran-Mantel-Haenszel statistic: observed minus expected counts, summed over
+    strata, in the metric of their covariance.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def permutation_tests(
         Number of permutations for each pair.
     rng : Generator
     workers : int
-        Number of threads. Each pair has its own generator, so results do not depend on it.
+        Number of threads. Each pair has its own generator, so results do not depend on the number
+        of threads.
 
     Returns
     -------
@@ -79,7 +80,7 @@ def _test_pair(
     """Test the coupling of predictors i and j; see `permutation_tests`.
 
     Permuting the values of i within strata is the same as drawing tables with the observed margins.
-    The statistic is ``d' V^- d``, where d are observed minus expected counts of non-reference
+    The statistic is ``d' V^- d``, where d contains observed minus expected counts of non-reference
     levels, and V^- is the pseudo-inverse of their covariance.
     """
     no_test = (np.nan, 0, np.nan)
@@ -119,7 +120,7 @@ def _test_pair(
 def _count_tables(
     sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout
 ) -> np.ndarray:
-    """Return counts (strata, L_i, L_j) of i by j in the strata where both predictors vary."""
+    """Return counts (strata, L_i, L_j) of i by j, for the strata where both predictors vary."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
     stratum_of_row = strata(sample.codes, conditioned)
     cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
@@ -135,15 +136,15 @@ def _count_tables(
 def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return the covariance of the non-reference cells, summed over strata, given all margins.
 
-    `rows` (strata, L_i) and `columns` (strata, L_j) are the margins, `total` (strata,) their sums.
-    The covariance has shape (C, C) with C = (L_i - 1)(L_j - 1).
+    `rows` (strata, L_i) and `columns` (strata, L_j) are the margins, and `total` (strata,) contains
+    their sums. The covariance has shape (C, C) with C = (L_i - 1)(L_j - 1).
     """
 
     def spread(counts: np.ndarray) -> np.ndarray:
-        """Return the covariance (strata, L - 1, L - 1) of level indicators of one random row per
-        stratum.
+        """Return the covariance (strata, L - 1, L - 1) of one random row's level indicators.
 
-        `counts` (strata, L) are the margins of one predictor; the reference level has no indicator.
+        One row is drawn per stratum. `counts` (strata, L) contains the margins of one predictor;
+        the reference level has no indicator.
         """
         shares = counts[:, 1:] / total[:, None]
         return (
@@ -158,10 +159,11 @@ def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -
 
 
 def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Split integer margins of strata into items for `_draw_tables`: 2 x 2 tables, or one table.
+    """Split the integer margins of strata into items for `_draw_tables`.
 
-    `rows` has shape (strata, L_i), `columns` (strata, L_j). Larger tables, and 2 x 2 tables with
-    too many observations for numpy's hypergeometric draws, are separate items.
+    `rows` has shape (strata, L_i) and `columns` (strata, L_j). All 2 x 2 tables form one item,
+    except tables with too many observations for numpy's hypergeometric draws. These and larger
+    tables are separate items.
     """
     row_margins = np.rint(rows).astype(np.int64)
     column_margins = np.rint(columns).astype(np.int64)
@@ -178,8 +180,8 @@ def _draw_tables(
 ) -> np.ndarray:
     """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables, summed over strata.
 
-    The margins `rows` (strata, L_i) and `columns` (strata, L_j) are an item of `_integer_margins`:
-    tables larger than 2 x 2 have a single stratum.
+    The margins `rows` (strata, L_i) and `columns` (strata, L_j) are an item from
+    `_integer_margins`: tables larger than 2 x 2 have a single stratum.
     """
     from scipy.stats import random_table
 

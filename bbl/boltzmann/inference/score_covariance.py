@@ -1,9 +1,9 @@
-"""Covariance of the coefficients of class scores: the intercepts and parameters of all groups.
+"""Covariance of the coefficients of class scores (intercepts and parameters of all groups).
 
-The *intercept* of group g is ``ln p_g - ln Z_g``, with the class proportion p_g; its 1 + size
-*coefficients* are the intercept and the parameters. If C is the covariance of a group's parameters
-and J (1 + size, size) the Jacobian of its coefficients with respect to them, their covariance is
-``J C J'``.
+The *intercept* of group g is ``ln p_g - ln Z_g``, where p_g is the class proportion; the group's 1
++ size *coefficients* are the intercept and the parameters. If C is the covariance of a group's
+parameters and J (1 + size, size) the Jacobian of the coefficients with respect to them, the
+covariance of the coefficients is ``J C J'``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
-# A function is treated as estimable if its derivatives in unidentified directions are at most this.
+# A function is treated as estimable if its derivatives in unidentified directions do not exceed
+# this.
 HARMLESS = 1e-6
 ROBUST = "Sandwich standard errors, valid even if numeric predictors are not normally distributed."
 
@@ -47,17 +48,17 @@ class ScoreCovariance:
     Attributes
     ----------
     blocks : list of ndarray, shape (1 + size, 1 + size)
-        Covariance of each group's coefficients, if the groups are independent; one of shape (K (1 +
-        size), K (1 + size)) if they are not.
+        Covariance of each group's coefficients if the groups are independent; otherwise, a single
+        block of shape (K (1 + size), K (1 + size)).
     flat : list of ndarray, shape (1 + size, d)
-        For each block, d directions in which the coefficients are unidentified: the fit does not
-        change, or improves without bound. The block is then the covariance with some coefficients
-        held fixed.
+        For each block, d directions in the coefficients that are unidentified: along them, the fit
+        does not change or improves without bound. The block is then the covariance with some
+        coefficients held fixed.
     note : str
         A sentence that describes the standard errors.
     unbounded : frozenset of (int, int)
-        Levels, as (predictor, code), of parameters without a finite estimate that would have one if
-        all possible states occurred.
+        Levels, as (predictor, code), of parameters that have no finite estimate but would have one
+        if all possible states occurred.
     df : float
         Degrees of freedom of a t distribution; infinite without a sampling design.
     """
@@ -105,7 +106,7 @@ def score_covariance(
     estimate : Estimate
     engine : Engine
     has_fixed_shares : bool
-        Whether the class proportions are given numbers instead of being estimated from the rows.
+        Whether the class proportions are given instead of estimated from the rows.
     survey : SurveySample, optional
         The sampling design of the rows.
     is_sample : bool, default False
@@ -128,7 +129,7 @@ def score_covariance(
 
 
 def _check_log_z(estimate: Estimate, engine: Engine) -> None:
-    """Raise an OptionError if separately fitted groups have no covariance or gradient of ln Z."""
+    """Raise an OptionError if the covariance or the gradient of ln Z is not available."""
     engine.check_equations()
     if estimate.log_z_kind != "exact":
         raise OptionError(
@@ -145,12 +146,12 @@ def _covariance_of_groups(
     has_fixed_shares: bool,
     is_sample: bool,
 ) -> ScoreCovariance:
-    """Return `score_covariance` of groups that were fitted separately.
+    """Return `score_covariance` for groups that were fitted separately.
 
-    The covariance of a group's parameters comes from the fit, and the derivatives of ln Z are the
-    moments of the model. The log class proportion has the variance ``1 / n_g`` of a Poisson count.
-    The variances of probabilities are then the same as with multinomial proportions, because
-    probabilities do not change if the scores of all groups shift equally.
+    The covariance of a group's parameters is taken from the fit, and the derivatives of ln Z are
+    the moments of the model. The log class proportion has variance ``1 / n_g``, as for a Poisson
+    count. The variances of probabilities are then the same as for multinomial proportions, because
+    probabilities do not change if the scores of all groups are shifted equally.
     """
     layout = estimate.parameters.layout
     theta = estimate.parameters.theta
@@ -195,9 +196,7 @@ def _covariance_of_groups(
 
 
 def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
-    """Return the levels of parameters that are only unidentified because possible states are absent
-    from the rows.
-    """
+    """Return the levels of parameters that are unidentified only because states are absent."""
     if influence.determined.all():
         return set()
     return influence.layout.levels_of(
@@ -206,18 +205,19 @@ def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
 
 
 def _unit_vectors(is_determined: np.ndarray) -> np.ndarray:
-    """Return unit vectors (p, d) in the directions of the d unidentified coefficients among p."""
+    """Return unit vectors (p, d) along the d unidentified coefficients out of p."""
     return np.eye(is_determined.size)[:, ~is_determined.ravel()]
 
 
 def _covariance_of_joint_fit(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
 ) -> ScoreCovariance:
-    """Return `score_covariance` of groups that were fitted jointly, to P(group | row).
+    """Return `score_covariance` for joint fits of P(group | row).
 
-    Given class proportions replace the observed ones by shifting the intercepts. Because the
-    covariance of the intercept of group g and its log proportion is ``1 / n_g``, the variance of
-    the shifted intercept is the fitted variance minus ``1 / n_g`` (Prentice & Pyke 1979).
+    If class proportions are given, the intercepts are shifted so that they replace the observed
+    proportions. Because the covariance between the intercept of group g and its log proportion is
+    ``1 / n_g``, the variance of the shifted intercept is the fitted variance minus ``1 / n_g``
+    (Prentice & Pyke 1979).
     """
     layout = estimate.parameters.layout
     K = len(estimate.parameters.theta)
@@ -258,11 +258,11 @@ def _covariance_of_joint_fit(
 def _covariance_with_numbers(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
 ) -> ScoreCovariance:
-    """Return `score_covariance` of groups with numeric predictors, whose parameters follow those of
-    the other predictors.
+    """Return `score_covariance` for groups with numeric predictors.
 
-    It is the sum over rows of the products of their influences, which is valid even if numeric
-    predictors are not normally distributed. With a shared covariance, groups are not independent.
+    The parameters of the numeric predictors follow those of the other predictors. The covariance is
+    the sum over rows of products of their influences, which is valid even if numeric predictors are
+    not normally distributed. If groups share a covariance matrix, they are not independent.
     """
     from scipy.linalg import block_diag
 
@@ -332,10 +332,10 @@ def _covariance_with_numbers(
 def _covariance_under_design(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool, survey: SurveySample
 ) -> ScoreCovariance:
-    """Return `score_covariance` under a sampling design, with dependent estimates of all groups.
+    """Return `score_covariance` under a sampling design, where all groups are dependent.
 
-    The covariance is ``E'E`` with the deviations E (u, K (1 + size)) of all coefficients, which
-    have a row for each cluster or replicate; see `bbl.boltzmann.inference.survey`.
+    The covariance is ``E'E``, where the deviations E (u, K (1 + size)) of all coefficients have a
+    row for each cluster or replicate; see `bbl.boltzmann.inference.survey`.
     """
     layout = estimate.parameters.layout
     theta = estimate.parameters.theta
@@ -400,11 +400,11 @@ def _covariance_under_design(
 
 
 def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the means (size,) of the parameters' indicators in a model, the gradient of ln Z.
+    """Return the means (size,) of a model's indicators, which form the gradient of ln Z.
 
     Predictors that are not connected by a term or a structural zero are independent, so each
-    connected component is summed separately: over all its states if it has structural zeros, else
-    along a junction tree.
+    connected component is summed separately: over all its states if it has structural zeros,
+    otherwise along a junction tree.
     """
     means = np.empty(layout.size)
     # `positions` are the positions of its parameters in the whole vector

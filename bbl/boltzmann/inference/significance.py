@@ -1,5 +1,4 @@
-"""Tests and confidence intervals of parameters with valid levels, or the reason why a test is
-missing.
+"""Tests and confidence intervals for parameters at valid levels, or reasons for a missing test.
 
 A *table* consists of the fields of a predictor or the couplings of a term. A *family* is the exact
 conditional distribution of a parameter, as a function of the parameter's value.
@@ -50,12 +49,12 @@ __all__ = [
     "variances",
 ]
 
-# expected rows that the smallest cell needs for a Wald test (benchmarks.coverage); with 10, normal
+# expected rows required in the smallest cell for a Wald test (benchmarks.coverage); with 10, normal
 # tails would be too thin for Holm's adjustment: 7.5 % instead of 5 % over six pairs
 CELL = 20.0
 # parameters with a smaller inverse variance have an exact test (benchmarks.coverage)
 INFORMATION = 5.0
-# rows needed to fit a site, for each parameter of the log odds of a level
+# rows required to fit a site, per parameter of the log odds of a level
 ROWS_PER_PARAMETER = 10.0
 # Sites with more parameters than the first limit are only fitted if one of their couplings may have
 # a Wald test; sites with more than the second are never fitted. Their tests are exact, and take
@@ -66,15 +65,14 @@ MAX_SITE_PARAMETERS = 2000
 # rows and the tails are t tails (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
-# standard errors by which the penalty may move an estimate, if the optimum without a penalty is
-# found from a sample of the rows
+# number of standard errors by which the penalty may change an estimate if the unpenalised optimum
+# is found from a sample of the rows
 LONGEST_SHIFT = 5.0
 ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations that cancel
 
 
 class Kind(IntEnum):
-    """The kind of test of a parameter, or the reason why it has none; larger values are more
-    conservative."""
+    """Kind of test for a parameter, or reason for a missing test, in order of caution."""
 
     WALD = 0
     EXACT = 1
@@ -87,7 +85,7 @@ class Kind(IntEnum):
 
     @property
     def text(self) -> str:
-        """Text of the kind in tables."""
+        """Text that describes the kind in tables."""
         return (
             "Wald",
             "exact",
@@ -106,12 +104,12 @@ Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fit of all rows of a group, when only a random sample of them is available.
+    """The fit to all rows of a group, when only a random sample of them is available.
 
     Attributes
     ----------
     site_theta : ndarray, shape (layout.D, 1 + D), or None
-        The site solution, None if the method has none or it was not kept.
+        The site solution; None if the method has none or it was not kept.
     """
 
     site_theta: np.ndarray | None
@@ -119,15 +117,15 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Unpenalised estimates, covariances and kinds of test of the parameters of one group.
+    """Unpenalised estimates, covariances and kinds of test for the parameters of one group.
 
     Attributes
     ----------
     layout : Layout
     rows : Sample
-        Rows of the group, one for each distinct state.
+        Rows of the group, one row for each distinct state.
     theta : ndarray, shape (layout.size,)
-        Unpenalised estimates, if they exist.
+        Unpenalised estimates, where they exist.
     influence : RowInfluence or None
         Influence of rows on these estimates; None if there are too few rows for an unpenalised fit.
     terms : list of ndarray
@@ -140,9 +138,9 @@ class Evidence:
         The sampling design of the rows. If given, the weights of `rows` sum to the effective number
         of rows.
     deviations : ndarray, shape (u, layout.size), or None
-        Under a sampling design, E with ``E'E`` the covariance of the estimates.
+        Under a sampling design, the matrix E where ``E'E`` is the covariance of the estimates.
     fitted : Fitted or None
-        The fit of all rows, if `rows` are a random sample of them.
+        The fit to all rows, if `rows` is a random sample of them.
     """
 
     layout: Layout
@@ -158,17 +156,14 @@ class Evidence:
 
     @cached_property
     def working(self) -> list[np.ndarray]:
-        """Covariance of each table as if the effective rows were sampled individually; empty
-        without a design.
-        """
+        """Covariance of each table if effective rows were sampled individually."""
         return (
             [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
         )
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Numbers of rows (3, D) at each non-reference level, at the corresponding reference level,
-        and at any level."""
+        """Row counts (3, D) at each non-reference level, its reference level, and any level."""
         counts = level_counts(self.rows, self.layout.n_levels)
         if self.fitted is not None:  # the weights of a sample add up to counts only approximately
             counts = [np.round(n) for n in counts]
@@ -192,9 +187,9 @@ class Evidence:
     def family(self, k: int, finite: bool) -> PowerSeries | None:
         """Return the exact conditional distribution of parameter `k`, or None.
 
-        It is None with structural zeros, under a sampling design, for a random sample of the rows,
-        or if the rows contain no information. If `finite`, the distribution is also conditional on
-        a finite estimate.
+        The result is None with structural zeros, under a sampling design, for a random sample of
+        the rows, or if the rows contain no information. If `finite`, the distribution is also
+        conditional on a finite estimate.
         """
         if self.layout.support is not None or self.survey is not None or self.fitted is not None:
             return None
@@ -213,7 +208,7 @@ class Evidence:
         return family.inside() if finite and family is not None else family
 
     def _coupling_family(self, pair_number: int, table_position: int) -> PowerSeries | None:
-        """Return the family of a coupling, given its pair and its (C order) place in the table."""
+        """Return the family of a coupling, given its pair and its (C order) table position."""
         i, j = (int(v) for v in self.layout.pairs[pair_number])
         if pair_number not in self._strata:
             # parameters are requested pair by pair, so the strata of one pair are enough
@@ -242,8 +237,7 @@ def evidence(
     is_effective: bool = False,
     fitted: Fitted | None = None,
 ) -> Evidence:
-    """Return the unpenalised estimates of a group, and the kind of test available for each
-    parameter.
+    """Return a group's unpenalised estimates and the kind of test available for each.
 
     Parameters
     ----------
@@ -251,9 +245,9 @@ def evidence(
         Rows of the group.
     layout : Layout
     start : ndarray, shape (layout.size,)
-        The group's fitted parameters, with any penalty, at which the unpenalised fit starts.
+        The group's fitted parameters, possibly penalised, from which the unpenalised fit starts.
     engine : Engine
-        The method for the unpenalised fit (see `Engine.unpenalised`); by default
+        The method for the unpenalised fit (see `Engine.unpenalised`); by default,
         pseudo-likelihood.
     survey : SurveySample, optional
         The sampling design of the rows.
@@ -261,7 +255,7 @@ def evidence(
         Whether row weights already sum to the effective number of rows of a sampling design (see
         `effective_rows`), so that `SURVEY_CELL` and `SURVEY_INFORMATION` apply.
     fitted : Fitted, optional
-        The fit of all rows, if `sample` is a random sample of them (`bbl.rows.kept.KeptRows`).
+        The fit to all rows, if `sample` is a random sample of them (`bbl.rows.kept.KeptRows`).
         Exact tests are then not computed.
     """
     if survey is not None:
@@ -368,11 +362,11 @@ def _mark_sampled(
     shift: np.ndarray,
     terms: list[np.ndarray],
 ) -> None:
-    """Set the kinds of test (size,) of a random sample of the rows, in place.
+    """Set the kinds of test (size,) for a random sample of the rows, in place.
 
-    Exact tests are not available: a cell without sampled rows may have a few rows in the data.
-    `shift` (size,) is the change from the penalised estimates; if it is too long, the error of the
-    sample matters.
+    Exact tests are not available, because a cell without sampled rows may have a few rows in the
+    data. `shift` (size,) is the change from the penalised estimates; if it is too large, the
+    sampling error matters.
     """
     kind[kind == Kind.EXACT] = Kind.FEW
     if terms:
@@ -388,9 +382,10 @@ def _mark_sampled(
 
 
 def _absent_in_table(layout: Layout, scope: tuple[int, ...], absent: np.ndarray) -> np.ndarray:
-    """Return which couplings of the term `scope` have a level without rows, in their order.
+    """Return a mask of the couplings of the term `scope` that have a level without rows.
 
-    `absent` (D,) marks the non-reference levels that have no rows, or whose reference has none.
+    `absent` (D,) marks the non-reference levels that have no rows or whose reference level has no
+    rows.
     """
     table = np.zeros(tuple(int(L) - 1 for L in layout.n_levels[list(scope)]), dtype=bool)
     for axis, i in enumerate(scope):
@@ -403,9 +398,9 @@ def _absent_in_table(layout: Layout, scope: tuple[int, ...], absent: np.ndarray)
 def _has_filled_cells(
     layout: Layout, least_expected: np.ndarray, is_absent: np.ndarray
 ) -> np.ndarray:
-    """Return which predictors (m,) have a coupling with enough rows per cell for a Wald test.
+    """Return a mask (m,) of predictors with a coupling that has enough rows for a Wald test.
 
-    `least_expected` and `is_absent` (couplings,) are the results of `cell_sizes`, for pairs.
+    `least_expected` and `is_absent` (couplings,) are the results of `cell_sizes` for pairs.
     """
     out = np.zeros(layout.m, dtype=bool)
     is_filled = (least_expected >= CELL) & ~is_absent
@@ -416,7 +411,7 @@ def _has_filled_cells(
 
 
 def lacks_exact_test(layout: Layout) -> np.ndarray:
-    """Return which parameters (layout.size,) have no exact test.
+    """Return a mask (layout.size,) of parameters without an exact test.
 
     These are couplings of three or more predictors, couplings of pairs if their test would
     condition on more than `MAX_HELD` predictors, couplings that are linear in scores, and all
@@ -438,13 +433,13 @@ def lacks_exact_test(layout: Layout) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The null hypothesis that a group's parameters, or differences of parameters, are zero.
+    """The null hypothesis that a group's parameters, or differences between groups, are zero.
 
     Attributes
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
-        Estimates of the parameters or differences that are zero under the hypothesis.
+        Estimates of the parameters or differences that are zero under the null hypothesis.
     terms : list of ndarray
         Covariance of each table; empty if no parameter has a normal distribution.
     kind : ndarray of int8, shape (layout.size,), as in `Evidence`
@@ -455,9 +450,9 @@ class Comparison:
         ``to_limits(limits)`` converts confidence limits (layout.size,) for `theta` to limits for
         the requested difference, which has the same sign. By default, both are the same.
     df : float
-        Degrees of freedom of the covariances; infinite except under a sampling design.
+        Degrees of freedom of the covariances; infinite without a sampling design.
     working : list of ndarray
-        Covariance of each table without the sampling design; empty without a design.
+        Covariance of each table ignoring the sampling design; empty without a design.
     """
 
     layout: Layout
@@ -471,7 +466,7 @@ class Comparison:
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
-        """Exact distributions of EXACT parameters, by position, except degenerate distributions."""
+        """The non-degenerate exact distributions of EXACT parameters, by position."""
         families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
             family = self.family(int(k), True)  # conditional on a finite estimate
@@ -489,7 +484,7 @@ class Comparison:
 
     @property
     def verdict_texts(self) -> np.ndarray:
-        """The text of each parameter's `verdict`; exact tests are marked if p is a mid-p-value."""
+        """The text for each parameter's `verdict`; exact tests are marked if p is a mid-p-value."""
         texts = np.array([kind.text for kind in Kind], dtype=object)[self.verdict]
         texts[[k for k, family in self.exact.items() if family.share < 1.0]] = MID_P
         return texts
@@ -544,20 +539,20 @@ class Comparison:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Test every table (fields of a predictor, couplings of a pair) as a whole.
 
-        `progress` is called with the completed share; most of the time is spent on exact tests.
+        `progress` is called with the completed fraction; exact tests take most of the time.
 
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of the parameters of a table that have a Wald test; `df` is their
-            number. If there are none, `p` is the smallest exact p-value times the number `df` of
+            Joint Wald test of the table's parameters that have a Wald test; `df` is their number.
+            Without such parameters, `p` is the smallest exact p-value times the number `df` of
             exact tests, and `statistic` is nan. The p-value of a parameter is `self.p` if its
             estimate is finite. Exact tests do not require finite estimates: if two levels never
             occur together although rows with both are expected, this is evidence of an interaction
             of unknown strength. Under a sampling design, the Wald test uses the `working`
-            covariance with the correction of Rao & Scott.
+            covariance with the Rao-Scott correction.
         words : ndarray of str
-            How each table was tested, or the reason why it was not tested.
+            How each table was tested, or why it was not tested.
         """
         layout = self.layout
         sparse = np.flatnonzero(self.kind == Kind.EXACT)
@@ -608,9 +603,7 @@ class Comparison:
         return statistic, df, p, self._describe_tests(cuts, n_wald, df, is_mid_p)
 
     def odds_ratios(self) -> np.ndarray:
-        """Return the odds ratio of the parameter with the smallest p-value in each table with an
-        exact test; nan for other tables.
-        """
+        """Return, for each table with an exact test, the odds ratio with the smallest p-value."""
         cuts = self.layout.cuts
         has_family = ~lacks_exact_test(self.layout)
         ratios = np.full(len(cuts) - 1, np.nan)
@@ -630,8 +623,8 @@ class Comparison:
     ) -> np.ndarray:
         """Return the `words` of `tables`.
 
-        `cuts` are the layout's cuts; `n_wald` and `df` are the numbers of parameters with a Wald
-        test and with any test in each table; `is_mid_p` marks tables with mid-p-values.
+        `cuts` is the layout's `cuts`; `n_wald` and `df` contain each table's numbers of parameters
+        with a Wald test and with any test; `is_mid_p` marks tables with mid-p-values.
         """
         sizes = free_sizes(self.layout)
         # A table is only called not estimable if none of its parameters is estimable, so the least
@@ -648,7 +641,7 @@ class Comparison:
 
 
 def of_group(group: Evidence) -> Comparison:
-    """Return the test of each parameter of one group against zero."""
+    """Test each parameter of one group against zero."""
     df = np.inf if group.survey is None else group.survey.df
     return Comparison(
         group.layout,

@@ -1,6 +1,6 @@
-"""Exact conditional distribution of a coupling or field, given the values of other predictors.
+"""Exact conditional distributions of couplings and fields, given other predictors.
 
-A *stratum* is a set of rows with the same values of the predictors that are conditioned on. The
+A *stratum* is a set of rows with the same values of the conditioning predictors. The
 *neighbours* of a predictor are the predictors that share a term with it (``layout.mask``).
 """
 
@@ -19,10 +19,10 @@ MAX_SUPPORT = 20_000  # maximum number of values of a conditional distribution
 
 
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
-    """Return the neighbours of i other than j, or of j other than i, whichever are fewer.
+    """Return the neighbours of i except j, or of j except i, whichever are fewer.
 
-    Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6
-    of Woo & Wang 2022).
+    Given these, i and j are independent if and only if ``J_ij = 0`` (by the Markov property of eq.
+    6 in Woo & Wang 2022).
     """
     is_neighbour = layout.mask[[i, j]]  # (2, m), a copy
     is_neighbour[:, [i, j]] = False
@@ -31,8 +31,7 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
 
 def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
-    """Return stratum numbers (n,): rows with equal codes of the predictors `conditioned` are in the
-    same stratum."""
+    """Return the stratum (n,) of each row, defined by the codes of the predictors `conditioned`."""
     if not len(conditioned):
         return np.zeros(len(codes), dtype=np.intp)
     columns = np.ascontiguousarray(codes[:, conditioned])
@@ -48,12 +47,12 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return the stratum (n,) of each row for testing the coupling of i and j; -1 if it has none.
+    """Return each row's stratum (n,) for testing the coupling of i and j; -1 without one.
 
     Within a stratum, i and j are independent if they have no coupling. A row has no stratum if a
-    value that defines it is missing, or if a predictor that shares a term of order three or more
-    with i and j is not at its reference level, because the coupling is different there. Returns
-    None if there are more than `MAX_HELD` predictors to condition on.
+    value that would define it is missing, or if a predictor that shares a term of order three or
+    more with i and j is not at its reference level, because the coupling is different there.
+    Returns None if there are more than `MAX_HELD` predictors to condition on.
     """
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
@@ -72,10 +71,10 @@ def coupling_family(
 ) -> PowerSeries | None:
     """Return the conditional distribution of the number of rows with level a of i and level b of j.
 
-    It uses the rows where i is at a or its reference level, and j is at b or its reference
-    level. In each stratum they form a 2 x 2 table, with the common log odds ratio ``J_ij(a, b)``.
-    `stratum_of_row` (n,) comes from `pair_strata`. Returns None if no stratum is informative, or if
-    the computation would take too long.
+    It is based on the rows where i has level a or its reference level, and j has level b or its
+    reference level. In each stratum, these rows form a 2 x 2 table, with a common log odds ratio
+    ``J_ij(a, b)``. `stratum_of_row` (n,) is the result of `pair_strata`. Returns None if no stratum
+    is informative, or if the computation would take too long.
     """
     codes_i = sample.codes[:, i]
     codes_j = sample.codes[:, j]
@@ -104,9 +103,9 @@ def coupling_family(
 
 
 def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries | None:
-    """Return the binomial distribution of the number of rows with i at level a.
+    """Return the binomial distribution of the number of rows where i has level a.
 
-    It uses the rows with all neighbours of i at their reference levels.
+    It is based on the rows where all neighbours of i have their reference levels.
     """
     from scipy.special import gammaln
 

@@ -1,9 +1,9 @@
-"""Design covariances of estimates, by linearisation or from refits with replicate weights.
+"""Design covariances of estimates, by linearisation or refits with replicate weights.
 
-*Deviations* are a matrix E (u, size) such that ``E'E`` is the design covariance of `size`
+*Deviations* form a matrix E (u, size) such that ``E'E`` is the design covariance of `size`
 estimates. Its u rows are clusters or replicates, the same for all groups of a fit, so that
-``E_a'E_b`` is the covariance between the estimates of groups a and b. K is the number of groups.
-The *influence* of a row is the derivative of the estimate with respect to the row's weight.
+``E_a'E_b`` is the covariance between the estimates of groups a and b. K is the number of groups. A
+row's *influence* is the derivative of the estimate with respect to its weight.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FLAT = 1e-8  # smaller entries of unit directions are rounding errors
 
 
 def effective_rows(sample: Sample) -> Sample:
-    """Return rows with weights that sum to the effective number ``(sum w)^2 / sum w^2``."""
+    """Return rows with weights scaled to sum to the effective number ``(sum w)^2 / sum w^2``."""
     total = sample.total
     squares = float(sample.weights @ sample.weights)
     return replace(sample, weights=sample.weights * (total / squares)) if sample.n else sample
@@ -49,9 +49,9 @@ def effective_rows(sample: Sample) -> Sample:
 def linearised(
     influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate from influences of rows, summed over clusters.
+    """Return the deviations (u, size) of an estimate: row influences summed over clusters.
 
-    ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows per unit of weight.
+    ``influences(chunk)`` returns the influences (n, size) per unit of weight for a chunk of n rows.
     """
     plan = survey.plan
     check_memory(  # four matrices (clusters, size) with 8 bytes per entry
@@ -82,14 +82,15 @@ def replicated(
 ) -> np.ndarray:
     """Return the deviations (u, size) of estimates with each of u sets of replicate weights.
 
-    ``estimate(rows)`` returns an estimate (size,), nan if there is none; `full_estimate` (size,) is
-    the estimate with the full survey weights. Deviations are taken from the full estimate or the
-    mean of the replicates (option `mse`), and multiplied by the square roots of the replicates'
-    scales. For replicates without rows or estimates they are 0, with a DataWarning.
+    ``estimate(rows)`` returns an estimate (size,), nan if it does not exist; `full_estimate`
+    (size,) is the estimate with the full survey weights. Deviations are taken from the full
+    estimate or the mean of the replicates (option `mse`), and multiplied by the square roots of the
+    replicates' scales. For replicates without rows or estimates, deviations are 0 and a DataWarning
+    is given.
 
     If an estimate is infinite in a replicate but finite in `full_estimate`, all deviations of this
-    estimate are nan, because the value at which the iterations ended is arbitrary. This gives a
-    DataWarning, unless they are `for_test`, since tables of tests state the reason.
+    estimate are nan, because the value at which the iterations ended is arbitrary. A DataWarning is
+    given unless the deviations are `for_test`, since tables of tests state the reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -135,13 +136,13 @@ def penalised_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, size) of a group's parameters `theta` (size,) from `Engine.fit`.
 
-    `influence` is the influence of the group's `rows`, for linearisation if the design has no
+    `influence` is the influence of the group's `rows`, used for linearisation if the design has no
     replicates.
     """
     layout = influence.layout
 
     def fit_rows(reweighted: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parameters (size,) fitted to rows, and which of them are infinite."""
+        """Return the parameters (size,) fitted to rows, and a mask of infinite parameters."""
         prepared = engine.prepare(reweighted.collapsed(layout.n_levels), layout)
         fit = engine.fit(prepared, layout, start=theta)
         lost_levels = {(note.predictor, note.level) for note in fit.notes if note.level >= 0}
@@ -154,7 +155,7 @@ def penalised_deviations(
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the parameters (size,) fitted to a replicate's rows.
 
-        They are infinite if they are not estimable there, but are in all rows.
+        Parameters are infinite if they are estimable from all rows but not from the replicate.
         """
         reweighted_theta, is_lost = fit_rows(reweighted)
         return np.where(is_lost & ~is_lost_in_all, np.inf, reweighted_theta)
@@ -176,8 +177,8 @@ def unpenalised_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
 
-    `is_determined` (size,) marks the estimable parameters; `sites` are the predictors with fitted
-    conditional distributions. The other arguments are as in `penalised_deviations`.
+    `is_determined` (size,) marks the estimable parameters; `sites` contains the predictors with
+    fitted conditional distributions. The other arguments are the same as in `penalised_deviations`.
     """
     layout = influence.layout
 
@@ -201,14 +202,15 @@ def joint_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, K, 1 + size) of the coefficients of jointly fitted groups.
 
-    ``fit_unpenalised(rows)`` fits them; `influence` is its result for the rows with survey weights.
+    ``fit_unpenalised(rows)`` fits the groups; `influence` is its result for the rows with survey
+    weights.
     """
     K, n_coefficients = influence.coefficients.shape
     moves = _moves(influence)
 
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the coefficients (K (1 + size),) fitted to a replicate's rows."""
-        # the coefficients of a group without rows have no estimate
+        # coefficients of groups without rows have no estimate
         if not reweighted.group_totals(K).all():
             return np.full(K * n_coefficients, np.nan)
         fitted = fit_unpenalised(reweighted)
@@ -227,13 +229,13 @@ def joint_deviations(
 def step_deviations(influence: JointInfluence, rows: Sample, survey: SurveySample) -> np.ndarray:
     """Return the deviations (u, K, 1 + size) of one Newton step of all coefficients.
 
-    `influence` is the influence of `rows` at the coefficients from which the step is taken
-    (`JointInfluence.at`). Steps are linear in the weights, so replicates need not be refitted.
+    `influence` is the influence of `rows` at the starting point of the step (`JointInfluence.at`).
+    Steps are linear in the weights, so replicates need not be refitted.
     """
     K, n_coefficients = influence.coefficients.shape
 
     def step(reweighted: Sample) -> np.ndarray:
-        """Return the step (K (1 + size),) for the rows of a replicate."""
+        """Return the step (K (1 + size),) for a replicate's rows."""
         return reweighted.weights @ _joint_influences(influence, reweighted)
 
     deviations = (
@@ -252,9 +254,7 @@ def _joint_influences(influence: JointInfluence, rows: Sample) -> np.ndarray:
 
 
 def _moves(influence: JointInfluence) -> np.ndarray:
-    """Return which coefficients (K, 1 + size) change along directions that leave the fit the same
-    or improve it without bound.
-    """
+    """Return a mask (K, 1 + size) of coefficients that change along unidentified directions."""
     return (np.abs(influence.flat) > FLAT).any(axis=2)
 
 
@@ -265,7 +265,7 @@ def _absent_levels(rows: Sample, layout: Layout) -> set[tuple[int, int]]:
 
 
 def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
-    """Return which parameters (size,) compare one of `levels`, given as (predictor, code).
+    """Return a mask (size,) of parameters that involve one of `levels`, given as (predictor, code).
 
     Code 0 is the reference level, with which all parameters of its predictor are compared.
     """
@@ -281,7 +281,7 @@ def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
 
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, 1) of the log total weight of `rows`, the rows of a group."""
+    """Return the deviations (u, 1) of the log total weight of a group's `rows`."""
     total = rows.total  # the derivative of ln(total) with respect to a row's weight is 1 / total
     if survey.replicates is None:
         return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)

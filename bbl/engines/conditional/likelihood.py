@@ -18,8 +18,7 @@ __all__ = ["Likelihood", "design", "information", "raw_design"]
 
 
 def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the design matrix (n, 1 + size) of rows (n, m), with numeric predictors
-    standardised."""
+    """Return the design (n, 1 + size) of rows (n, m), with standardised numeric predictors."""
     if layout.numbers is not None:
         standardised = (codes - layout.numbers[:, 0]) / layout.numbers[:, 1]
         codes = np.where(layout.is_number, standardised, codes)
@@ -27,7 +26,7 @@ def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def raw_design(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the design matrix (n, 1 + size) of rows (n, m), with numeric predictors unchanged."""
+    """Return the design (n, 1 + size) of rows (n, m), with unscaled numeric predictors."""
     return np.column_stack([np.ones(len(codes)), row_indicators(layout, codes)])
 
 

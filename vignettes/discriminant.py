@@ -104,8 +104,9 @@ for ax, (name, (formula, options)) in zip(axes, NORMAL.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# An ellipse contains 95 % of a group's distribution. It has the same shape in all groups with LDA,
-# its own shape with QDA, and axes parallel to those of the figure with naive Bayes.
+# An ellipse contains 95 % of a group's distribution. With LDA, the ellipses have the same shape in
+# all groups; with QDA, each has its own shape; with naive Bayes, their axes are parallel to the
+# axes of the figure.
 #
 # Do the groups share a covariance? Box's M test says no. Nevertheless, LDA predicts new flowers as
 # well as QDA, because it has 22 parameters instead of 42:

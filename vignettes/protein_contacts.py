@@ -138,9 +138,9 @@ if is_simulated:
 # %% [markdown]
 # ## The map of contacts
 #
-# The strength of every pair is above the diagonal. Below it are the top pairs, as many as there are
-# contacts, with rings around the true contacts. In a real family, pairs fewer than five sites apart
-# are usually excluded, because neighbours along the chain are in contact anyway.
+# The strength of every pair is above the diagonal. Below the diagonal are the top pairs (as many as
+# there are contacts), with rings around the true contacts. In a real family, pairs fewer than five
+# sites apart are usually excluded, because neighbours along the chain are in contact anyway.
 
 # %%
 names = list(alignment.columns)

@@ -75,8 +75,8 @@ for name, (formula, options) in settings.items():
     print(f"{name}: {counts.get(2, 0)} pairs, {time.perf_counter() - began:.1f} s")
 
 # %% [markdown]
-# The strongest interactions are between neighbouring pixels. `votes` is the number of regressions
-# (of the two) that selected the pair.
+# The strongest interactions are between neighbouring pixels. `votes` shows how many of the two
+# regressions selected the pair.
 
 # %%
 terms = fits["sparse"].terms

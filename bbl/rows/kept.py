@@ -12,11 +12,11 @@ from typing import cast
 import numpy as np
 
 from bbl.rows.sample import Rows, Sample, concatenate, level_counts
-from bbl.rows.stored import CertainRows, StoredSample, find_rare_levels
+from bbl.rows.stored import StoredSample, balanced_rates
 
 __all__ = ["KeptRows", "keep_rows"]
 
-MAX_ROUNDS = 100  # of proportional fitting
+MAX_ROUNDS = 400  # of proportional fitting
 TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 
 
@@ -24,7 +24,7 @@ TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 class KeptRows:
     """All rows of a fit, without their order, or a random sample of them.
 
-    A sample contains all rows with rare levels. The weights of the others are divided by their
+    A sample contains all rows with rare levels. The weights of rows are divided by their
     probability of being drawn, so that weighted sums estimate the sums over all rows; the counts of
     levels in a group are exact.
 
@@ -66,8 +66,7 @@ class KeptRows:
     def thinned(self, size: int, n_levels: np.ndarray) -> KeptRows:
         """Return kept rows with a random sample of about `size` rows of each larger group.
 
-        Rows are drawn with probabilities proportional to their weights, except that all rows with
-        rare levels are kept. The seed is fixed.
+        Rows are drawn at the rates of `balanced_rates`, with a fixed seed.
         """
         parts = []
         expansions = []
@@ -76,35 +75,18 @@ class KeptRows:
             rows = self.sample.rows(in_group)
             expansion = np.ones(rows.n) if self.expansion is None else self.expansion[in_group]
             if rows.n > size:
-                is_chosen, factor = _choose(rows, size, n_levels)
-                chosen = rows.rows(is_chosen)
                 targets = level_counts(rows.pooled, n_levels)
+                positions, factor = balanced_rates(targets, rows.total, size).draw(rows, 0)
+                chosen = rows.rows(positions)
                 rows = _calibrated(
                     replace(chosen, weights=chosen.weights * factor), rows.total, targets
                 )
-                expansion = expansion[is_chosen] * factor
+                expansion = expansion[positions] * factor
             parts.append(rows)
             expansions.append(expansion)
         return replace(
             self, sample=concatenate(parts), expansion=_of_sample(np.concatenate(expansions))
         )
-
-
-def _choose(rows: Sample, size: int, n_levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose about `size` of the rows of a group; return a mask (n,), and the inverse probability
-    of each chosen row.
-    """
-    rare = find_rare_levels(level_counts(rows.pooled, n_levels), rows.total, size)
-    is_certain = CertainRows.of(rare).among(rows)
-    n_common = max(size - int(is_certain.sum()), size // 2)
-    common_weights = np.where(is_certain, 0.0, rows.weights)
-    probability = np.minimum(1.0, n_common * common_weights / (common_weights.sum() or 1.0))
-    probability[is_certain] = 1.0
-    # systematic sampling: a row is drawn if the cumulated probability passes an integer
-    start = np.random.default_rng(0).random()
-    passed = np.floor(np.cumsum(np.where(probability < 1.0, probability, 0.0)) + start)
-    is_chosen = (np.diff(passed, prepend=0.0) > 0.0) | (probability == 1.0)
-    return is_chosen, 1.0 / probability[is_chosen]
 
 
 def keep_rows(
@@ -134,12 +116,11 @@ def keep_rows(
     expansions = []
     groups = [stored.group(y) for y in range(K)]
     for y, group in enumerate(groups):
-        rng = np.random.default_rng(0)  # a fixed seed: the same rows at every call
         if group.n <= size or is_few(group.n):
-            drawn = group.draw(group.n, rng)
+            drawn = group.draw(group.n, np.random.default_rng(0))  # all rows
             expansion = np.ones(drawn.n)
         else:
-            chosen = group.drawn(size, rng, group.certain_rows(size, n_levels))
+            chosen = group.balanced_draw(size, n_levels)
             expansion = chosen.expansion
             drawn = _calibrated(
                 replace(chosen.sample, weights=chosen.sample.weights * expansion),

@@ -24,6 +24,7 @@ from bbl.rows.stored import (
     Bucket,
     BucketSize,
     CertainRows,
+    DrawRates,
     RowStore,
     StoredSample,
     add_sums,
@@ -302,6 +303,25 @@ class ClusterSample(StoredSample):
         # empty without spans
         return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
 
+    def _draw_at_rates(self, rates: DrawRates) -> tuple[np.ndarray, np.ndarray]:
+        """Return the increasing positions of rows drawn at these rates, and the inverse of each
+        row's probability.
+        """
+        spans = self._spans()
+        parts = [self.file.parts[k] for _, k, *_ in spans]
+        buckets = [bucket for bucket, *_ in spans]
+        starts = [start for _, _, start, _ in spans]
+        remote_rates = remote_value(self.client, rates)
+        draws = self.client.gather(
+            calls(self.client, _draw, parts, buckets, starts, [remote_rates] * len(spans))
+        )
+        positions = [start + drawn for start, (drawn, _) in zip(starts, draws, strict=True)]
+        # empty without spans
+        return (
+            np.concatenate([np.zeros(0, dtype=np.int64), *positions]),
+            np.concatenate([np.zeros(0), *(expansion for _, expansion in draws)]),
+        )
+
 
 @dataclass(frozen=True)
 class SharedSample(Sample):
@@ -388,3 +408,10 @@ def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket
 def _find_certain(part: Part, bucket: Bucket, certain: CertainRows) -> np.ndarray:
     """Return the positions of a bucket's rows that are always drawn."""
     return np.flatnonzero(certain.among(part[bucket]))
+
+
+def _draw(
+    part: Part, bucket: Bucket, first: int, rates: DrawRates
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `DrawRates.draw` of a bucket's rows."""
+    return rates.draw(part[bucket], first)

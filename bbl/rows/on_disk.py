@@ -26,6 +26,7 @@ from bbl.rows.stored import (
     Bucket,
     BucketSize,
     CertainRows,
+    DrawRates,
     RowStore,
     StoredSample,
     add_sums,
@@ -380,6 +381,20 @@ class FileSample(StoredSample):
             positions.append(start + np.flatnonzero(certain.among(block)))
             start += block.n
         return np.concatenate(positions)
+
+    def _draw_at_rates(self, rates: DrawRates) -> tuple[np.ndarray, np.ndarray]:
+        """Return the increasing positions of rows drawn at these rates, and the inverse of each
+        row's probability.
+        """
+        positions = [np.zeros(0, dtype=np.int64)]
+        expansions = [np.zeros(0)]
+        start = 0
+        for block in self.blocks(self.file.chunk_rows):
+            drawn, expansion = rates.draw(block, start)
+            positions.append(start + drawn)
+            expansions.append(expansion)
+            start += block.n
+        return np.concatenate(positions), np.concatenate(expansions)
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:

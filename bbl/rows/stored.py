@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import bisect
 
 from bbl.rows.sample import Rows, Sample, Sums, concatenate, level_counts
 
@@ -20,18 +21,22 @@ __all__ = [
     "Bucket",
     "BucketSize",
     "CertainRows",
+    "DrawRates",
     "Drawn",
     "RowStore",
     "StoredSample",
     "add_sums",
+    "balanced_rates",
     "find_rare_levels",
 ]
 
 CHUNK_ROWS = 65536  # maximum number of rows stored and read together
 # levels with fewer rows in a sample get all of their rows, up to half the sample
 RARE_LEVEL_ROWS = 100
-# rows that weigh more than this multiple of the total weight per drawn row are always drawn
-HEAVY_ROW = 4.0
+# number of rows of a level beyond which a sample for standard errors draws no further ones: the
+# relative error of a standard error from n rows is about 1 / sqrt(2n), or 1 %
+SCARCE_LEVEL_ROWS = 5000.0
+TINY = float(np.finfo(float).tiny)  # a weight that stands for 0 in a denominator
 
 # response group, and the fold that validates the rows; -1 for an unknown group or no fold
 Bucket = tuple[int, int]
@@ -208,6 +213,12 @@ class StoredSample(Rows):
     def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
         """Return the increasing positions of the rows that are always drawn."""
 
+    @abstractmethod
+    def _draw_at_rates(self, rates: DrawRates) -> tuple[np.ndarray, np.ndarray]:
+        """Return the increasing positions of rows drawn at these rates, and the inverse of each
+        row's probability.
+        """
+
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
 
@@ -269,20 +280,11 @@ class StoredSample(Rows):
             return self._concatenate(list(self.blocks(self.file.chunk_rows)))  # all rows
         if self.extra is not None:
             return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
-        drawn = self.drawn(size, rng, CertainRows.of(rare))
-        if rare is None:
-            return drawn.sample
-        return replace(drawn.sample, weights=drawn.sample.weights * drawn.expansion)
-
-    def drawn(self, size: int, rng: np.random.Generator, certain: CertainRows) -> Drawn:
-        """Return about `size` of more than `size` rows, including all `certain` rows; see `draw`.
-
-        Additional rows in memory (`extra`) are ignored.
-        """
+        certain = CertainRows.of(rare)
         rare_rows = (
-            self._find_certain_rows(certain) if certain.exist else np.zeros(0, dtype=np.int64)
+            self._find_certain_rows(certain) if certain.rare else np.zeros(0, dtype=np.int64)
         )
-        n_common_rows = sum(self.file.buckets[b].n for b in self.buckets) - len(rare_rows)
+        n_common_rows = self.n - len(rare_rows)
         # draw at least half of `size` rows without rare levels, however many others there are, to
         # estimate their sums
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
@@ -294,23 +296,30 @@ class StoredSample(Rows):
             rare_rows - np.arange(len(rare_rows)), common_rows, side="right"
         )
         positions = np.sort(np.concatenate([rare_rows, common_rows]))
+        sample = self.rows(positions)
+        if rare is None:
+            return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
         # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...) is unused if
         # none is drawn
-        return Drawn(self.rows(positions), np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn)))
+        expansion = np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn))
+        return replace(sample, weights=sample.weights * expansion)
+
+    def balanced_draw(self, size: int, n_levels: np.ndarray) -> Drawn:
+        """Return about `size` rows, drawn at the rates of `balanced_rates` with a fixed seed.
+
+        Additional rows in memory (`extra`) are ignored.
+        """
+        stored = replace(self, extra=None)
+        rates = balanced_rates(level_counts(stored.pooled, n_levels), stored.total, size)
+        positions, expansion = stored._draw_at_rates(rates)
+        return Drawn(stored.rows(positions), expansion)
 
     def rare_levels(self, size: int, n_levels: np.ndarray) -> list[np.ndarray] | None:
         """Return each predictor's rare levels, whose rows are all in a sample of `size`, or None;
         see `find_rare_levels`.
         """
         return find_rare_levels(level_counts(self.pooled, n_levels), self.total, size)
-
-    def certain_rows(self, size: int, n_levels: np.ndarray) -> CertainRows:
-        """Return the rows that a sample of `size` for standard errors always contains, those with
-        rare levels or a large weight.
-        """
-        certain = CertainRows.of(self.rare_levels(size, n_levels))
-        return certain if self.unweighted else replace(certain, heavy=HEAVY_ROW * self.total / size)
 
     def close(self) -> None:
         """Remove the store with all its buckets."""
@@ -344,35 +353,95 @@ def add_sums(total: Any, term: Any) -> Any:
 
 @dataclass(frozen=True)
 class CertainRows:
-    """Rows that are always drawn: those with a rare level or a large weight.
+    """Rows that are always drawn, those with a rare level.
 
     Attributes
     ----------
     rare : list of (int, ndarray of int)
         Pairs of a predictor and its rare levels.
-    heavy : float
-        Rows with a greater weight are always drawn.
     """
 
     rare: list[tuple[int, np.ndarray]]
-    heavy: float = np.inf
 
     @classmethod
     def of(cls, rare: Sequence[np.ndarray] | None) -> CertainRows:
         """Return the rows with a rare level, from the rare levels of each of the m predictors."""
         return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)])
 
-    @property
-    def exist(self) -> bool:
-        """Whether there may be rows that are always drawn."""
-        return bool(self.rare) or self.heavy < np.inf
-
     def among(self, rows: Sample) -> np.ndarray:
         """Return which rows (n,) are always drawn."""
-        is_certain = rows.weights > self.heavy
+        is_certain = np.zeros(rows.n, dtype=bool)
         for i, levels in self.rare:
             is_certain |= np.isin(rows.codes[:, i], levels)
         return is_certain
+
+
+@dataclass(frozen=True)
+class DrawRates:
+    """Rates at which rows are drawn independently of each other.
+
+    A row of weight w is drawn with probability ``min(1, rate * w)``, where the rate is the sum of a
+    common rate and the additional rates of its levels.
+
+    Attributes
+    ----------
+    common : float
+    scarce : list of (int, ndarray of float)
+        Pairs of a predictor and the additional rates of its levels (L_i,), for predictors with
+        scarce levels.
+    """
+
+    common: float
+    scarce: list[tuple[int, np.ndarray]]
+
+    def draw(self, rows: Sample, first: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions of the drawn rows among `rows`, and the inverse of each one's
+        probability.
+
+        `first` is the position of the first row among all rows. The seed is fixed, and the draw of
+        a row depends only on its position among all rows, not on the division into blocks.
+        """
+        rate = np.full(rows.n, self.common)
+        for i, level_rates in self.scarce:
+            rate += level_rates[rows.codes[:, i]]
+        probability = np.minimum(1.0, rate * rows.weights)
+        generator = np.random.PCG64(0)
+        generator.advance(first)  # one random number for each row
+        drawn = np.flatnonzero(np.random.Generator(generator).random(rows.n) < probability)
+        return drawn, 1.0 / probability[drawn]
+
+
+def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> DrawRates:
+    """Return rates that draw about `size` rows, and as many as possible of each scarce level.
+
+    Half of the rows are drawn in proportion to their weights. The other half raises the number of
+    rows of each level to a common number, at most SCARCE_LEVEL_ROWS; levels with fewer rows are
+    drawn completely. If fewer rows suffice, the rest is added to the first half.
+
+    Parameters
+    ----------
+    level_weights : list of m ndarrays, shape (L_i,)
+        Weights of the levels of each predictor in all rows, as if each row had weight 1.
+    total : float
+        Weight of all rows.
+    size : int
+    """
+    rate = 0.5 * size / total
+    weights = np.concatenate([np.zeros(0), *level_weights])
+
+    def n_added(level_rows: float) -> float:
+        """Return the number of rows that raise each level to `level_rows`."""
+        return float(np.maximum(np.minimum(weights, level_rows) - rate * weights, 0.0).sum())
+
+    level_rows = SCARCE_LEVEL_ROWS
+    if n_added(level_rows) > 0.5 * size:
+        level_rows = bisect(lambda rows: n_added(rows) - 0.5 * size, 0.0, level_rows)
+    scarce = []
+    for i, of_levels in enumerate(level_weights):
+        added = np.maximum(level_rows / np.maximum(of_levels, TINY) - rate, 0.0)
+        if added.any():
+            scarce.append((i, added))
+    return DrawRates((size - n_added(level_rows)) / total, scarce)
 
 
 def find_rare_levels(

@@ -15,6 +15,7 @@ from bbl.errors import DataError, OptionError
 from bbl.rows.kept import keep_rows
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Sample, level_counts
+from bbl.rows.stored import balanced_rates
 
 METHODS = ("pseudo", "naive", "ml")
 FORMULAS = {"pseudo": "y ~ x0 * x1 + x1 * x2 + x3", "naive": "y ~ .", "ml": "y ~ x0 * x1 + x2"}
@@ -441,6 +442,32 @@ def test_sums_over_kept_rows_are_those_of_all_rows():
     thinner = kept.thinned(500, n_levels)
     assert thinner.n_kept[0] < 600 and (thinner.sample.codes[:, 0] == 2).sum() == 2
     np.testing.assert_allclose(thinner.sample.total, weights.sum(), rtol=1e-10)
+
+
+def test_scarce_levels_are_drawn_as_often_as_possible():
+    rng = np.random.default_rng(1)
+    n = 100_000
+    codes = np.column_stack([rng.choice(4, n, p=p) for p in ([0.5, 0.3, 0.193, 0.007], [0.25] * 4)])
+    sample = Sample(codes.astype(np.uint8), np.ones(n))
+    n_levels = np.array([4, 4])
+    file = CodeFile(2, np.uint8)
+    for block in sample.blocks(7000):
+        file.append((0, 0), block)
+    kept = keep_rows(file.finish(), n_levels, 1, size=20_000, is_few=lambda _: False)
+    is_scarce = kept.sample.codes[:, 0] == 3
+    assert is_scarce.sum() == (codes[:, 0] == 3).sum()
+    assert (kept.expansion[is_scarce] == 1.0).all()
+    assert abs(kept.n_kept[0] - 20_000) < 500
+    # the sum of the expansions estimates the number of rows without bias
+    assert abs(kept.expansion.sum() / n - 1.0) < 0.03
+    few = balanced_rates(level_counts(sample, n_levels), n, 1000)
+    drawn, expansion = few.draw(sample, 0)
+    in_parts = [few.draw(block, k * 7000)[0] for k, block in enumerate(sample.blocks(7000))]
+    assert np.array_equal(drawn, np.concatenate([k * 7000 + d for k, d in enumerate(in_parts)]))
+    # not all rows of the scarce level fit into half of 1,000, but far more than in proportion
+    assert 100 < (codes[drawn, 0] == 3).sum() < 500
+    assert abs(len(drawn) - 1000) < 150
+    assert abs(expansion.sum() / n - 1.0) < 0.15
 
 
 def test_rows_of_single_effects_and_explanations_have_no_order(table):

@@ -24,6 +24,7 @@ from bbl.checks import integer
 from bbl.errors import OptionError
 
 if TYPE_CHECKING:
+    from joblib import Parallel
     from tqdm import tqdm
 
 __all__ = [
@@ -94,19 +95,19 @@ def run_tasks(
             if progress is not None:
                 progress()
         return results
-    from joblib.parallel import Parallel, delayed, get_active_backend
-
-    # "require" forces threads
-    backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
-    # False for the multiprocessing backend
-    has_generator = get_active_backend(**backend)[0].supports_return_generator
-    joblib_pool = Parallel(
-        n_jobs=min(workers, len(tasks)),
-        return_as="generator" if has_generator else "list",
-        **backend,
-    )
+    run = functools.partial(_run_with_flag, function, stop)
+    n = min(workers, len(tasks))
+    joblib_pool = _joblib_pool(n, shared)
+    threads = ThreadPoolExecutor(n)  # starts no thread before the first task
     try:
-        for result in joblib_pool(delayed(_run_with_flag)(function, stop, *task) for task in tasks):
+        if joblib_pool is None:
+            futures = [threads.submit(run, *task) for task in tasks]
+            returned = (future.result() for future in futures)
+        else:
+            from joblib.parallel import delayed
+
+            returned = joblib_pool(delayed(run)(*task) for task in tasks)
+        for result in returned:
             results.append(result)
             if progress is not None:
                 progress()
@@ -114,10 +115,30 @@ def run_tasks(
         # an interrupt is raised only in this thread; tasks in other threads check the flag
         stop[0] = 1
         raise
+    finally:
+        threads.shutdown(cancel_futures=True)
     # `_run_with_flag` returns the class Stopped if a task gave up
     if any(result is Stopped for result in results):
         raise Stopped
     return results
+
+
+def _joblib_pool(workers: int, shared: bool) -> Parallel | None:
+    """Return a joblib pool for the backend set by the user; None if tasks run in threads.
+
+    Threads are not left to joblib, because it checks for results only every 10 ms, which is longer
+    than a small fit.
+    """
+    from joblib.parallel import Parallel, ThreadingBackend, get_active_backend
+
+    # "require" forces threads
+    preference = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+    backend = get_active_backend(**preference)[0]
+    if type(backend) is ThreadingBackend:
+        return None
+    # the multiprocessing backend has no generator
+    return_as = "generator" if backend.supports_return_generator else "list"
+    return Parallel(n_jobs=workers, return_as=return_as, **preference)
 
 
 def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
@@ -225,13 +246,19 @@ def stop_flag() -> np.ndarray:
 def _run_with_flag(
     function: Callable[..., T], stop: np.ndarray, *task: object
 ) -> T | type[Stopped]:
-    """Return ``function(*task)``, with `stop` as the thread's stop flag, or the class Stopped."""
+    """Return ``function(*task)``, with `stop` as the thread's stop flag, or the class Stopped.
+
+    An error sets the flag, so that the other tasks stop.
+    """
     outer_flag = getattr(_local, "stop", None)
     _local.stop = stop
     try:
-        return function(*task)
+        return Stopped if stop[0] else function(*task)
     except Stopped:
         return Stopped  # if raised, it could reach the caller before the error that set the flag
+    except BaseException:
+        stop[0] = 1
+        raise
     finally:
         _local.stop = outer_flag
 

@@ -82,7 +82,12 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
         v = STEP * (BLOCK_NODES * block + np.arange(BLOCK_NODES))
         s = saddle + scale * (bend * (np.cosh(v) - 1.0) + 1j * np.sinh(v))
         ds_dv = scale * (bend * np.sinh(v) + 1j * np.cosh(v))
-        log_integrand = -(a @ np.log(1.0 - np.multiply.outer(c, s))) - s * x
+        # the logarithms of 1 - c s, in real arithmetic: eight times as fast as complex logarithms
+        real = 1.0 - np.multiply.outer(c, s.real)
+        imaginary = np.multiply.outer(-c, s.imag)
+        log_modulus = 0.5 * (a @ np.log(real**2 + imaginary**2))
+        angle = a @ np.arctan2(imaginary, real)
+        log_integrand = -log_modulus - 1j * angle - s * x
         integrand = np.exp(log_integrand) * ds_dv / s
         if not block:
             integrand[0] *= 0.5  # endpoint of the trapezoid rule

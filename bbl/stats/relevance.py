@@ -169,7 +169,7 @@ def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
     from scipy.special import gammaincc, gammaln
 
     a = df / 2.0
-    x = statistic / 2.0
+    x = np.maximum(statistic, 0.0) / 2.0  # with large weights, rounding may make it negative
     tails = gammaincc(a, x)
     has_tail = tails > 0.0
     out = np.log(tails, where=has_tail, out=np.empty(len(tails)))

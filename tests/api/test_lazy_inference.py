@@ -152,7 +152,7 @@ def test_effects_and_evaluations_read_the_data_again(sampled, wide):
 @pytest.mark.parametrize("stored", [False, True])
 def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp_path):
     if stored:  # too many states for a table of counts
-        table = make_table(3000, 15)
+        table = make_table(1000, 15)
     formula = "y ~ ." if stored else "y ~ x0 * x1 + x2"
     source = lazydata.lazy("folder", table, tmp_path)
     lazy, own = (bbl.bbl(formula, data, **options) for data in (source, table))
@@ -169,8 +169,20 @@ def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp
     assert_same(bbl.load(tmp_path / "fit.bbl").evaluate().scores, lazy.evaluate().scores)
 
 
-def test_folds_of_loaded_rows(table, tmp_path):
-    table = make_table(3000, 15)
+@pytest.mark.parametrize("method", ["conditional", "boosting"])
+def test_weighted_rows_that_are_loaded_are_calibrated_as_those_of_a_table(method, tmp_path):
+    table = make_table(300, 3).assign(n=np.arange(300) % 3)
+    source = lazydata.lazy("folder", table, tmp_path)
+    lazy, own = (
+        bbl.bbl("y ~ x1 + x2", data, "n", method=method, calibrate="offset")
+        for data in (source, table)
+    )
+    found, expected = (fit.predict(table, "prob").iloc[:, :-1] for fit in (lazy, own))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_folds_of_loaded_rows(tmp_path):
+    table = make_table(1000, 15)
     source = lazydata.lazy("folder", table, tmp_path)
     told = {"method": "conditional", "ridge": [0.01, 0.1], "shuffle": True, "seed": 1}
     lazy, own = (bbl.crossVal("y ~ .", data, **told) for data in (source, table))
@@ -492,12 +504,12 @@ def test_sample_rows_are_drawn_with_equal_probability():
     data = pd.DataFrame({"row": np.arange(40)})
     rng = np.random.default_rng(0)
     counts = np.zeros(40)
-    for _ in range(2000):
+    for _ in range(400):
         rows = bbl.sample_rows(lambda: (data[k : k + 7] for k in range(0, 40, 7)), 10, seed=rng)
         assert rows["row"].is_monotonic_increasing
         counts[rows["row"]] += 1
-    # binomial: mean 500, standard deviation 19
-    assert np.abs(counts - 500).max() < 5 * 19
+    # binomial: mean 100, standard deviation 8.7
+    assert np.abs(counts - 100).max() < 4 * 8.7
     assert len(bbl.sample_rows(data, 100)) == 40
     with pytest.raises(OptionError):
         bbl.sample_rows(data, 0)

@@ -105,6 +105,20 @@ def test_weights_times_a_number_choose_the_same_predictors_also_from_a_sample_of
     pd.testing.assert_series_equal(other.relevant()["p_value"], one.relevant()["p_value"])
 
 
+def test_weights_of_billions_leave_no_tests_of_negative_statistics():
+    rows = pd.DataFrame(
+        {
+            "y": ["b", "a", "a", "a"],
+            "x": ["u", "u", "v", "u"],
+            "z": ["p", "q", "q", "p"],
+            "w": [2_000_000_000, 3_000_000_000, 1_000_000_000, 3_000_000_000],
+        }
+    )
+    fit = bbl.bbl("y ~ x + z", rows, weights="w", relevance=0.5, verbose=0)
+    assert len(fit.relevant())
+    assert fit.relevant()["p_value"].between(0.0, 1.0).all()
+
+
 def test_order_of_rows_and_predictors_does_not_matter(table):
     other = table.sample(frac=1.0, random_state=3)[["c", "b", "y", "a", "e", "d"]]
     np.testing.assert_allclose(

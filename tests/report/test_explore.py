@@ -75,7 +75,7 @@ MODELS = {
     "boosting": lambda: fit_machine("two ~ x0 + x1 + x2", method="boosting"),
     "blanket": lambda: fit_machine("y ~ x0 + x1 + x2 + x3", method="blanket"),
     "posterior draws": lambda: fit_machine("two ~ x0*x1", method="bayes", seed=1),
-    "variational": lambda: fit_machine("two ~ x0*x1", method="pvi", seed=1),
+    "variational": lambda: fit_machine("two ~ x0*x1", method="pvi", n_iter=200, chains=20, seed=1),
     "relevance": lambda: fit_machine("two ~ x0*x1 + x4 + x5", relevance=0.01),
     "structural zeros": lambda: fit_machine(
         "two ~ x0 + x1*x2", ALLOWED, method="ml", structural_zeros=ZEROS

@@ -310,8 +310,13 @@ def bbl(
     tuning_rule = pop_rule(method, options)
 
     def make_assignment(engine: Engine, rng: np.random.Generator) -> FoldAssignment | None:
-        """Return the fold assignment of data read in batches."""
-        return FoldAssignment(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
+        """Return the fold assignment of data read in batches.
+
+        Rows that are loaded into memory get their folds there, as those of a table do.
+        """
+        if not engine.streams or not _needs_folds(engine, tuning_rule, calibrate):
+            return None
+        return FoldAssignment(NFOLD, rng)
 
     spec, encoded = prepare(
         bbl,

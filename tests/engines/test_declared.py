@@ -164,9 +164,9 @@ def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
     pairs = fit.interactions()
     assert pairs["sd"].between(0.1, 0.5).all() and pairs["inclusion"].between(0.5, 1.0).all()
     assert fit.inference().interactions(tau=9.0)["inclusion"].eq(0.0).all()
-    with pytest.raises(OptionError, match="posterior, not tests"):
+    with pytest.raises(OptionError, match="posterior distribution, not tests"):
         fit.inference().tests()
-    with pytest.raises(OptionError, match="posterior, not tests"):
+    with pytest.raises(OptionError, match="posterior distribution, not tests"):
         print(fit.claic)
     with pytest.raises(OptionError, match="share rows"):
         fit.inference().table("pooled")

@@ -590,7 +590,7 @@ def test_orders_that_are_not_declared(method):
         bbl.bbl("y ~ .", plain, method=method, ordered="linear")
     for scores, text in (
         ({"a": [1, 2]}, "has 2 scores, but the predictor has 4 levels"),
-        ({"e": [1, 2]}, "names 'e', which is not a predictor"),
+        ({"e": [1, 2]}, "contains 'e', which is not a predictor"),
         ({"d": [1, 2]}, "has two levels"),
     ):
         with pytest.raises(OptionError, match=text):

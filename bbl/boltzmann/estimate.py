@@ -284,7 +284,7 @@ def fit_group(
     keep_sites : bool, default False
         Whether to keep site solutions regardless of their size.
     """
-    if not sample.n or not layout.m:  # without rows or predictors, nothing to fit
+    if not sample.n or not layout.D:  # without rows or parameters, nothing to fit
         if progress is not None:
             progress()
         empty = EngineFit(
@@ -296,6 +296,24 @@ def fit_group(
         )
         # this ln Z is not used, because the class proportion is 0
         return [GroupFit(empty, 0.0, 0.0)] * (1 if values is None else len(values))
+
+    varying = np.flatnonzero(layout.n_levels > 1)
+    if isinstance(sample, Sample) and len(varying) < layout.m:
+        # kernels do not accept predictors with one level (numbers), which have no parameters
+        smaller = fit_group(
+            sample.only(varying),
+            layout.only(varying),
+            engine,
+            values,
+            log_z,
+            workers=workers,
+            rng=rng,
+            progress=progress,
+            coefficients=coefficients,
+            warm_starts=warm_starts,
+            keep_sites=keep_sites,
+        )
+        return [replace(one, fit=one.fit.of_predictors(varying, layout)) for one in smaller]
 
     def prepare_rows() -> Sample:
         """Return the rows in the form that the engine accepts.

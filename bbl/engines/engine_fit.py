@@ -134,14 +134,19 @@ class EngineFit:
         )
         return replace(self, notes=tuple(notes), unbounded=unbounded)
 
-    def of_predictors(self, predictors: np.ndarray, m: int) -> EngineFit:
-        """Return the fit of m predictors, of which this fit has those with parameters."""
+    def of_predictors(self, predictors: np.ndarray, layout: Layout) -> EngineFit:
+        """Return the fit of all predictors of a layout, of which this fit has `predictors`; the
+        others have no parameters.
+        """
         by_predictor: dict[str, Any] = {}
         for name, value in (("grad_norm", 0.0), ("n_iter", 0), ("converged", True)):
             values = getattr(self, name)
             if len(values) == len(predictors):
-                by_predictor[name] = np.full(m, value, dtype=values.dtype)
+                by_predictor[name] = np.full(layout.m, value, dtype=values.dtype)
                 by_predictor[name][predictors] = values
+        if self.layout is not None:
+            terms = [predictors[terms] for terms in self.layout.terms]
+            by_predictor["layout"] = layout.with_terms(terms)
         return replace(self.renumbered(predictors), **by_predictor)
 
     def log_z(self, kind: str) -> float | None:

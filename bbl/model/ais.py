@@ -112,6 +112,8 @@ def annealed_log_z(
     ... )
     True
     """
+    if (layout.n_levels < 2).any():  # chains do not accept predictors with one level
+        layout = layout.only(np.flatnonzero(layout.n_levels > 1))
     # fields (D,), couplings (D, D), terms of three or more predictors
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)

@@ -44,6 +44,7 @@ WITH_NUMBERS = (
     "shbm",
     "pcd",
     "mpf",
+    "conditional",
 )
 GROUPS = ("str", "category", "ordered", "bool", "int", "Int64", "string", "arrow", "float")
 POLICIES = ("raise", "drop", "level", "marginal")
@@ -276,6 +277,7 @@ def _draw_numbers(s: Scenario, rng: Any) -> Scenario:
     names = {"structural_zeros", "relevance"} if rng.random() > 0.1 else set()
     options = {k: v for k, v in s.options.items() if k not in names}
     options["numeric"] = str(rng.choice(["listed", "listed", "all"]))
+    given = set(options)
     if rng.random() < 0.35:
         options["covariance"] = "shared"
     if rng.random() < 0.25:
@@ -284,6 +286,9 @@ def _draw_numbers(s: Scenario, rng: Any) -> Scenario:
         options["shrink"] = float(rng.choice([0.1, 0.5, 1.0]))
     if rng.random() < 0.2:
         options["transform"] = "normal"
+    # which numbers that are regressors do not have
+    if s.method == "conditional" and rng.random() < 0.9:
+        options = {k: v for k, v in options.items() if k in given}
     q = int(rng.choice([1, 2, 3, 4], p=[0.35, 0.35, 0.2, 0.1]))
     alone = rng.random() < 0.2 and s.method != "blanket"
     m = 0 if alone else len(s.levels)

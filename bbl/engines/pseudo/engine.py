@@ -779,14 +779,6 @@ class PseudoLikelihood(Engine):
         observed. The first fit begins at `start` (layout.size,). With `warm_starts`, fits are only
         precise enough to compare penalties; see `compare`.
         """
-        varying = np.flatnonzero(layout.n_levels > 1)
-        if sample.in_memory and 0 < len(varying) < layout.m:
-            # the kernels do not accept predictors with one level, which have no parameters
-            rows = cast(Sample, sample).only(varying)
-            fits = self.path(
-                rows, layout.only(varying), values, workers, start=start, warm_starts=warm_starts
-            )
-            return [fit.of_predictors(varying, layout.m) for fit in fits]
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
         if layout.scores is not None:

@@ -277,6 +277,15 @@ class LocationModel:
         selected = np.array([select_covariance(covariance, self.correlated) for covariance in S])
         return Location(self, C, selected, n, ranks, T, scores)
 
+    def coefficients(self, T: np.ndarray) -> np.ndarray:
+        """Return the coefficients C (K, p, q) estimated from second moments, whether covariances
+        are singular or not.
+        """
+        C, _ = self._regressions(T, self.has_column)
+        if self.is_seemingly_unrelated:
+            C, _ = self._generalised(T, C, _residuals(T, C), T[:, 0, 0])
+        return C
+
     def _regressions(self, T: np.ndarray, has_column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the coefficients (K, p, q) of regressions of each number on the columns of z that
         `has_column` (q, p) marks, and the ranks (K, q) of their designs.

@@ -590,3 +590,54 @@ def test_discriminants_of_dependent_numbers_are_refused(table):
     fit = numeric("y ~ u*v", copied, shrink=0.2)
     with pytest.raises(DataError, match="no discriminants"):
         fit.discriminants()
+
+
+def test_wald_tests_of_means_are_robust_regressions(table):
+    """The statistics of statsmodels' least squares with HC0 covariances, group by group."""
+    import statsmodels.api as sm
+
+    fit = numeric("y ~ a + b + u + v + a:u + b:u + u:v", table)
+    tests = fit.inference().tests(of=("s", "n"))
+    own = tests[tests["predictor"].isin(["u", "v"]) | tests["predictor2"].isin(["u", "v"])]
+    assert list(zip(own["predictor"], own["predictor2"].fillna(""), own["df"], strict=True)) == [
+        ("u", "", 1),
+        ("v", "", 1),
+        ("a", "u", 1),
+        ("b", "u", 2),
+    ]
+    # v has other partners than u, but its regression by itself only loses precision
+    alone = numeric("y ~ a + b + u + v + a:u + b:u", table).inference().tests(of=("s", "n"))
+    found = alone[alone["predictor"].isin(["u", "v"]) | alone["predictor2"].isin(["u", "v"])]
+    fits = []
+    for group in ("s", "n"):
+        rows = table[table["y"] == group]
+        z = [np.ones(len(rows)), rows["a"] == 1, rows["b"] == 1, rows["b"] == 2]
+        fits.append(sm.OLS(rows["u"], np.column_stack(z).astype(float)).fit(cov_type="HC0"))
+    d = (fits[0].params - fits[1].params).to_numpy()
+    V = (fits[0].cov_params() + fits[1].cov_params()).to_numpy()
+    for columns, statistic in (([0], "u"), ([1], ("a", "u")), ([2, 3], ("b", "u"))):
+        expected = d[columns] @ np.linalg.solve(V[np.ix_(columns, columns)], d[columns])
+        names = (statistic, None) if isinstance(statistic, str) else statistic
+        is_row = (found["predictor"] == names[0]) & (
+            found["predictor2"].isna() if names[1] is None else found["predictor2"] == names[1]
+        )
+        assert_allclose(found.loc[is_row, "chisq"].item(), expected, rtol=1e-9)
+    within = fit.inference().tests()
+    assert within.loc[within["predictor2"] == "u", "predictor"].tolist() == ["a", "b"] * 2
+    assert not within["predictor"].isin(["u", "v"]).any()
+
+
+def test_means_without_rows_are_not_tested(table):
+    lacking = table[(table["y"] != "s") | (table["b"] != 2)]
+    fit = numeric("y ~ a + b + u + v + a:u + b:u", lacking, lambdah=0.1)
+    tests = fit.inference().tests(of=("s", "n")).set_index(["predictor", "predictor2"])
+    assert tests.loc[("b", "u"), "test"] == "Wald, 1 of 2"
+
+
+def test_models_of_numbers_alone_have_tests(table):
+    fit = bbl.bbl("y ~ u*v", table, numeric=["u", "v"], method="naive")
+    tests = fit.inference().tests(of=("s", "n"))
+    assert tests["predictor"].tolist() == ["u", "v"]
+    assert tests["p"].between(0.0, 1.0).all()
+    assert len(fit.inference().table()) == len(fit.bse) == len(fit.conf_int()) == 0
+    assert "Wald" not in str(fit.summary())

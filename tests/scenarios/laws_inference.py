@@ -19,7 +19,6 @@ def tests_are_there(case: Case) -> bool:
     return (
         case.has_tests
         and case.in_memory
-        and case.fit.estimate.parameters.layout.size > 0
         and (case.s.weights != "real" or bool(case.s.design))
         and case.s.options.get("symmetrize", True)
         and case.fit.estimate.parameters.layout.size <= 200

@@ -4,8 +4,9 @@ and level.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
+from bbl.boltzmann.inference.numbers import NumberTests
 from bbl.boltzmann.inference.significance import (
     Comparison,
     Evidence,
@@ -86,6 +88,9 @@ SAMPLE_TESTS_NOTE = (
     " Tests and intervals do not depend on the penalty: Wald tests where cell counts are "
     "sufficient; exact tests of sparse cells need all rows in memory."
 )
+TEST_COLUMNS = [
+    "group", "predictor", "predictor2", "chisq", "df", "p", "p_holm", "p_bh", "test",
+]  # fmt: skip
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
 
@@ -116,6 +121,10 @@ class Inference(Estimates):
         The rows' sampling design.
     kept : KeptRows, optional
         The same rows, if they are a random sample of the rows of a fit of data read in batches.
+    numbers : NumberTests, optional
+        Tests of the means of numeric predictors, which the other arguments leave out.
+    names : sequence
+        Names of all predictors, with the numeric ones.
 
     Attributes
     ----------
@@ -140,6 +149,8 @@ class Inference(Estimates):
         sample: Sample,
         survey: SurveySample | None = None,
         kept: KeptRows | None = None,
+        numbers: NumberTests | None = None,
+        names: Sequence[Hashable] = (),
     ):
         engine.check_equations()  # raises an OptionError if the method has no standard errors
         self._labels = labels
@@ -148,6 +159,8 @@ class Inference(Estimates):
         self._sample = sample
         self._survey = survey
         self._kept = kept
+        self._numbers = numbers
+        self._names = names
 
     @cached_property
     def note(self) -> str:
@@ -308,6 +321,8 @@ class Inference(Estimates):
         for a pair.
         """
         selection = self._selection(of)
+        if not self._parameters.layout.size:  # all predictors are numeric
+            return []
         if self._engine.joint:
             if isinstance(selection, tuple):
                 return [self._joint_tests.between(*selection)]
@@ -327,10 +342,12 @@ class Inference(Estimates):
         estimates.
         """
         if self._engine.joint:
-            return np.concatenate(
+            return _joined(
                 [np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)]
             )
         selection = self._selection(of)
+        if not self._parameters.layout.size:
+            return np.zeros(0)
         # lists with a covariance matrix for each term. `group`: one list per group. `shift`:
         # likewise for differences from the pooled fit (None without one, but then `_selection` has
         # rejected "pooled"). `between` returns the list for a difference of two groups
@@ -348,7 +365,7 @@ class Inference(Estimates):
         """Standard error of every parameter; missing if there is none."""
         # computed without the tests, intervals and differences of `table`
         frame = estimate_table(self._labels, self._parameters, "group")
-        kinds = np.concatenate([comparison.verdict for comparison in self._comparisons("group")])
+        kinds = _joined([comparison.verdict for comparison in self._comparisons("group")])
         frame["se"] = np.where(self._has_se(kinds), self._standard_errors("group"), np.nan)
         return labelled(frame, "se")
 
@@ -397,12 +414,13 @@ class Inference(Estimates):
         share("level", level)
         comparisons = self._comparisons(of)
         frame = estimate_table(self._labels, self._parameters, of)
-        kinds = np.concatenate([comparison.verdict for comparison in comparisons])
+        kinds = _joined([comparison.verdict for comparison in comparisons])
         frame["se"] = np.where(self._has_se(kinds), self._standard_errors(of), np.nan)
-        frame[self.statistic] = np.concatenate([comparison.z for comparison in comparisons])
-        frame["p"] = np.concatenate([comparison.p for comparison in comparisons])
-        lower, upper = zip(*(comparison.limits(level) for comparison in comparisons), strict=True)
-        frame["lower"], frame["upper"] = np.concatenate(lower), np.concatenate(upper)
+        frame[self.statistic] = _joined([comparison.z for comparison in comparisons])
+        frame["p"] = _joined([comparison.p for comparison in comparisons])
+        limits = [comparison.limits(level) for comparison in comparisons]
+        frame["lower"] = _joined([lower for lower, _ in limits])
+        frame["upper"] = _joined([upper for _, upper in limits])
         frame["test"] = self.verdicts(of).to_numpy()
         return frame
 
@@ -560,7 +578,7 @@ class Inference(Estimates):
         {'Wald': 10, 'exact': 4, 'exact (mid-p)': 4}
         """
         texts = [comparison.verdict_texts for comparison in self._comparisons(of)]
-        return pd.Series(np.concatenate(texts), name="test")
+        return pd.Series(_joined(texts), name="test")
 
     @check_keywords
     def profile(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -645,6 +663,11 @@ class Inference(Estimates):
     def tests(self, of: Compared = "group") -> pd.DataFrame:
         """Return joint tests that all fields of a predictor, or all couplings of a pair, are zero.
 
+        For numeric predictors, the rows that follow test means: of a number, whether its mean at
+        the reference levels differs between two groups; of a predictor and a number, whether its
+        levels have no effect on the mean (``of="group"``) or the same one in two groups. These
+        Wald tests do not assume normal distributions.
+
         Parameters
         ----------
         of : "group", "pooled" or (group, group), default "group"
@@ -655,7 +678,8 @@ class Inference(Estimates):
             ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three
             predictors ``order`` before them and ``predictor3`` after), ``chisq``, ``df``, ``p``,
             ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg within each group,
-            over the tested predictors or the tested interactions), and ``test``: ``"Wald"``,
+            over the tested predictors or the tested interactions, with numbers and without), and
+            ``test``: ``"Wald"``,
             ``"exact"`` or ``"exact (mid-p)"``, followed by the number of tested parameters if some
             of the term cannot be tested; or the reason why the term is not tested. An exact test
             has no ``chisq``, and does not require a finite estimate.
@@ -674,6 +698,50 @@ class Inference(Estimates):
         3     Class        Sex   3  0.0000
         4       Sex        Age   1  0.0001
         """
+        parts = [self._term_tests(of), *self._number_tests(of)]
+        return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+
+    def _number_tests(self, of: Compared) -> list[pd.DataFrame]:
+        """Return the rows of `tests` for numeric predictors; an empty list without any, and for
+        differences from the pooled fit, which has none.
+        """
+        numbers = self._numbers
+        selection = self._selection(of)
+        if numbers is None or selection == "pooled":
+            return []
+        if isinstance(selection, tuple):
+            found = [numbers.between(*selection)]
+        else:
+            found = [numbers.of_group(g) for g in range(len(self._labels.groups))]
+        tables = []
+        for group, tests in zip(selection_names(of, list(self._labels.groups)), found, strict=True):
+            scopes = [test.scope for test in tests]
+            columns: dict[str, Any] = {"group": [group] * len(tests)}
+            if self._parameters.layout.order > 2:
+                columns["order"] = [len(scope) for scope in scopes]
+            columns["predictor"] = [self._names[scope[0]] for scope in scopes]
+            partners = [self._names[scope[1]] if len(scope) > 1 else pd.NA for scope in scopes]
+            columns["predictor2"] = pd.array(partners, dtype=object)
+            p = np.array([test.p for test in tests])
+            columns |= {
+                "chisq": [test.statistic for test in tests],
+                "df": [test.df for test in tests],
+                "p": p,
+            }
+            is_pair = np.array([len(scope) > 1 for scope in scopes], dtype=bool)
+            for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
+                columns[column] = np.concatenate(
+                    [adjust(p[~is_pair], method), adjust(p[is_pair], method)]
+                )
+            columns["test"] = [test.text for test in tests]
+            if tests:
+                tables.append(pd.DataFrame(columns))
+        return tables
+
+    def _term_tests(self, of: Compared) -> pd.DataFrame:
+        """Return the rows of `tests` for predictors with levels."""
+        if not self._parameters.layout.size:
+            return pd.DataFrame(columns=TEST_COLUMNS)
         groups = selection_names(of, list(self._labels.groups))
         comparisons = self._comparisons(of)
         layout = self._parameters.layout
@@ -762,7 +830,8 @@ class Inference(Estimates):
         return names
 
     def summary_tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return `tests` with the column ``odds_ratio`` of exact tests, for printing.
+        """Return `tests` of predictors with levels, with the column ``odds_ratio`` of exact tests,
+        for printing.
 
         Examples
         --------
@@ -773,7 +842,8 @@ class Inference(Estimates):
         True
         """
         odds_ratios = [comparison.odds_ratios() for comparison in self._comparisons(of)]
-        return without_reference(self.tests(of).assign(odds_ratio=np.concatenate(odds_ratios)))
+        tests = self._term_tests(of).assign(odds_ratio=_joined(odds_ratios))
+        return without_reference(tests)
 
     @check_keywords
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
@@ -795,7 +865,7 @@ class Inference(Estimates):
         0     Class        Sex     1.477
         1       Sex        Age     0.831
         """
-        tests = self.tests(of)
+        tests = self._term_tests(of)
         interactions = tests[tests["predictor2"].notna()].reset_index(drop=True)
         return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
@@ -888,9 +958,7 @@ class Inference(Estimates):
         """
         # printed as a column only if the penalty moves an estimate outside its limits; not in
         # ``.tables``
-        unpenalised = np.concatenate(
-            [comparison.unpenalised for comparison in self._comparisons(of)]
-        )
+        unpenalised = _joined([comparison.unpenalised for comparison in self._comparisons(of)])
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = self.summary_tests(of)
         return inference_summary(table, tests, self.note, of)
@@ -901,3 +969,8 @@ class Inference(Estimates):
             "groups."
         )
         return f"{head}\n{fill(self.note)}"
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """Return arrays in one; an empty array for none."""
+    return np.concatenate(parts) if parts else np.zeros(0)

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.fitted import Estimate, Predictive
+from bbl.boltzmann.inference.numbers import NumberTests
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning_record import Tuning
@@ -479,7 +480,16 @@ class MachineResults(ModelResults):
             sample,
             self.survey,
             None if kept is None or kept.is_complete else kept,
+            self._number_tests(),
+            self.labels.names,
         )
+
+    def _number_tests(self) -> NumberTests | None:
+        """Return the tests of the means of numeric predictors; None if there are none."""
+        location = self.estimate.location
+        if location is None or self.training is None:
+            return None
+        return NumberTests(location, self.training, self.survey)
 
     @cached_property
     def _posterior(self) -> PosteriorInference:

@@ -78,7 +78,7 @@ class UncertaintyMixin(MachineResults):
             choice("rows", rows, ROWS)
         else:
             rows = integer("rows", rows, 100)
-        if not self.estimate.parameters.layout.D:
+        if not self.estimate.parameters.layout.D and self.estimate.location is None:
             raise OptionError("The model has no predictors, so it has no coefficients to test.")
         if self.engine.joint and not self.engine.has_tests:  # with a penalty
             return self._contrasts  # a DifferenceInference

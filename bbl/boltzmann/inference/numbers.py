@@ -1,0 +1,180 @@
+"""Wald tests of the means of numeric predictors: equal means of two groups, and equal effects of
+levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bbl.boltzmann.inference.significance import Kind
+from bbl.boltzmann.inference.survey import linearised, replicated
+from bbl.model.location import Location
+from bbl.model.location_gradient import LocationInfluence
+from bbl.rows.sample import Sample
+from bbl.stats.survey.sample import SurveySample
+from bbl.stats.wald import wald
+
+__all__ = ["MeanTest", "NumberTests"]
+
+
+@dataclass(frozen=True)
+class MeanTest:
+    """One test of coefficients of the mean of a number.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The number; or a predictor and the number whose mean depends on its level.
+    statistic, p : float
+        Of the Wald test; nan if no coefficient is estimable.
+    df : int
+        Number of tested coefficients.
+    text : str
+        How the coefficients were tested, or the reason why they were not.
+    """
+
+    scope: tuple[int, ...]
+    statistic: float
+    df: int
+    p: float
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class NumberTests:
+    """Wald tests of the coefficients of the means, with their sandwich covariances.
+
+    Attributes
+    ----------
+    location : Location
+    sample : Sample
+        Training rows of all groups.
+    survey : SurveySample or None
+        The sampling design of the rows.
+    """
+
+    location: Location
+    sample: Sample
+    survey: SurveySample | None = None
+
+    def of_group(self, g: int) -> list[MeanTest]:
+        """Test in group g whether levels have no effect on the means."""
+        model = self.location.model
+        estimates = self._estimates(g)
+        covariance = self._covariance(self._deviations(g))
+        return [
+            self._test(scope, estimates, covariance, self._is_estimable(g))
+            for scope in self._scopes
+            if len(scope) > 1 and model.used.size
+        ]
+
+    def between(self, a: int, b: int) -> list[MeanTest]:
+        """Test whether groups a and b have the same coefficients: of each number, the mean at the
+        reference levels; of each predictor and number, the effects of its levels.
+        """
+        estimates = self._estimates(a) - self._estimates(b)
+        if self.survey is None:
+            covariance = sum(self._covariance(self._deviations(g)) for g in (a, b))
+        else:
+            covariance = self._covariance(self._deviations(a) - self._deviations(b))
+        is_estimable = self._is_estimable(a) & self._is_estimable(b)
+        return [self._test(scope, estimates, covariance, is_estimable) for scope in self._scopes]
+
+    @cached_property
+    def _influence(self) -> LocationInfluence:
+        """Influences of rows on the coefficients."""
+        return LocationInfluence(self.location)
+
+    @cached_property
+    def _scopes(self) -> list[tuple[int, ...]]:
+        """The numbers, then the pairs of a predictor and a number."""
+        model = self.location.model
+        pairs = [
+            (int(i), int(j))
+            for i, k in zip(*np.nonzero(model.partners.T), strict=True)
+            for j in [model.numbers[k]]
+        ]
+        return [(int(j),) for j in model.numbers] + pairs
+
+    def _estimates(self, g: int) -> np.ndarray:
+        """Return the coefficients (d,) of a group, in the order of `LocationInfluence`."""
+        number, column = self._influence.coefficients
+        return self.location.C[g][column, number]
+
+    def _is_estimable(self, g: int) -> np.ndarray:
+        """Return which coefficients (d,) of a group its rows determine."""
+        d = len(self._influence.coefficients[0])
+        if not self.location.n[g]:
+            return np.zeros(d, dtype=bool)
+        return ~self._influence.directions(g)[:d].any(axis=1)
+
+    def _deviations(self, g: int) -> np.ndarray:
+        """Return a matrix E (., d) such that ``E'E`` is the covariance of a group's coefficients;
+        it has a row for each row of the group, or for each cluster or replicate of the design.
+        """
+        rows = self.sample.group(g)
+        influence = self._influence
+        d = len(influence.coefficients[0])
+        if self.survey is None:
+            if not rows.n:
+                return np.zeros((0, d))
+            own = influence.coefficient_influences(rows.codes, g)
+            return own * np.sqrt(rows.weights)[:, None]
+        design = self.survey.of_group(self.sample.response == g)
+        if design.replicates is None:
+            return linearised(
+                lambda chunk: influence.coefficient_influences(chunk.codes, g), d, rows, design
+            )
+        return replicated(
+            lambda reweighted: self._refit(reweighted), self._estimates(g), rows, design, True
+        )
+
+    def _refit(self, rows: Sample) -> np.ndarray:
+        """Return the coefficients (d,) fitted to a group's rows with other weights."""
+        model = self.location.model
+        number, column = self._influence.coefficients
+        C = model.coefficients(model.moments(rows, 1, self.location.scores))
+        return C[0][column, number]
+
+    def _covariance(self, deviations: np.ndarray) -> np.ndarray:
+        return deviations.T @ deviations
+
+    def _test(
+        self,
+        scope: tuple[int, ...],
+        estimates: np.ndarray,
+        covariance: np.ndarray,
+        is_estimable: np.ndarray,
+    ) -> MeanTest:
+        """Test that the coefficients of a number (at the reference levels) or of a predictor and
+        a number are zero.
+        """
+        model = self.location.model
+        number, column = self._influence.coefficients
+        owner = -1 if len(scope) == 1 else scope[0]
+        own = (model.numbers[number] == scope[-1]) & (model.owner[column] == owner)
+        tested = np.flatnonzero(own & is_estimable)
+        if not len(tested):
+            return MeanTest(scope, np.nan, 0, np.nan, Kind.ABSENT.text)
+        (statistic,), (df,), (p,) = wald([estimates[tested]], [covariance[np.ix_(tested, tested)]])
+        if self.survey is not None:
+            p = _design_p(float(statistic), int(df), self.survey.df)
+        text = Kind.WALD.text
+        if len(tested) < own.sum():
+            text += f", {len(tested)} of {own.sum()}"
+        return MeanTest(scope, float(statistic), int(df), float(p), text)
+
+
+def _design_p(statistic: float, df: int, design_df: float) -> float:
+    """Return the p-value of a Wald statistic with the degrees of freedom of a sampling design, by
+    the F distribution of Korn & Graubard (1990).
+    """
+    from scipy.special import fdtrc
+
+    residual_df = design_df - df + 1
+    if residual_df <= 0:
+        return np.nan
+    return float(fdtrc(df, residual_df, statistic * residual_df / (design_df * df)))

@@ -115,7 +115,7 @@ class NaiveBayes(Engine):
     def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
         """Return the fit, given each predictor's level weights and the `total` row weight."""
         f = smoothed(counts, prior_count)  # frequencies (L_i,) of each predictor's levels
-        theta = np.concatenate([log_ratio(fi) for fi in f])
+        theta = np.concatenate([np.zeros(0), *map(log_ratio, f)])
         # eq. (26) per observation: the mean over rows of the log smoothed frequencies, with 0
         # replaced by TINY
         lkh = (

@@ -48,13 +48,21 @@ def unseen(table: Table, at: int, level: Any) -> bool:
 
 def compares(case: Case) -> bool:
     """Whether there are classes, and a predictor with two levels."""
-    return case.classes and any(len(levels) > 1 for levels in case.fit.labels.levels)
+    labels = case.fit.labels
+    return case.classes and any(
+        len(levels) > 1 and name not in case.table.numbers
+        for name, levels in zip(labels.names, labels.levels, strict=True)
+    )
 
 
 def compared(case: Case) -> tuple[Any, list]:
     """Return a predictor with two levels, and its levels."""
     labels = case.fit.labels
-    at = [i for i, levels in enumerate(labels.levels) if len(levels) > 1]
+    at = [
+        i
+        for i, levels in enumerate(labels.levels)
+        if len(levels) > 1 and labels.names[i] not in case.table.numbers
+    ]
     i = int(case.rng.choice(at))
     return labels.names[i], list(labels.levels[i])
 

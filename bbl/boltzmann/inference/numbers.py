@@ -19,6 +19,8 @@ from bbl.stats.wald import wald
 
 __all__ = ["MeanTest", "NumberTests"]
 
+EXACT_FIT = 1e-12  # smaller variances, relative to that of a mean of all rows, are rounding errors
+
 
 @dataclass(frozen=True)
 class MeanTest:
@@ -156,9 +158,13 @@ class NumberTests:
         number, column = self._influence.coefficients
         owner = -1 if len(scope) == 1 else scope[0]
         own = (model.numbers[number] == scope[-1]) & (model.owner[column] == owner)
-        tested = np.flatnonzero(own & is_estimable)
-        if not len(tested):
+        if not (own & is_estimable).any():
             return MeanTest(scope, np.nan, 0, np.nan, Kind.ABSENT.text)
+        # a mean of as many rows as it has coefficients fits them exactly, and has no sandwich
+        spread = self.location.S[:, number, number].max(axis=0) / max(float(self.sample.total), 1.0)
+        tested = np.flatnonzero(own & is_estimable & (covariance.diagonal() > EXACT_FIT * spread))
+        if not len(tested):
+            return MeanTest(scope, np.nan, 0, np.nan, Kind.FEW.text)
         (statistic,), (df,), (p,) = wald([estimates[tested]], [covariance[np.ix_(tested, tested)]])
         if self.survey is not None:
             p = _design_p(float(statistic), int(df), self.survey.df)

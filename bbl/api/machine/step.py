@@ -191,6 +191,12 @@ def _check_fit(fit: object) -> Any:
             argument="fit",
             hint="Fit without lambda_, lambdah and prior_count.",
         )
+    if fit.estimate.location is not None:
+        raise OptionError(
+            "step selects interactions of levels, but this fit has numeric predictors.",
+            argument="fit",
+            hint="Compare formulas with bbl.anova(), or bin the numeric predictors with bbl.bin().",
+        )
     if fit.estimate.calibration is not None:
         raise OptionError(
             "step does not calibrate.",

@@ -64,13 +64,13 @@ class NumberTests:
 
     def of_group(self, g: int) -> list[MeanTest]:
         """Test in group g whether levels have no effect on the means."""
-        model = self.location.model
         estimates = self._estimates(g)
-        covariance = self._covariance(self._deviations(g))
+        deviations = self._deviations(g)
+        covariance = deviations.T @ deviations
         return [
             self._test(scope, estimates, covariance, self._is_estimable(g))
             for scope in self._scopes
-            if len(scope) > 1 and model.used.size
+            if len(scope) > 1
         ]
 
     def between(self, a: int, b: int) -> list[MeanTest]:
@@ -79,9 +79,11 @@ class NumberTests:
         """
         estimates = self._estimates(a) - self._estimates(b)
         if self.survey is None:
-            covariance = sum(self._covariance(self._deviations(g)) for g in (a, b))
+            deviations = np.vstack([self._deviations(a), self._deviations(b)])
+            covariance = deviations.T @ deviations
         else:
-            covariance = self._covariance(self._deviations(a) - self._deviations(b))
+            deviations = self._deviations(a) - self._deviations(b)
+            covariance = deviations.T @ deviations
         is_estimable = self._is_estimable(a) & self._is_estimable(b)
         return [self._test(scope, estimates, covariance, is_estimable) for scope in self._scopes]
 
@@ -94,12 +96,12 @@ class NumberTests:
     def _scopes(self) -> list[tuple[int, ...]]:
         """The numbers, then the pairs of a predictor and a number."""
         model = self.location.model
-        pairs = [
-            (int(i), int(j))
-            for i, k in zip(*np.nonzero(model.partners.T), strict=True)
-            for j in [model.numbers[k]]
-        ]
-        return [(int(j),) for j in model.numbers] + pairs
+        scopes: list[tuple[int, ...]] = [(int(j),) for j in model.numbers]
+        for i in model.used:
+            scopes += [
+                (int(i), int(model.numbers[k])) for k in np.flatnonzero(model.partners[:, i])
+            ]
+        return scopes
 
     def _estimates(self, g: int) -> np.ndarray:
         """Return the coefficients (d,) of a group, in the order of `LocationInfluence`."""
@@ -111,7 +113,8 @@ class NumberTests:
         d = len(self._influence.coefficients[0])
         if not self.location.n[g]:
             return np.zeros(d, dtype=bool)
-        return ~self._influence.directions(g)[:d].any(axis=1)
+        moves = self._influence.directions(g)[:d] != 0.0
+        return np.asarray(~moves.any(axis=1))
 
     def _deviations(self, g: int) -> np.ndarray:
         """Return a matrix E (., d) such that ``E'E`` is the covariance of a group's coefficients;
@@ -130,9 +133,7 @@ class NumberTests:
             return linearised(
                 lambda chunk: influence.coefficient_influences(chunk.codes, g), d, rows, design
             )
-        return replicated(
-            lambda reweighted: self._refit(reweighted), self._estimates(g), rows, design, True
-        )
+        return replicated(self._refit, self._estimates(g), rows, design, for_test=True)
 
     def _refit(self, rows: Sample) -> np.ndarray:
         """Return the coefficients (d,) fitted to a group's rows with other weights."""
@@ -140,9 +141,6 @@ class NumberTests:
         number, column = self._influence.coefficients
         C = model.coefficients(model.moments(rows, 1, self.location.scores))
         return C[0][column, number]
-
-    def _covariance(self, deviations: np.ndarray) -> np.ndarray:
-        return deviations.T @ deviations
 
     def _test(
         self,

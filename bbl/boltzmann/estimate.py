@@ -17,6 +17,7 @@ import numpy as np
 from bbl.boltzmann.fitted import AVERAGED, Estimate, Relevance, build_predictive, group_text
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.joint import joint_path
+from bbl.boltzmann.location_search import choose_location
 from bbl.boltzmann.relevance import choose_once, extend_to_all_predictors, restrict_to_chosen
 from bbl.boltzmann.union_layout import compute_log_z, merge_layouts
 from bbl.design.labels import Labels
@@ -397,7 +398,7 @@ def estimate_path(
         One estimate for each of `values`; a single one if `values` is None.
     """
     if spec.location is not None:
-        location = fit_location(data, spec.location)
+        locations = _fit_locations(data, spec, values)
         estimates = estimate_path(
             data.nominal,
             replace(spec, location=None),
@@ -407,7 +408,10 @@ def estimate_path(
             coefficients=coefficients,
             warm_start_sets=warm_start_sets,
         )
-        return [replace(estimate, location=location) for estimate in estimates]
+        return [
+            replace(estimate, location=location)
+            for estimate, location in zip(estimates, locations, strict=True)
+        ]
     if spec.relevance is not None:
         return _estimate_chosen_predictors(
             data,
@@ -516,6 +520,24 @@ def estimate_path(
         _assemble(fits, ln_z[s], groups[:K], layout, wide, log_z, engine, rngs, workers)
         for s, fits in enumerate(setting_fits)
     ]
+
+
+def _fit_locations(
+    data: FitData, spec: FitSpec, values: Sequence[float] | np.ndarray | None
+) -> list[Location]:
+    """Return the location model at each of `values` of the engine's tuned option, which may be its
+    prior count.
+    """
+    model = cast(LocationModel, spec.location)
+    if model.undecided:
+        model = choose_location(data.rows, data.K, model)
+    engines = [spec.engine] if values is None else [spec.engine.at(float(v)) for v in values]
+    counts = [float(getattr(engine, "prior_count", 0.0) or 0.0) for engine in engines]
+    by_count: dict[float, Location] = {}
+    for count in counts:
+        if count not in by_count:
+            by_count[count] = fit_location(data, replace(model, prior_count=count))
+    return [by_count[count] for count in counts]
 
 
 def fit_location(data: FitData, model: LocationModel) -> Location:

@@ -306,8 +306,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         choices=get_args(Covariance),
         default="group",
         help=(
-            "covariance of numeric predictors: one for each group (default), or shared by all "
-            "groups"
+            "covariance of numeric predictors: one for each group (default), shared by all "
+            "groups, or chosen by cross-validation"
         ),
     )
     group.add_argument(

@@ -127,18 +127,20 @@ class LocationModel:
         Whether the mean of each numeric predictor depends on the level of each predictor.
     correlated : ndarray of bool, shape (q, q)
         Whether two numeric predictors are correlated given the others; true on the diagonal.
-    covariance : {"group", "shared"}
-        Whether each group has its own covariance.
+    covariance : {"group", "shared", "cv"}
+        Whether each group has its own covariance. "cv", here and below: not chosen yet.
     divisor : {"moment", "ml"}
         Whether residual sums are divided by the degrees of freedom, as in MASS, or by the number of
         rows.
     prior_count : float
         Pseudocount that shrinks effects of levels towards zero, and covariances towards the
         diagonal of the pooled covariance.
-    shrink : float
+    shrink : float or "cv"
         Weight of the diagonal of the pooled covariance in each covariance, 0 to 1.
-    transform : {"none", "normal"}
+    transform : {"none", "normal", "cv"}
         Whether numeric values are replaced by normal scores.
+    tuned : tuple of str
+        Which of these options were chosen by cross-validation.
     """
 
     n_levels: np.ndarray
@@ -148,8 +150,16 @@ class LocationModel:
     covariance: str = "group"
     divisor: str = "moment"
     prior_count: float = 0.0
-    shrink: float = 0.0
+    shrink: float | str = 0.0
     transform: str = "none"
+    tuned: tuple[str, ...] = ()
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The options that cross-validation is to choose."""
+        return tuple(
+            name for name in ("covariance", "transform", "shrink") if getattr(self, name) == "cv"
+        )
 
     @property
     def q(self) -> int:
@@ -431,7 +441,8 @@ class LocationModel:
                 c = self.prior_count
                 S = (S * group_df + c * np.diag(pooled.diagonal())) / (group_df + c)
         if self.shrink:
-            S = (1.0 - self.shrink) * S + self.shrink * np.diag(pooled.diagonal())
+            shrink = float(self.shrink)
+            S = (1.0 - shrink) * S + shrink * np.diag(pooled.diagonal())
         return (S + S.transpose(0, 2, 1)) / 2.0  # without rounding errors
 
 

@@ -115,7 +115,7 @@ class LocationInfluence:
         else:
             prior = model.prior_count
         products = np.sqrt(df[:, :, None] * df[:, None, :]) + prior
-        return (1.0 - model.shrink) * np.divide(
+        return (1.0 - float(model.shrink)) * np.divide(
             1.0, products, out=np.zeros_like(products), where=products > 0.0
         )
 

@@ -35,6 +35,7 @@ __all__ = [
     "shuffled_folds",
     "splitter_folds",
     "stratified_folds",
+    "systematic_folds",
 ]
 
 # up to this many copies are permuted individually (8 bytes each); for more, counts are drawn
@@ -201,6 +202,23 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
             copy_ends - copies, fold_edges[:-1, None]
         )
         held[:, rows] = np.maximum(overlap, 0.0)
+    return Folds(sample.weights - held, held)
+
+
+@_assign_undivided
+def systematic_folds(sample: Sample, nfold: int) -> Folds:
+    """Return folds that do not depend on the order of the rows: within each group, rows are sorted
+    by their codes, and their copies are assigned to the folds in turn.
+    """
+    held = _no_validation_weights(sample, nfold)
+    order = np.lexsort((*sample.codes.T, sample.response))
+    fold = np.arange(nfold)[:, None]
+    for y in range(int(sample.response.max()) + 1):
+        rows = order[sample.response[order] == y]
+        ends = np.cumsum(sample.weights[rows])
+        starts = ends - sample.weights[rows]
+        # copies whose number is congruent to that of the fold
+        held[:, rows] = np.ceil((ends - fold) / nfold) - np.ceil((starts - fold) / nfold)
     return Folds(sample.weights - held, held)
 
 

@@ -159,6 +159,15 @@ EXCEPTIONS: list[Exempt] = [
         "The method draws random numbers for rows, terms and groups in their order.",
     ),
     Exempt(
+        (
+            "the_order_of_columns_does_not_matter",
+            "the_order_of_levels_does_not_matter",
+        ),
+        lambda case: "cv" in [option(case, n) for n in ("covariance", "shrink", "transform")],
+        "The folds that choose covariance=, shrink= and transform= are assigned to rows sorted by "
+        "columns and levels.",
+    ),
+    Exempt(
         ("the_order_of_groups_does_not_matter", "the_order_of_levels_does_not_matter"),
         lambda case: case.s.method == "boosting",
         "method='boosting' assigns rows to folds and draws cuts in the order of groups and levels.",

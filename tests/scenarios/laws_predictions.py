@@ -119,7 +119,7 @@ def energies_with_numbers(
     x = x.copy()
     x[:, number_at] = 0
     u = case.new_frame[case.table.numbers].to_numpy(float, na_value=np.nan).copy()
-    if case.s.options.get("transform") == "normal":
+    if case.fit.estimate.location.model.transform == "normal":
         for j, name in enumerate(case.table.numbers):
             u[:, j] = normal_scores(case, name, u[:, j])
     partners = np.array([[interact(case, i, j) for j in range(len(L))] for i in number_at])

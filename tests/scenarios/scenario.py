@@ -286,6 +286,9 @@ def _draw_numbers(s: Scenario, rng: Any) -> Scenario:
         options["shrink"] = float(rng.choice([0.1, 0.5, 1.0]))
     if rng.random() < 0.2:
         options["transform"] = "normal"
+    for name in ("covariance", "shrink", "transform"):
+        if rng.random() < 0.05:
+            options[name] = "cv"
     # which numbers that are regressors do not have
     if s.method == "conditional" and rng.random() < 0.9:
         options = {k: v for k, v in options.items() if k in given}

@@ -240,13 +240,13 @@ class NumberOptions:
     ----------
     numeric : None, True, column name or sequence of column names
     covariance, divisor, transform : str
-    shrink : float
+    shrink : float or "cv"
     """
 
     numeric: Any = None
     covariance: str = "group"
     divisor: str = "moment"
-    shrink: float = 0.0
+    shrink: float | str = 0.0
     transform: str = "none"
 
     @property
@@ -296,7 +296,10 @@ def check_numbers(
     choice("covariance", options.covariance, get_args(Covariance))
     choice("divisor", options.divisor, get_args(Divisor))
     choice("transform", options.transform, get_args(NumberTransform))
-    real("shrink", options.shrink, 0.0, 1.0)
+    if isinstance(options.shrink, str):
+        choice("shrink", options.shrink, ("cv",))
+    else:
+        real("shrink", options.shrink, 0.0, 1.0)
     if not options.columns:
         given = [name for name, (value, default) in options.shown().items() if value != default]
         if given:
@@ -370,6 +373,12 @@ def location_model(options: NumberOptions, design: Design, engine: Engine) -> Lo
             partners[a, j] = True
         elif b >= 0:
             partners[b, i] = True
+    if options.transform == "cv" and not design.classes:
+        raise OptionError(
+            "transform='cv' compares predictions of the response, but the formula has none.",
+            argument="transform",
+            hint="Use transform='none' or transform='normal'.",
+        )
     return LocationModel(
         design.n_levels,
         numbers,
@@ -377,9 +386,8 @@ def location_model(options: NumberOptions, design: Design, engine: Engine) -> Lo
         correlated,
         options.covariance,
         options.divisor,
-        float(cast(float, getattr(engine, "prior_count", 0.0) or 0.0)),
-        float(options.shrink),
-        options.transform,
+        shrink=options.shrink if isinstance(options.shrink, str) else float(options.shrink),
+        transform=options.transform,
     )
 
 

@@ -105,7 +105,7 @@ def crossVal(
     numeric: bool | Hashable | Sequence[Hashable] | None = None,
     covariance: Covariance = "group",
     divisor: Divisor = "moment",
-    shrink: float = 0.0,
+    shrink: float | Literal["cv"] = 0.0,
     transform: NumberTransform = "none",
     n_jobs: int | None = None,
     client: Client | None = None,

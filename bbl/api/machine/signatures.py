@@ -47,7 +47,7 @@ class _Call(TypedDict, total=False):
     numeric: bool | Hashable | Sequence[Hashable] | None
     covariance: Covariance
     divisor: Divisor
-    shrink: float
+    shrink: float | Literal["cv"]
     transform: NumberTransform
     seed: int | np.random.Generator | None
     n_jobs: int | None

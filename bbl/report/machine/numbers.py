@@ -112,8 +112,12 @@ def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str
     facts = (
         f"rows: {location.n.sum():,.7g}; covariance: {model.covariance}; divisor: {model.divisor}"
     )
+    if model.shrink:
+        facts += f"; shrink: {model.shrink:g}"
     if model.transform != "none":
         facts += "; normal scores of ranks"
+    if model.tuned:
+        facts += f"; by cross-validation: {', '.join(model.tuned)}"
     blocks = []
     n_terms = model.has_column.sum(axis=1)  # of each number, one after the other in `means`
     stops = np.cumsum(n_terms)

@@ -54,6 +54,8 @@ def pack_location(location: Location | None) -> tuple[dict[str, Any], dict[str, 
             "location_values": np.concatenate(location.scores.values),
             "location_scores": np.concatenate(location.scores.scores),
         }
+    if model.tuned:
+        entry["tuned"] = list(model.tuned)
     return {"location": entry}, arrays
 
 
@@ -66,8 +68,11 @@ def unpack_location(meta: dict, arrays: dict[str, np.ndarray], design: Design) -
             raise ValueError("its numeric predictors have no distribution")
         return None
     options = dict(meta["location"])
+    options["tuned"] = tuple(options.get("tuned", ()))
     is_known = (
         options["covariance"] in get_args(Covariance)
+        and "cv" not in (options["covariance"], options["transform"])
+        and set(options["tuned"]) <= {"covariance", "shrink", "transform"}
         and options["divisor"] in get_args(Divisor)
         and options["transform"] in get_args(NumberTransform)
     )

@@ -408,7 +408,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/missing.md",
-        'an error that `unseen="ignore"` lifts',
+        'an error unless `unseen="ignore"`',
         (DataError, LevelError),
         "Age",
         [lambda: fitted(missing="level").predict(gaps())],
@@ -571,7 +571,7 @@ STATEMENTS = [
     ),
     (
         "docs/whats_new.md",
-        "`1` and `True` in one column passed",
+        "`1` and `True` in one column were accepted",
         LevelError,
         "both True and 1",
         [
@@ -654,7 +654,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/log_z.md",
-        "refused with an error if that would take hours",
+        "refused with an error if this would take hours",
         "model/test_model.py::test_costly_ln_z_is_refused_before_anything_is_fitted",
     ),
     (

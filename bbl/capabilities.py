@@ -134,7 +134,7 @@ WITH_ZEROS: dict[str, str] = {
     '`ordered="linear"`': (
         "with structural zeros, degrees of freedom are counted for tables of all levels"
     ),
-    "`explain()`": "with structural zeros in single groups, class scores are not sums of terms",
+    "`explain()`": "with structural zeros in only some groups, class scores are not sums of terms",
     '`reconstruct(method="gibbs")` and `"mf"`': (
         "with structural zeros, missing values have exact probabilities"
     ),

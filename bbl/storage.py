@@ -223,7 +223,7 @@ def _plain_array(name: object, array: np.ndarray) -> np.ndarray:
     """Return an array in little-endian C order, after checking its name and dtype."""
     if not (isinstance(name, str) and _ARRAY_NAME.fullmatch(name)):
         raise OptionError(
-            f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays"
+            f"The array name {name!r} must have 1 to 64 letters, digits or '_'.", argument="arrays"
         )
     is_plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
     descr = array.dtype.newbyteorder("<").str if is_plain else ""

@@ -372,7 +372,7 @@ STATEMENTS = [
         "docs/guide/large.md",
         "new data raise an error",
         DataError,
-        "does not keep the training rows",
+        "does not keep the order of the training rows",
         [
             lambda: read_in_batches().fitted(),
             lambda: read_in_batches().residuals(),

@@ -164,7 +164,7 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
     ]
     if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
         raise OptionError(
-            f"levels={text!r} does not name two or more different levels.",
+            f"levels={text!r} must list two or more different levels.",
             argument="levels",
             hint="Write them as in Never,Sometimes,Often.",
             value=text,

@@ -421,7 +421,7 @@ class _Columns:
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
             fail(
                 self.formula,
-                f"it is too repetitive: it expands to more than {self.n_terms:,} terms",
+                f"it is too repetitive and expands to more than {self.n_terms:,} terms",
                 hint="Shorten it",
             )
 

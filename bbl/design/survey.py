@@ -123,8 +123,8 @@ class SurveyDesign:
                 column=name,
                 argument="design",
                 hint=(
-                    "Leave it out; to analyse a subpopulation, pass a column of True and False as "
-                    "domain."
+                    "Leave this row out; to analyse a subpopulation, pass a column of True "
+                    "and False as domain."
                 ),
             )
         return values
@@ -454,7 +454,7 @@ def survey(
             raise OptionError(
                 "A number of replicates can only be given with type='bootstrap'.",
                 argument="replicates",
-                hint="Set type='bootstrap', or name the columns of replicates.",
+                hint="Set type='bootstrap', or list the columns of replicates.",
             )
     columns["replicates"] = column_names("replicates", replicates)
     if type is not None:

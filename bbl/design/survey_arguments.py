@@ -26,7 +26,7 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
             f"{argument} must be the name of a column, or a list of column names; got "
             f"{value.__class__.__name__}.",
             argument=argument,
-            hint="Put the values into the table, and name their column.",
+            hint="Add the values to the table as a column, and pass its name.",
         )
     return tuple(value)
 

@@ -312,7 +312,7 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
         raise DataError(
             f"column {name!r} has the value {values[np.isinf(values)][0]}.",
             column=name,
-            hint="Make it missing (nan), or drop the row.",
+            hint="Replace it with a missing value (nan), or drop the row.",
         )
     return values
 

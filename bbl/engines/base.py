@@ -371,7 +371,7 @@ class Engine:
                 f"{method} selects terms that fields and pairwise couplings cannot represent"
             )
             reasons["bootstrap"] = (
-                f"{method} selects different terms on different rows, so refits do not share "
+                f"{method} selects different terms for different rows, so refits have different "
                 f"parameters"
             )
         if cls.posterior:
@@ -720,7 +720,7 @@ def check_two_levels(layout: Layout) -> None:
     if (layout.n_levels > 2).any():
         raise OptionError(
             f"penalty='l1' requires predictors with two levels, but some have "
-            f"{int(layout.n_levels.max())}: the couplings set to zero would depend on the "
+            f"{int(layout.n_levels.max())}. The couplings set to zero would depend on the "
             f"reference level.",
             hint="Use penalty='group', which sets whole coupling tables to zero.",
             argument="penalty",

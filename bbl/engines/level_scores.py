@@ -179,7 +179,7 @@ def check_linear(ordered: str, layout: Layout) -> None:
     """Raise an OptionError if ``ordered="linear"`` is used where the order of levels is unknown."""
     if ordered == LINEAR and layout.scores is None:
         raise OptionError(
-            "ordered='linear' needs a formula and a table, which declare the order of levels.",
+            "ordered='linear' requires a formula and a table, which declare the order of levels.",
             argument="ordered",
             hint="Call bbl.bbl('~ .', data, ...), or use ordered='nominal'.",
             value=LINEAR,

@@ -150,7 +150,7 @@ def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
     for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
         if array.shape != shape:
             raise DataError(
-                f"{name} has shape {array.shape}; n_levels needs {shape}.", argument=name
+                f"{name} has shape {array.shape}, but n_levels requires {shape}.", argument=name
             )
 
 

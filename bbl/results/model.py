@@ -327,17 +327,17 @@ class ModelResults(DeprecatedNames, ABC):
                 "This model has no training rows: it was saved without them, or fitted to data "
                 "read in batches."
                 if self._kept is None
-                else "This model does not keep the training rows in their order, because the data "
+                else "This model does not keep the order of the training rows, because the data "
                 "were read in batches."
             )
             raise DataError(
                 problem,
                 hint=Hint(
                     f"{'Pass newdata=; or s' if takes_newdata else 'S'}ave it with "
-                    "store_data=True, or fit a table in memory, such as bbl.sample_rows(data, "
+                    "store_data=True, or refit to a table in memory, such as bbl.sample_rows(data, "
                     "100_000).",
-                    command_line="Save it with --store-data, or fit a table in memory, such as a "
-                    "random sample of the rows.",
+                    command_line="Save it with --store-data, or refit to a table in memory, such "
+                    "as a random sample of the rows.",
                 ),
             )
         return self.training
@@ -358,7 +358,7 @@ class ModelResults(DeprecatedNames, ABC):
             raise DataError(
                 "This result needs all training rows, but the data were read in batches, and this "
                 "model keeps only a random sample of the rows.",
-                hint=f"{'Pass newdata=, or f' if takes_newdata else 'F'}it a table, such as "
+                hint=f"{'Pass newdata=, or r' if takes_newdata else 'R'}efit to a table, such as "
                 "bbl.sample_rows(data, 500_000).",
             )
         return self._kept.sample

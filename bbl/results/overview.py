@@ -150,6 +150,6 @@ def _drivers_sentence(class_scores: Scores, rows: Sample, names: Sequence) -> st
         if increase[i] > MIN_INCREASE
     ]
     if not drivers:
-        return "No single predictor reduces the log-loss by much."
+        return "No single predictor reduces the log-loss substantially."
     driver_list = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)
     return f"Most important predictors, by the increase in log-loss without them: {driver_list}."

@@ -398,7 +398,7 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
         raise BBLTypeError(
             f"y mixes labels of the types {type_names}.",
             argument="y",
-            hint="Make them all strings or all numbers.",
+            hint="Convert all labels to strings, or all to numbers.",
         ) from None
     check_classification_targets(y)
     return y

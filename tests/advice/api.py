@@ -465,7 +465,7 @@ NETWORKS = {
         lambda: networks.structure("y", {"a": []}),
     ),
     "the class as a parent": case(
-        "Leave it out of the lists",
+        "Leave the class out of the lists",
         lambda: networks.structure("y", {"a": ["y"]}),
         lambda: networks.structure("y", {"a": []}),
     ),

@@ -158,7 +158,7 @@ SURVEYS = {
         lambda: stratified(strata="h", cluster="c"),
     ),
     "a sampling weight of 0": case(
-        "Leave it out; to analyse a subpopulation, pass a column of True and False",
+        "Leave this row out; to analyse a subpopulation, pass a column of True and False",
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0))),
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0)).iloc[1:]),
         lambda: stratified(SAMPLE.assign(d=np.arange(60) > 0), domain="d"),
@@ -236,7 +236,7 @@ SURVEYS = {
         ),
     ),
     "a number of jackknife replicates": case(
-        "Set type='bootstrap', or name the columns",
+        "Set type='bootstrap', or list the columns",
         lambda: survey_fit(replicates=20, type="JK1"),
         lambda: survey_fit(replicates=20, type="bootstrap"),
         lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),
@@ -335,7 +335,7 @@ TABLES = {
         lambda: blocks(data=RATINGS.assign(rating=RATINGS["rating"].astype(str)), metric="levels"),
     ),
     "an infinite rating": case(
-        r"Make it missing \(nan\), or drop the row",
+        r"Replace it with a missing value \(nan\), or drop the row",
         lambda: blocks(data=RATINGS.assign(rating=cell(np.inf, RATINGS[["rating"]]))),
         lambda: blocks(data=RATINGS.assign(rating=cell(np.nan, RATINGS[["rating"]]))),
         lambda: blocks(data=RATINGS.iloc[1:]),

@@ -610,7 +610,7 @@ TABLE |= {
         (lambda: survey_fit(cluster="c"),),
     ),
     "strata as values": Advice(
-        "Put the values into the table, and name their column",
+        "Add the values to the table as a column, and pass its name",
         lambda: bbl.survey("w", strata=DATA["a"]),
         (lambda: bbl.survey("w", strata="a"),),
     ),

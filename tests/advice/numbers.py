@@ -58,7 +58,7 @@ TABLE = {
         lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="pvi", n_iter=20),
     ),
     "a covariance of no numbers": case(
-        "List numeric predictors, for example numeric='age', or leave it out",
+        "List numeric predictors, for example numeric='age', or leave shrink out",
         lambda: fit("y ~ a", covariance="shared"),
         lambda: numeric(covariance="shared"),
         lambda: fit("y ~ a"),
@@ -197,7 +197,7 @@ TABLE = {
         lambda: [scored().aic, scored(level_scores={"k": [0, 1, 9]}).aic],
     ),
     "means without numbers": case(
-        "Name them in the fit, for example numeric='age'",
+        "List numeric predictors in the call, for example numeric='age'",
         lambda: fit("y ~ a").means(),
         lambda: numeric().means(),
     ),

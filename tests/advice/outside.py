@@ -184,7 +184,7 @@ ESTIMATORS = {
         lambda: naive().fit(X[1:], Y[1:]),
     ),
     "classes of two types": case(
-        "Make them all strings or all numbers",
+        "Convert all labels to strings, or all to numbers",
         lambda: naive().fit(X, np.array([1, *Y[1:]], dtype=object)),
         lambda: naive().fit(X, np.array(["1", *Y[1:]], dtype=object)),
         lambda: naive().fit(X, (Y == "s").astype(int)),

@@ -336,7 +336,7 @@ JUDGED = {
         lambda: FITTED.interactions(of=("s", "t"), pvalues="auto"),
     ),
     "rows of a saved fit": case(
-        "Pass newdata=; or save it with store_data=True, or fit a table in memory",
+        "Pass newdata=; or save it with store_data=True, or refit to a table in memory",
         in_folder(lambda f: reloaded(f).evaluate()),
         in_folder(lambda f: reloaded(f).evaluate(DATA)),
         in_folder(lambda f: reloaded(f, store_data=True).evaluate()),
@@ -347,13 +347,13 @@ JUDGED = {
         lambda: fit("y ~ a + b", method="conditional", ridge=0).inference(),
     ),
     "all rows of data read in batches": case(
-        r"Leave rows out, or fit a table, such as bbl\.sample_rows",
+        r"Leave rows out, or refit to a table, such as bbl\.sample_rows",
         lambda: SAMPLED.inference(rows="all"),
         lambda: SAMPLED.inference(),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).inference(rows="all"),
     ),
     "results that need all rows in batches": case(
-        r"Pass newdata=, or fit a table, such as bbl\.sample_rows",
+        r"Pass newdata=, or refit to a table, such as bbl\.sample_rows",
         lambda: SAMPLED.evaluate(),
         lambda: SAMPLED.evaluate(DATA),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).evaluate(),
@@ -396,7 +396,7 @@ JUDGED = {
         lambda: fit("y ~ a + b", lambda: iter([DATA])).evaluate(),
     ),
     "composite criteria of a sample": case(
-        r"Fit a table, such as bbl\.sample_rows",
+        r"Refit to a table, such as bbl\.sample_rows",
         lambda: PRIOR_COUNT.claic,
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500), prior_count=1).claic,
     ),
@@ -438,7 +438,7 @@ JUDGED = {
         lambda: blocks(groups=(2, 2)).predict(RATINGS, type="response"),
     ),
     "a new row without cells": case(
-        "Pass some of its cells, with the column 'rating'",
+        "Add some of its cells to newdata, including the column 'rating'",
         lambda: blocks(groups=(2, 2)).predict(pd.DataFrame({"user": [99], "movie": [0]})),
         lambda: blocks(groups=(2, 2)).predict(
             pd.DataFrame({"user": [99], "movie": [0], "rating": [1.0]})

@@ -81,7 +81,11 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
             DataError,
             "mask must.*True and False",
         ),
-        (lambda: FIT.sample(2, groups=[1, 1]), OptionError, "groups has numbers without names"),
+        (
+            lambda: FIT.sample(2, groups=[1, 1]),
+            OptionError,
+            "groups has values without group names",
+        ),
         (lambda: IN_ORDER.sample(2, groups=[1]), OptionError, "groups must.*2 numbers"),
         (lambda: IN_ORDER.sample(2, groups=[0, 0]), OptionError, "groups must not all be zero"),
         (lambda: FIT.sample(2, groups={"u": 1}), OptionError, "groups has no entry for group 'v'"),

@@ -207,7 +207,7 @@ def test_a_column_that_the_first_file_lacks_is_not_left_out_in_silence(tmp_path)
     for files in (tmp_path, [tmp_path / "b.parquet", tmp_path / "a.parquet"]):
         with pytest.raises(
             bbl.errors.DataError,
-            match=rf"a.parquet' has no column '{first}', which other files have",
+            match=rf"a.parquet' has no column '{first}', but other files do",
         ):
             bbl.bbl("y ~ .", files, method="naive")
         assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="naive").labels.names == tuple(

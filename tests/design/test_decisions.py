@@ -13,7 +13,7 @@ from bbl.errors import OptionError
 
 SORTED = Factor("y", ("healthy", "sick"), ("string", "string"))
 NAMES_NEEDED = (
-    r"numbers without names, but the order of the groups of 'y' was not declared\. "
+    r"values without group names, but the order of the groups of 'y' was not declared\. "
     r"Hint: Pass a dict such as "
 )
 

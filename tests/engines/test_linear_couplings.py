@@ -595,7 +595,7 @@ def test_orders_that_are_not_declared(method):
     ):
         with pytest.raises(OptionError, match=text):
             bbl.bbl("y ~ .", data, method=method, ordered="linear", level_scores=scores)
-    with pytest.raises(OptionError, match="needs a formula and a table"):
+    with pytest.raises(OptionError, match="requires a formula and a table"):
         bbl.mlestimate(np.zeros((4, 2), dtype=int), method=method, ordered="linear", L=[3, 3])
 
 

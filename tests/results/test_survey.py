@@ -412,9 +412,9 @@ def test_bad_designs_are_answered():
     bad("more units were sampled there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
     bad("fpc lists 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
     bad("True and False", domain="psu")
-    with pytest.raises(BBLTypeError, match="Put the values into the table"):
+    with pytest.raises(BBLTypeError, match="Add the values to the table"):
         bbl.survey("w", strata=DATA["stratum"])
-    with pytest.raises(BBLTypeError, match="Put the values into the table"):
+    with pytest.raises(BBLTypeError, match="Add the values to the table"):
         bbl.survey("w", domain=DATA["adult"])
     for names in ([], ["w", "a"], None):
         with pytest.raises(BBLTypeError, match="weights must be the name of one column"):

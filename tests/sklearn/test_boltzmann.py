@@ -576,6 +576,6 @@ class TestTools:
 def test_classes_of_several_types_are_refused_in_words():
     y = np.array(["1", 1] * 10, dtype=object)
     with pytest.raises(
-        BBLTypeError, match=r"y mixes labels of the types int, str\..*Make them all strings"
+        BBLTypeError, match=r"y mixes labels of the types int, str\..*Convert all labels to strings"
     ):
         BBLClassifier("pseudo").fit(pd.DataFrame({"a": list("uv") * 10}), y)

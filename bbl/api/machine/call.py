@@ -306,7 +306,9 @@ def check_numbers(
             raise OptionError(
                 f"{given[0]} applies to numeric predictors, but there are none.",
                 argument=given[0],
-                hint="List numeric predictors, for example numeric='age', or leave it out.",
+                hint=(
+                    f"List numeric predictors, for example numeric='age', or leave {given[0]} out."
+                ),
             )
         return
     if not isinstance(options.columns, bool):
@@ -515,7 +517,8 @@ def prepare(
                     "If they were meant as counts, round them; if they are sampling weights, pass "
                     "design=bbl.survey(weights=...) instead, for standard errors.",
                     command_line="If they were meant as counts, round them; if they are sampling "
-                    "weights, name clusters and strata (--cluster, --strata) for standard errors.",
+                    "weights, specify clusters and strata (--cluster, --strata) for "
+                    "standard errors.",
                 ),
             ),
             stacklevel=3,

@@ -96,7 +96,7 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
             if parent == class_:
                 fail(
                     f"the class {class_!r} is always a parent of {name!r}",
-                    hint="Leave it out of the lists",
+                    hint="Leave the class out of the lists",
                 )
             if parent not in position:
                 fail(

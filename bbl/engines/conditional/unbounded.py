@@ -16,7 +16,9 @@ from bbl.rows.sample import Sample
 __all__ = ["limits"]
 
 SEPARATED = "the predictors separate the groups perfectly, so the likelihood has no maximum"
-TOO_FEW_ROWS = "there are fewer distinct rows than coefficients, so they are not identified"
+TOO_FEW_ROWS = (
+    "there are fewer distinct rows than coefficients, so the coefficients are not identified"
+)
 ALIASED = "it is not identified given the other terms"
 
 

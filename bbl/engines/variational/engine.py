@@ -229,7 +229,8 @@ class PersistentVI(Engine):
             for name, default in (("scale", None), ("centred", False), ("empirical_bayes", False)):
                 if getattr(self, name) != default:
                     raise OptionError(
-                        f"{name}={getattr(self, name)!r} needs scales, but prior='flat' has none.",
+                        f"{name}={getattr(self, name)!r} requires scales, but prior='flat' "
+                        "has none.",
                         argument=name,
                         hint=f"Leave out {name}, or use prior='gaussian'.",
                     )

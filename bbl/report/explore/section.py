@@ -106,7 +106,7 @@ class WhatIf:
             if len(self.names) >= MIN_SEARCHED
             else ""
         )
-        return f"""<noscript><p>This section needs JavaScript, which is switched off.</p></noscript>
+        return f"""<noscript><p>This section requires JavaScript, which is disabled.</p></noscript>
 <div class="whatif" id="whatif" hidden>
 <div class="whatif-columns">
 <form class="answers">

@@ -101,7 +101,7 @@ def draw_network(
                 hint="Draw terms of three or more predictors with plot_terms().",
             )
         raise DataError(
-            "The model has no interactions to draw; its formula contains no terms like a:b or .^2."
+            "The model has no interactions to draw: its formula has no terms such as a:b or .^2."
         )
     theta, titles = _graph_parameters(labels, parameters, groups)
     # (graphs, pairs); `interaction_strength` puts pairs first, then larger terms

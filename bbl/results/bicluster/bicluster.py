@@ -304,7 +304,10 @@ class BiclusterResults(BlockTables, DeprecatedNames):
                 "has no cells from which to estimate its group.",
                 column=self.table.rows.name,
                 argument="newdata",
-                hint=f"Pass some of its cells, with the column {self.table.response!r}.",
+                hint=(
+                    "Add some of its cells to newdata, including the column "
+                    f"{self.table.response!r}."
+                ),
             )
         holds, means = self.table.holds, self._means  # (a, b); for levels, proportions (a, b, L)
         # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level |

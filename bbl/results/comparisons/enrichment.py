@@ -71,10 +71,7 @@ class EnrichmentResults(Notebook):
             f"p {sign} {self.p:.3g})"
         )
         if self.n_known == self.n_pairs:
-            rank_test = (
-                "All pairs are known, so there are no other pairs to rank them against and "
-                "no rank test."
-            )
+            rank_test = "All pairs are known, so there are no other pairs for a rank test."
         pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
         if self.n_universe is not None:
             pair_counts += f"; expected numbers from a universe of {self.n_universe} names"

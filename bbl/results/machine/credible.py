@@ -79,7 +79,8 @@ class PosteriorInference(Estimates):
         )
         if selection == "pooled":
             raise OptionError(
-                f"{self._engine.refusals()['pooled']}, so there is no difference to compare.",
+                f"{self._engine.refusals()['pooled']}: no posterior is available for their "
+                "difference.",
                 argument="of",
                 hint="Use of='group', or two groups.",
             )

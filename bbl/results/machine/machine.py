@@ -528,7 +528,7 @@ class MachineResults(ModelResults):
         if self.estimate.location is None:
             raise DataError(
                 "This fit has no numeric predictors.",
-                hint="Name them in the fit, for example numeric='age'.",
+                hint="List numeric predictors in the call, for example numeric='age'.",
             )
         return self.estimate.location
 
@@ -567,7 +567,7 @@ class MachineResults(ModelResults):
                 "This model keeps a random sample of the training rows, and the data cannot be "
                 "read again.",
                 argument="rows",
-                hint="Leave rows out, or fit a table, such as bbl.sample_rows(data, 500_000).",
+                hint="Leave rows out, or refit to a table, such as bbl.sample_rows(data, 500_000).",
             )
         n = sum(kept.n_rows)
         check_memory(

@@ -262,8 +262,8 @@ def _order_by_logits(
     by_logits = {_logits(fit): fit for fit in (one, other)}
     if "cumulative" in by_logits:
         raise DataError(
-            "a model with cumulative logits is not nested in one with other logits; compare AIC "
-            "or BIC."
+            "a model with cumulative logits is not nested in a model with other logits; compare "
+            "AIC or BIC."
         )
     large = by_logits["nominal"]
     if large.engine.has_profiles:

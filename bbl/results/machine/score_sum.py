@@ -23,7 +23,7 @@ from bbl.stats.metrics import class_scores, log_share
 __all__ = ["machine_scores"]
 
 CUMULATIVE = "With cumulative logits, the log-odds of two groups are not sums of terms."
-ZEROS_OF_GROUPS = "With structural zeros in single groups, class scores are not sums of terms."
+ZEROS_OF_GROUPS = "With structural zeros in only some groups, class scores are not sums of terms."
 
 
 def machine_scores(estimate: Estimate, names: Sequence[str]) -> ScoreModel:

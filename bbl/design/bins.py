@@ -1,4 +1,4 @@
-"""Cut numeric columns into intervals (`bin`), and merge rare levels into one (`lump`)."""
+"""Cut numeric columns into intervals (`bin`), and merge rare levels (`lump`)."""
 
 from __future__ import annotations
 
@@ -40,26 +40,28 @@ def bin(  # noqa: A001  # the word of the field
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        The columns to cut; by default all numeric columns with more than `bins` distinct values,
+        Columns to cut; by default, all numeric columns with more than `bins` distinct values,
         except the response and the column of `weights`.
     bins : int, default 5
-        Maximum number of intervals. With ``method="mdl"`` it only selects the default `columns`.
+        Maximum number of intervals. With ``method="mdl"``, it only determines the default
+        `columns`.
     method : {"quantile", "width", "mdl"}, default "quantile"
         "quantile": intervals with about equal numbers of rows. "width": intervals of equal width.
-        "mdl": the method of Fayyad & Irani (1993), which makes a cut if it shortens the description
-        of the groups of `response` by more than the cut itself costs. It may make no cuts.
+        "mdl": the method of Fayyad & Irani (1993), which adds a cut if it reduces the description
+        length of the groups of `response` by more than the length of the cut itself. A column may
+        have no cuts.
     response : name of a column, optional
-        The column with the groups, required by ``"mdl"``.
+        Column with the groups, required for ``"mdl"``.
     weights : column name or array of length n, optional
-        Frequencies, or any positive weights. Pass the weights that will be used in the fit: their
+        Frequencies, or any positive weights. Pass the weights that will be used in the fit; their
         column is not binned.
 
     Returns
     -------
     DataFrame
-        The same table, with intervals as ordered categories; the first starts at minus infinity and
-        the last ends at infinity. Missing values stay missing. A column without cuts is unchanged,
-        or becomes a single interval if it is listed in `columns`.
+        The table with intervals as ordered categories; the first interval starts at minus infinity
+        and the last ends at infinity. Missing values remain missing. A column without cuts is
+        unchanged, or becomes a single interval if it is listed in `columns`.
 
     Raises
     ------
@@ -69,7 +71,7 @@ def bin(  # noqa: A001  # the word of the field
     Warns
     -----
     DataWarning
-        If ``"mdl"`` makes no cuts in a column.
+        If ``"mdl"`` finds no cuts in a column.
 
     Notes
     -----
@@ -193,21 +195,21 @@ def lump(
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        The columns to change; by default all columns of strings, categories or booleans, except
-        the response and the weights.
+        Columns to change; by default, all columns of strings, categories or booleans, except the
+        response and the weights.
     min_count : int, default 10
         Levels with a smaller sum of weights are rare.
     response : name of a column, optional
-        A column that is not changed unless it is listed in `columns`.
+        Column that is left unchanged unless it is listed in `columns`.
     weights : column name or array of length n, optional
         Frequencies, or any positive weights.
 
     Returns
     -------
     DataFrame
-        The same table. Columns with rare levels become categories, with ``"(rare)"`` as the last;
-        all other columns are unchanged, including boolean columns with only one rare level.
-        Missing values stay missing.
+        The table with rare levels merged. Columns with rare levels become categorical, with
+        ``"(rare)"`` as the last category; all other columns are unchanged, including boolean
+        columns with only one rare level. Missing values remain missing.
 
     Notes
     -----
@@ -246,7 +248,7 @@ def lump(
             column.codes, weights=row_weights, minlength=len(column.values)
         )
         is_level = np.array([kind != "missing" for kind in column.kinds])
-        # existing "(rare)" values join the rare levels
+        # existing "(rare)" values are merged with the rare levels
         is_rare = is_level & (
             (weight_of_value < min_count)
             | np.array([value == RARE_LEVEL for value in column.values])
@@ -352,10 +354,10 @@ def to_numbers(series: pd.Series) -> np.ndarray | None:
 def find_cuts(
     x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None
 ) -> np.ndarray:
-    """Return the increasing cuts of the numbers `x` (n,) by a `method` of `bin`.
+    """Return increasing cuts of the values `x` (n,), found by a `method` of `bin`.
 
-    `weights` (n,) are the weights of the numbers. `bins` is the maximum number of intervals, which
-    "mdl" ignores. `y` (n,) contains the groups for "mdl", and is None for other methods.
+    `weights` (n,) contains their weights. `bins` is the maximum number of intervals, ignored by
+    "mdl". `y` (n,) contains the groups for "mdl" and is None for other methods.
     """
     if not len(x):
         return np.empty(0)
@@ -365,7 +367,7 @@ def find_cuts(
 
 
 def _cut_into_intervals(numbers: np.ndarray, cuts: np.ndarray) -> pd.Categorical:
-    """Return the interval between increasing `cuts` that contains each number; missing for nan."""
+    """Return the interval between increasing `cuts` that contains each value; missing for nan."""
     breaks = np.concatenate([[-np.inf], cuts, [np.inf]])
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="left"))
     return pd.Categorical.from_codes(codes, pd.IntervalIndex.from_breaks(breaks), ordered=True)

@@ -2,7 +2,7 @@
 
 Shared arguments: `levels_by_name` maps column names to the factors given in `xlevels`; `keep`
 contains the positions of the used rows; `missing` is "raise", "drop", "level" or "marginal";
-`declared` states whether declared levels are kept even if they do not occur.
+`declared` indicates whether declared levels are kept even if they do not occur.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 # columns with up to this many distinct values are never treated as identifiers
 MAX_UNQUESTIONED_LEVELS = 20
 MANY_LEVELS = 100  # columns with more levels than this give a warning if the levels are rare
-RARE_BELOW = 6  # levels are rare if they have fewer observations than this on average
+RARE_BELOW = 6  # levels are rare if their average number of observations is below this
 # response of a formula without one: all rows belong to one group
 NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
@@ -118,7 +118,7 @@ def refuse_missing_newdata(column: Column, is_regressor: bool = False) -> None:
 def select_rows(
     frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the used rows, and of the rows dropped for missing values.
+    """Return the positions of the used rows, and of the rows dropped due to missing values.
 
     Used rows have positive `counts` (n,) and, with ``missing="drop"``, no missing values.
     """
@@ -143,7 +143,7 @@ def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> st
     """Return a sentence about missing values in several columns, to append to an error message.
 
     `counts` contains the number of missing values in each column; `n_complete` of the `n` rows are
-    complete. The text is empty unless at least two columns have missing values.
+    complete. The sentence is empty unless at least two columns have missing values.
     """
     if sum(count > 0 for count in counts.values()) < 2:
         return ""
@@ -155,7 +155,7 @@ def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> st
 
 
 def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
-    """Raise an error because ``missing="drop"`` drops all `n` rows.
+    """Raise an error that ``missing="drop"`` drops all `n` rows.
 
     `counts` contains the number of missing values in each column.
     """
@@ -201,8 +201,8 @@ def read_column(
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, and for the rows `keep` its codes and missing-value mask (or None).
 
-    `n_observed` is the number of observations that each of the rows `keep` represents (default: 1).
-    The other arguments after `keep` are as in `column_factor`.
+    `n_observed` is the number of observations represented by each of the rows `keep` (default: 1).
+    The other arguments after `keep` are the same as in `column_factor`.
     """
     series = frame.column(name)
     if len(keep) < frame.n:
@@ -240,13 +240,13 @@ def column_factor(
     rows: np.ndarray | None = None,
     numbers_advice: str = "",
 ) -> Factor:
-    """Return a column's factor, with the levels listed in `xlevels` or else those that occur.
+    """Return a column's factor, with levels from `xlevels` or else the levels that occur.
 
-    Numeric columns that hold amounts rather than levels are refused; `rows` and `numbers_advice`
-    are as in `check_discrete`.
+    Numeric columns that contain quantities rather than levels are refused; `rows` and
+    `numbers_advice` are the same as in `check_discrete`.
 
     With `declared`, declared levels are kept even if they do not occur, and the response may have
-    missing values if ``missing="marginal"``. `sums_out` states whether the error about missing
+    missing values if ``missing="marginal"``. `sums_out` indicates whether the error about missing
     values may suggest ``missing="marginal"``; `tell_missing` returns a sentence about missing
     values in all columns (see `describe_missing`).
     """
@@ -304,9 +304,9 @@ def read_response(
     missing: str,
     n_observed: np.ndarray | None = None,
 ) -> tuple[Factor, np.ndarray]:
-    """Return the response's factor, and its codes (intp) in the rows `keep`; -1 where missing.
+    """Return the response's factor and its codes (intp) in the rows `keep`; -1 where missing.
 
-    `n_observed` is as in `read_column`.
+    `n_observed` is the same as in `read_column`.
     """
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
@@ -351,7 +351,7 @@ def count_levels(
 def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
     """Refuse a response with a single group or, unless `declared`, with an empty group.
 
-    `counts` (K,) are the numbers of rows in each group.
+    `counts` (K,) contains the number of rows in each group.
     """
     if len(response.levels) < 2:
         raise DataError(
@@ -414,10 +414,9 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems) -> None:
-    """Add identifier-like columns with undeclared levels to `problems`; warn about many rare
-    levels.
+    """Add identifier-like columns with undeclared levels to `problems`; warn about rare levels.
 
-    `n_rows` is the number of rows, where a row of frequency k counts as k rows.
+    `n_rows` is the number of rows, where a row with frequency k counts as k rows.
     """
     rare = []  # texts for the warning, one for each predictor with many rare levels
     numeric = []  # names of such predictors with numeric levels

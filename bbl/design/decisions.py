@@ -1,4 +1,4 @@
-"""Check priors and misclassification costs, and arrange them in the order of the K groups."""
+"""Validation of priors and misclassification costs, and arrangement in the order of the groups."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SUM_TOLERANCE = 1e-6  # on the sum of the priors, which must be 1
 
 
 class Decisions(TypedDict, total=False):
-    """Keywords of predictions: priors, and costs of wrong decisions."""
+    """Keyword arguments of predictions: priors and misclassification costs."""
 
     priors: Priors
     costs: Costs
 
 
 class DrawnDecisions(Decisions, total=False):
-    """Keywords of predictions by models that may have posterior draws."""
+    """Keyword arguments of predictions for models that may have posterior draws."""
 
     draws: Literal["all", "mean"]
 
@@ -48,8 +48,8 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Parameters
     ----------
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``
-        Proportions that sum to one. An array has the order of the groups, and is refused if that
-        order was neither declared nor evident (`Factor.has_known_order`).
+        Proportions that sum to one. An array must be in the order of the groups, and is refused if
+        that order is neither declared nor evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 
@@ -60,8 +60,8 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or has no proportion, proportions do not sum to one, or names are
-        required.
+        If a group is unknown or has no proportion, proportions do not sum to one, or group names
+        are required.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     """Return one number for each group (K,), not all zero.
 
-    `values` are as in `check_priors`, but may have any sum.
+    `values` is the same as in `check_priors`, but may have any sum.
     """
     # `values_of_user` is shown in messages
     values_of_user = values
@@ -113,13 +113,13 @@ def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
 
 
 def check_costs(costs: Costs, response: Factor) -> np.ndarray:
-    """Return costs as an array, observed groups by predicted ones.
+    """Return costs as an array, with observed groups in rows and predicted groups in columns.
 
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        Cost of predicting one group (column) if another (row) is true; in a mapping ``{true:
-        {predicted: cost}}``, absent costs are 0. An array is refused if the order of the groups was
+        Cost of predicting one group (column) if another (row) is true. In a mapping ``{true:
+        {predicted: cost}}``, omitted costs are 0. An array is refused if the order of the groups is
         neither declared nor evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
@@ -131,7 +131,7 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or has no cost, costs are negative or not numbers, or names are
+        If a group is unknown or has no cost, costs are negative or not numeric, or group names are
         required.
 
     Examples
@@ -169,9 +169,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
 
 
 def _check_order(argument: str, values: Any, response: Factor, placeholder: str) -> None:
-    """Refuse numbers without names for groups if their order was not declared.
+    """Refuse numbers without group names if the order of the groups was not declared.
 
-    `placeholder` represents the value of a group in the hint.
+    `placeholder` represents the value for a group in the hint.
     """
     # a single number is refused by `_check_numbers`
     if response.has_known_order or np.ndim(values) == 0:
@@ -189,7 +189,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
-    """Refuse unknown and repeated names of groups and, if `complete`, a list that lacks a group."""
+    """Refuse unknown and repeated group names and, if `complete`, missing groups."""
     group_names = ", ".join(map(repr, groups))
     for name in given_names:
         if name not in groups:
@@ -217,7 +217,7 @@ def _check_numbers(
 ) -> np.ndarray:
     """Return `values` as a float array of the given shape, () for a single number.
 
-    Other shapes, and negative, infinite or missing numbers are refused. `groups` are named in
+    Other shapes, and negative, infinite or missing values are refused. `groups` are named in
     messages.
     """
     wanted = " x ".join(map(str, shape)) or "one"

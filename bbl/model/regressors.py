@@ -1,6 +1,4 @@
-"""Regressors of each site: levels and joint levels of the other predictors. Conversion between flat
-parameters, matrices of couplings and site solutions.
-"""
+"""Regressors of each site, and conversion of parameters between vectors and site solutions."""
 
 from __future__ import annotations
 
@@ -32,8 +30,7 @@ LARGEST = 1e30  # largest parameter (absolute) for which energies are finite in 
 
 
 def pair_cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the column of every pair coupling in the coupling matrix, in storage
-    order.
+    """Return the row and column of each pair coupling in the coupling matrix, in storage order.
 
     Both are int32 arrays (couplings,), computed once per layout. The table of a pair is stored row
     by row. To save memory, positions in a table are converted to positions in the matrix in place.
@@ -59,7 +56,7 @@ def pair_cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(h, J)`` of a model of pairs: fields (D,) and the symmetric coupling matrix (D, D).
+    """Return ``(h, J)`` of a model with pairs: fields (D,) and symmetric couplings (D, D).
 
     Raises ValueError if the model has terms of more than two predictors.
 
@@ -88,7 +85,7 @@ def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D); J is averaged with
+    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D). J is averaged with
     its transpose (eq. 18).
     """
     row, col = pair_cells(layout)
@@ -167,14 +164,14 @@ def to_floats(argument: str, value) -> np.ndarray:
 
 
 class Regressors:
-    """The predictors and sets that each site is regressed on.
+    """The predictors and sets on which each site is regressed.
 
     A *set* is a term (i, j, k, ...) of three or more predictors without one member: given all other
     predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13).
     The S sets therefore act as additional predictors after the m predictors. The code of a set is 0
-    if a member is at its reference level, and otherwise the number of the joint level, with the
-    last member varying fastest. A model of pairs has no sets. The D
-    columns are the non-reference levels of predictors and sets.
+    if a member is at its reference level, otherwise the number of the joint level, with the last
+    member varying fastest. A model with pairs only has no sets. The D columns are the non-reference
+    levels of predictors and sets.
 
     Attributes
     ----------
@@ -183,12 +180,12 @@ class Regressors:
     sets : list of ndarrays of intp, shapes (S_k, k)
         Sets of k = 2, 3, ... predictors.
     set_of_member : list of ndarrays of int, shapes (T_k, k)
-        For the terms of order k = 3, 4, ...: the set that lacks the first, second, ... member of
-        the term. Sets are numbered m, m + 1, ...
+        For the terms of order k = 3, 4, ...: the set without the first, second, ... member of the
+        term. Sets are numbered m, m + 1, ...
     n_levels : ndarray of int32, shape (m + S,)
-        Number of levels of the predictors, then of the sets.
+        Numbers of levels of the predictors, followed by those of the sets.
     start : ndarray of intp, shape (m + S + 1,)
-        First column of each predictor and set, then D.
+        First column of each predictor and set, followed by D.
     mask : ndarray of bool, shape (m, m + S)
         Whether each predictor or set is a regressor of each site.
     D : int
@@ -247,15 +244,13 @@ class Regressors:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Order of the term that each column belongs to, shape (D,)."""
+        """Order (D,) of the term to which each column belongs."""
         # 2 for the m predictors, 3 for sets of two, ...
         orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the codes (n, m + S) of predictors and sets from the codes of predictors;
-        unchanged without sets.
-        """
+        """Return the codes (n, m + S) of predictors and sets, given the codes of predictors."""
         if not self.sets:
             return codes
         m = self.m
@@ -284,9 +279,7 @@ class Regressors:
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
-        """Columns of the site solution that each site uses: the constant (0), then its regressors
-        (1 + column).
-        """
+        """Each site's columns in the site solution: 0 (constant), then 1 + regressor columns."""
         return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:
@@ -338,13 +331,13 @@ def regressors(layout: Layout) -> Regressors:
 
 
 def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the positions of couplings in the site solution without its fields, a matrix
-    (layout.D, D).
+    """Return the positions of couplings in a site solution without fields, (layout.D, D).
 
-    A coupling of k predictors appears k times, with each member of its term as the site. The list
-    has an entry for each order k = 2, 3, ...: k pairs (rows, columns) of arrays. Pair a contains,
-    for each coupling of that order, its position with member a as the site: the row of that
-    member's level, and the column of the other members' levels. The list is cached in the layout.
+    A coupling of k predictors appears k times, once with each member of its term as the site. The
+    list has an entry for each order k = 2, 3, ...: k pairs (rows, columns) of arrays. Pair a
+    contains, for each coupling of that order, its position with member a as the site: the row of
+    that member's level, and the column of the other members' levels. The list is cached in the
+    layout.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
@@ -391,8 +384,7 @@ def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarra
 
 
 def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Convert parameters (size,) into a site solution (layout.D, 1 + D) with equal couplings at all
-    sites of a term.
+    """Convert parameters (size,) to a site solution (layout.D, 1 + D), equal at a term's sites.
 
     Examples
     --------
@@ -438,9 +430,7 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
 
 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
-    """Return the penalty (D,) of the couplings in each column: the same for all, or one for each
-    order 2, 3, ...
-    """
+    """Return the penalty (D,) on couplings in each column: a common penalty, or one per order."""
     regs = regressors(layout)
     if isinstance(lambda_, tuple):
         return np.asarray(lambda_)[regs.order - 2]

@@ -1,5 +1,4 @@
-"""Analytic derivatives of averaged group probabilities with respect to the coefficients of class
-scores.
+"""Analytic derivatives of averaged group probabilities with respect to score coefficients.
 
 The class score of group g in a row is ``c_g0 + sum_k c_gk t_k(x)``, where t_k are the indicators of
 the parameters of a layout. The *coefficients* of a group are its intercept c_g0 (column 0) and its
@@ -28,8 +27,7 @@ MATRIX_ADVANTAGE = 20  # speed of a matrix product relative to products of singl
 
 
 class ScoreGradient:
-    """Derivatives of weighted sums of P(group | row) with respect to the coefficients of the class
-    scores.
+    """Derivatives of weighted sums of P(group | row) with respect to class-score coefficients.
 
     With ``P_y = exp(s_y) / sum_g exp(s_g)``, the derivative of ``P_y`` with respect to the
     coefficients of group g is ``P_y (1[y=g] - P_g) z_g(x)``. In a complete row ``z_g = (1, t(x))``.
@@ -66,11 +64,10 @@ class ScoreGradient:
         weights: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y`` with respect to
-        the coefficients of group g.
+        """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y``.
 
-        Each sum is over a *unit*, a set of one or more rows. The axes are units, y, g,
-        coefficients.
+        Derivatives are with respect to the coefficients of group g. Each sum is over a *unit*, a
+        set of one or more rows. The axes are units, y, g, coefficients.
 
         Parameters
         ----------
@@ -120,8 +117,7 @@ class ScoreGradient:
         score_derivatives: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the `sums` (U, K, K, 1 + size) for a model of independent predictors, given
-        `score_derivatives` (n, K, K).
+        """Return the `sums` for independent predictors, given `score_derivatives` (n, K, K).
 
         The indicators of a missing cell are replaced by the level probabilities of its predictor in
         a group, which do not depend on the known cells of the row.

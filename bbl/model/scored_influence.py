@@ -1,4 +1,4 @@
-"""Influence of rows on a pseudo-likelihood estimate whose couplings are linear in scores."""
+"""Influence of rows on a pseudo-likelihood estimate with couplings linear in scores."""
 
 # With the map ``theta = A beta`` of a site's free parameters beta, its Hessian is ``A' H A``, and
 # the influence on theta is ``A (A' H A)^-1 A' u``, with the score u of a row.
@@ -20,7 +20,7 @@ __all__ = ["ScoredInfluence", "influence_of"]
 class ScoredInfluence(Influence):
     """`Influence` with couplings that are linear in scores.
 
-    `_inverse` and `_penalty_shift` refer to the r free parameters of a site: (r, r) and (r,).
+    `_inverse` (r, r) and `_penalty_shift` (r,) refer to the r free parameters of a site.
     """
 
     def __init__(
@@ -98,6 +98,6 @@ def influence_of(
     prior_count: float = 0.0,
     zero_sum: bool = False,
 ) -> Influence:
-    """Return the `Influence` on a site solution, of the class for its layout."""
+    """Return the `Influence` on a site solution, using the class that matches the layout."""
     kind = Influence if layout.scores is None else ScoredInfluence
     return kind(sample, layout, site_theta, lambda_, lambdah, prior_count, zero_sum)

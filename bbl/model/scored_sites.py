@@ -1,6 +1,6 @@
-"""Newton's method for sites whose couplings are linear in scores (see `bbl.model.scores`).
+"""Newton's method for sites with couplings linear in scores (see `bbl.model.scores`).
 
-All sites take their steps together, so that each step is one pass over the rows, in memory or in a
+All sites take their steps together, so each step requires one pass over the rows, in memory or in a
 file.
 """
 
@@ -44,12 +44,12 @@ class ScoredPenalty:
     Attributes
     ----------
     lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
-        L2 penalties of couplings and fields. They act on all parameters of the tables, as in a
+        L2 penalties on couplings and fields. They apply to all parameters of the tables, as in a
         model without scores.
     prior_count : float
         Pseudocount, as in `PseudoLikelihood`.
     zero_sum : bool
-        Whether the penalties act in the zero-sum gauge.
+        Whether the penalties apply in the zero-sum gauge.
     """
 
     lambda_: float | tuple[float, ...] = 0.0
@@ -63,9 +63,7 @@ class ScoredPenalty:
         return not np.any(self.lambda_) and not self.prior_count
 
     def matrices(self, layout: Layout, sites: list[int]) -> list[np.ndarray]:
-        """Return the matrix (r, r) of each site's penalty, half the quadratic form of its free
-        parameters.
-        """
+        """Return each site's penalty matrix (r, r); the penalty is half its quadratic form."""
         scores = site_scores_of(layout)
         columns = regressors(layout).columns
         metric = (
@@ -86,7 +84,7 @@ class ScoredPenalty:
 
 @dataclass(frozen=True)
 class ScoredFit:
-    """The fit of all m sites; arrays have shape (m,) unless another is given.
+    """The fit of all m sites; arrays have shape (m,) unless stated otherwise.
 
     Attributes
     ----------
@@ -96,7 +94,7 @@ class ScoredFit:
         Minimum of the objective, and the norm of its gradient.
     n_iter : ndarray of int32
     converged : ndarray of bool
-        Whether the norm is at most the tolerance, or only rounding keeps it from decreasing.
+        Whether the norm is at most the tolerance, or cannot decrease because of rounding.
     determined : ndarray of bool, shape (layout.D, 1 + D)
         Whether each parameter has a finite and unique optimum; False for sites that were not
         fitted.
@@ -150,9 +148,9 @@ def fit_scored_sites(
     ----------
     rows : Sample or StoredSample
     layout : Layout
-        With `scores`.
+        A layout with `scores`.
     start : ndarray, shape (layout.D, 1 + D)
-        Site solution to start from; the nearest one that is linear in the scores is used.
+        Initial site solution; the nearest solution that is linear in the scores is used.
     penalty : ScoredPenalty
     tolerance : float
         Largest gradient norm that counts as converged.
@@ -235,7 +233,7 @@ def _advance(
 
 
 def scored_memory(layout: Layout) -> float:
-    """Return the bytes of a fit: three Hessians of each site, and a block of rows."""
+    """Return the memory of a fit, in bytes: three Hessians of each site, and a block of rows."""
     scores = site_scores_of(layout)
     hessians = sum(float(site_map.n) ** 2 for site_map in scores.maps)
     most_levels = float(layout.n_levels.max(initial=1))
@@ -300,7 +298,7 @@ def _block_sums(
 ) -> list[np.ndarray]:
     """Return, for each site, an array of a block's sums: value, gradient (r,) and Hessian (r r,).
 
-    `prior_share` (m,) are the weights of equal proportions of the levels in the targets.
+    `prior_share` (m,) contains the weights of equal level proportions in the targets.
     """
     scores = site_scores_of(layout)
     Z = scores.design(regressors(layout).codes(block.codes))
@@ -330,7 +328,8 @@ def _site_sums(
 ) -> np.ndarray:
     """Return a site's sums of value, gradient and Hessian over rows, in one array.
 
-    `all_features` (F, n) are the features of the rows, `codes` (n,) their levels of the site.
+    `all_features` (F, n) contains the features of the rows, and `codes` (n,) their levels at the
+    site.
     """
     C = scores.contrasts[i]  # (q, d)
     q, d = C.shape

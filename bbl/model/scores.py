@@ -1,11 +1,11 @@
-"""Couplings that are linear in the scores of ordered levels, as a map from fewer free parameters.
+"""Couplings that are linear in level scores, as a map from fewer free parameters.
 
-With scores u_i(a) of the levels of ordered predictors, 0 at the reference level, the coupling of
-two of them is ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` (linear by linear), and that of an ordered
-and a nominal predictor ``J_ij(a, b) = u_i(a) phi_j(b)`` (row effects); likewise for terms of any
-order. Fields are free. Every parameter of the layout is therefore a factor times one free
-parameter, and the derivatives with respect to the free parameters are sums over the parameters that
-share them.
+Levels of ordered predictors have scores u_i(a), 0 at the reference level. The coupling of two
+ordered predictors is ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` (linear by linear), and the coupling
+of an ordered and a nominal predictor is ``J_ij(a, b) = u_i(a) phi_j(b)`` (row effects); similarly
+for terms of any order. Fields are free. Every parameter of the layout is therefore a factor times
+one free parameter, and the derivatives with respect to the free parameters are sums over the
+parameters that share them.
 """
 
 # A level with a score of nan, such as "(missing)", has a free parameter of its own. Levels that
@@ -38,15 +38,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """The map of r free parameters to p parameters of a table form: ``theta = factor *
-    free[index]``.
+    """The map from r free parameters to p parameters: ``theta = factor * free[index]``.
 
     Attributes
     ----------
     index : ndarray of intp, shape (p,)
         The free parameter of each parameter.
     factor : ndarray, shape (p,)
-        Its factor, positive.
+        Positive factor of each parameter.
     n : int
         Number r of free parameters.
 
@@ -75,7 +74,7 @@ class ScoreMap:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """The first parameter (r,) that each free parameter determines."""
+        """The first parameter determined by each free parameter, shape (r,)."""
         return np.unique(self.index, return_index=True)[1]
 
     def expand(self, free: np.ndarray) -> np.ndarray:
@@ -99,19 +98,19 @@ class ScoreMap:
         return self.factor[:, None] * matrix[np.ix_(self.index, self.index)] * self.factor
 
     def restrict(self, theta: np.ndarray) -> np.ndarray:
-        """Return the free parameters (r,) of the parameters nearest to `theta` (p,)."""
+        """Return the free parameters (r,) that give the parameters nearest to `theta` (p,)."""
         return self.gather(theta) / np.bincount(self.index, self.factor**2, self.n)
 
     def ridge(self, penalties: np.ndarray) -> np.ndarray:
-        """Return the L2 penalties (r,) that equal `penalties` (p,) on all parameters."""
+        """Return the L2 penalties (r,) on free parameters equivalent to `penalties` (p,) on all."""
         return np.bincount(self.index, self.factor**2 * penalties, self.n)
 
     def all_of(self, mask: np.ndarray) -> np.ndarray:
-        """Return which free parameters (r,) have only parameters in a mask (p,)."""
+        """Return a mask (r,) of free parameters whose parameters are all in a mask (p,)."""
         return np.bincount(self.index, ~mask, self.n) == 0
 
     def firsts(self, mask: np.ndarray) -> np.ndarray:
-        """Return the mask (p,) of the `first` parameters of the free parameters in a mask (r,)."""
+        """Return a mask (p,) of the `first` parameters of the free parameters in a mask (r,)."""
         out = np.zeros(len(self.index), dtype=bool)
         out[self.first[mask]] = True
         return out
@@ -123,7 +122,7 @@ def is_scored(layout: Layout, predictors) -> bool:
 
 
 def scored_tables(layout: Layout) -> np.ndarray:
-    """Return which parameters (size,) are couplings of at least one predictor with scores."""
+    """Return a mask (size,) of couplings of at least one predictor with scores."""
     out = np.zeros(layout.size, dtype=bool)
     if layout.scores is None:
         return out
@@ -134,13 +133,13 @@ def scored_tables(layout: Layout) -> np.ndarray:
 
 
 def score_information(layout: Layout, counts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units of couplings with scores, and which of them have no rows, both (size,).
+    """Return the units of couplings with scores, and a mask of those without rows, both (size,).
 
-    `counts` are the weights (L_i,) of each predictor's levels. The unit of a coupling multiplies
-    it to give the coupling of levels that are two standard deviations of the score apart, which is
-    comparable to a coupling of two nominal levels; it is 1 for other parameters. A coupling has no
-    rows if a predictor's score is constant, or if the nominal level or its reference level is
-    absent; other parameters are not marked.
+    `counts` contains the weights (L_i,) of each predictor's levels. A coupling times its unit is
+    the coupling of levels that are two standard deviations of the score apart, which is comparable
+    to a coupling of two nominal levels; the unit is 1 for other parameters. A coupling has no rows
+    if a predictor's score is constant, or if the nominal level or its reference level is absent;
+    other parameters are not marked.
     """
     units = np.ones(layout.size)
     absent = np.zeros(layout.size, dtype=bool)
@@ -189,16 +188,16 @@ def free_sizes(layout: Layout) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Slope:
-    """A free coupling of a table with scores.
+    """A free coupling in a table with scores.
 
     Attributes
     ----------
     scope : tuple of int
-        The predictors of its term.
+        Predictors of the coupling's term.
     levels : tuple of (int or None)
-        For each of them, the code of its level, or None if the coupling is linear in its score.
+        For each predictor, the code of its level, or None if the coupling is linear in its score.
     position : int
-        Position of the first parameter that it determines.
+        Position of the first parameter determined by the coupling.
     unit : float
         Value of this parameter, divided by the slope per unit of the scores.
     """
@@ -212,8 +211,8 @@ class Slope:
 def slopes(layout: Layout, ranges: np.ndarray) -> list[Slope]:
     """Return the free couplings of all tables with scores, in the order of the tables.
 
-    `ranges` (m,) are the differences between the last and the first score of each predictor, by
-    which the scores of `layout` are multiplied.
+    `ranges` (m,) contains the difference between the last and the first score of each predictor,
+    which multiplies the scores in `layout`.
     """
     shared = score_map(layout)
     if shared is None:
@@ -284,9 +283,9 @@ def score_map(layout: Layout) -> ScoreMap | None:
 class SiteScores:
     """The regressors of each site as features: scores of ordered predictors, otherwise indicators.
 
-    A site's logits are ``h(a) + sum_k c_k(a) sum_f W(k, f) z_f``: z are the features of the rest of
-    the row, c_k the site's own (its scores, or indicators of its levels), and the r free
-    parameters are the fields h and then W, row by row.
+    A site's logits are ``h(a) + sum_k c_k(a) sum_f W(k, f) z_f``: z are the features of the other
+    predictors, c_k the site's own features (its scores, or indicators of its levels), and the r
+    free parameters are the fields h followed by W, row by row.
 
     Parameters
     ----------
@@ -295,15 +294,15 @@ class SiteScores:
     Attributes
     ----------
     tables : list of ndarray, shapes (L, d)
-        Features of the levels of each regressor, see `Regressors`.
+        Features of the levels of each regressor (see `Regressors`).
     start : ndarray of intp, shape (number of regressors + 1,)
-        First feature of each regressor, then their number F.
+        First feature of each regressor, followed by the number F of features.
     features : list of ndarray of intp
         Features of each site's regressors.
     contrasts : list of ndarray, shapes (L_i - 1, d_i)
         Own features of each site's non-reference levels.
     maps : list of ScoreMap
-        For each site: from its r free parameters to its p parameters, flattened by level and
+        The map from each site's r free parameters to its p parameters, flattened by level and
         `Regressors.columns`.
     """
 
@@ -353,7 +352,7 @@ class SiteScores:
 
     @cached_property
     def column_map(self):
-        """Features of the columns of the `Regressors`, a sparse matrix (D, F)."""
+        """Features of the `Regressors` columns, as a sparse matrix (D, F)."""
         from scipy import sparse
 
         return sparse.block_diag([table[1:] for table in self.tables], format="csr")

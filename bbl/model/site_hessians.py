@@ -1,12 +1,11 @@
-"""Scores and Hessians of the conditional likelihoods of sites, summed over rows, and inverses of
-Hessians.
+"""Scores and Hessians of the sites' conditional likelihoods, and inverse Hessians.
 
 The *score* is the gradient of the log conditional likelihood, and the *Hessian* is the second
 derivative of its negative, so Newton's step is the inverse Hessian times the score. The p
 parameters of a site are the site's rows of the site solution, in the columns of the constant and of
 the site's regressors, flattened. A *curvature* of a site is the second derivative with respect to
-the fields of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1)
-/ 2 numbers for L levels.
+the fields of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight. A site
+with L levels has L (L - 1) / 2 curvatures.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Solve = Callable[[np.ndarray], np.ndarray]
 
 
 def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (pseudo-)inverse (p, p) of a Hessian, and whether each parameter is determined.
+    """Return the (pseudo-)inverse (p, p) of a Hessian, and a mask of determined parameters.
 
     A parameter is undetermined if its row of H is zero, or if it is part of a combination along
     which H is zero. The inverse for the other parameters does not depend on the undetermined ones.
@@ -74,10 +73,9 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
-    """Return a function that computes ``inverse(H)[0] @ score``, whether each parameter is
-    determined, and whether H is regular.
+    """Return a function for ``inverse(H)[0] @ score``, determined parameters, and H's regularity.
 
-    For a regular Hessian this takes a third of the time of computing its inverse.
+    For a regular Hessian, this takes a third of the time required to compute its inverse.
     """
     from scipy.linalg import lapack
 
@@ -93,10 +91,10 @@ def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
 
 
 def informed(H: np.ndarray, min_information: float) -> np.ndarray:
-    """Return whether each parameter (p,) is independent of the directions without information.
+    """Return a mask (p,) of parameters that are independent of directions without information.
 
     H (p, p) is scaled to unit diagonal. A direction without information is an eigenvector with an
-    eigenvalue below `min_information`. A parameter is independent of them if the sum of its squared
+    eigenvalue below `min_information`. A parameter is independent if the sum of its squared
     loadings on these directions is less than `min_information`.
     """
     is_informed = H.diagonal() > NO_INFORMATION
@@ -274,8 +272,7 @@ def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
 
 
 class _SparseSums:
-    """Hessians of several sites, summed over the pairs of columns that are 1 in a row, for all
-    sites at once.
+    """Hessians of several sites, summed jointly over the pairs of columns that are 1 in a row.
 
     The element for levels a, b and columns t, u is the sum over rows of the curvature of a and b
     times ``z_t z_u``.

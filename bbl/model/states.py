@@ -1,5 +1,4 @@
-"""Simulation on plain arrays: samples from given models, samples of several groups, and random
-parameters.
+"""Simulation on plain arrays: samples from given models or groups, and random parameters.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -55,17 +54,17 @@ def sample_states(
         Symmetric couplings (see `bbl.model.regressors.to_matrix`).
     n_levels : array_like of int, shape (m,)
     nsample : int, default 1
-        Number of draws; 0 gives no rows.
+        Number of draws; may be 0.
     rng : numpy.random.Generator, int or None
     burn_in : int, default 1000
         Number of sweeps before a chain's first draw. Increase it for strong couplings.
     thin : int, default 10
         Number of sweeps between the draws of a chain.
     more : Tables, optional
-        Couplings of terms of three or more predictors (see `bbl.model.higher.split`).
+        Couplings of terms with three or more predictors (see `bbl.model.higher.split`).
     support : Support, optional
-        The states that can occur, for one group, if there are structural zeros; there may then be
-        at most 2**20 states.
+        The possible states of one group, if there are structural zeros. The number of states must
+        then be at most 2**20.
 
     Returns
     -------
@@ -153,7 +152,7 @@ def sample_groups(
     burn_in: int = BURN_IN,
     thin: int = THIN,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw response groups, and predictors given the group (R's ``randomsamp``).
+    """Draw response groups and, given the group, predictors (R's ``randomsamp``).
 
     The group of each row is drawn independently, so groups are in random order, and a small group
     may have no rows.
@@ -166,7 +165,7 @@ def sample_groups(
     nsample : int
         Number of rows.
     prob : array_like, shape (K,), optional
-        Probabilities of the groups, up to a common factor; equal by default.
+        Probabilities of the groups, up to a common factor; by default, all equal.
     rng : numpy.random.Generator, int or None
     burn_in, thin : int
         See `sample_states`.
@@ -237,7 +236,7 @@ def random_parameters(
         ``"norm"``: normal with means h0, J0 and standard deviations dh, dJ.
     h0, J0 : float, default 0
     dh, dJ : float, default 1
-        Must not be negative.
+        Half-widths or standard deviations; must not be negative.
     rng : numpy.random.Generator, int or None
     n_groups : int, default 1
 

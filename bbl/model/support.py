@@ -1,6 +1,6 @@
-"""Support: the combinations of levels that can occur in models with structural zeros.
+"""`Support`: the possible combinations of levels in models with structural zeros.
 
-G is the number of groups with their own structural zeros, or 1 if all groups share them.
+G is the number of groups with separate structural zeros, or 1 if all groups share them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ __all__ = ["Support"]
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """The combinations of levels of some predictors that can occur.
+    """The possible combinations of levels of some predictors.
 
     Attributes
     ----------
     scope : tuple of int
         The predictors that have structural zeros, in increasing order.
     possible : ndarray of bool, shape (G, L_i, L_j, ...)
-        Whether each combination can occur; each group has at least one combination that can.
+        Whether each combination is possible; at least one combination must be possible in each
+        group.
 
     Examples
     --------
@@ -49,12 +50,12 @@ class Support:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups with their own structural zeros; 1 if all groups share them."""
+        """Number of groups with separate structural zeros; 1 if all groups share them."""
         return len(self.possible)
 
     @property
     def n_zeros(self) -> int:
-        """Number of combinations that cannot occur, summed over the groups."""
+        """Number of impossible combinations, summed over the groups."""
         return int(self.possible.size - self.possible.sum())
 
     def of_group(self, group: int) -> Support:
@@ -63,16 +64,16 @@ class Support:
 
     @property
     def pooled(self) -> Support:
-        """The combinations that can occur in at least one group."""
+        """The combinations that are possible in at least one group."""
         return (
             self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
         )
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
-        """Return the combinations of levels of some `predictors` (increasing) that can occur with
-        some levels of the others; None if all of them can.
+        """Return the possible combinations of `predictors` (increasing); None if all are possible.
 
-        Predictor ``predictors[i]`` has number i in the returned support.
+        A combination is possible if it can occur together with some levels of the other predictors.
+        Predictor ``predictors[i]`` has index i in the returned support.
         """
         members = [i for i in self.scope if i in predictors]
         # axes of `possible`, whose first axis is for groups
@@ -83,9 +84,7 @@ class Support:
         return Support(tuple(predictors.index(i) for i in members), possible)
 
     def renumbered(self, number: dict[int, int]) -> Support:
-        """Return the same support with predictor i renumbered as ``number[i]``; the order must not
-        change.
-        """
+        """Return the support with predictor i renumbered as ``number[i]``, in the same order."""
         return Support(tuple(number[i] for i in self.scope), self.possible)
 
     def permuted(self, position: list[int]) -> Support:
@@ -97,15 +96,14 @@ class Support:
 
     @cached_property
     def factor(self) -> Factor:
-        """The scope, and a table (G, L_i, L_j, ...) of 0 for combinations that can occur and -inf
-        for others.
+        """The scope, and a table (G, L_i, L_j, ...): 0 if a combination is possible, otherwise
+        -inf.
         """
         with np.errstate(divide="ignore"):
             return self.scope, np.log(self.possible.astype(float))
 
     def states(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return whether each state of all predictors can occur, bool (G, prod(shape)), the last
-        predictor varying fastest.
+        """Return a mask (G, prod(shape)) of possible states, the last predictor varying fastest.
 
         `shape` contains the number of levels of every predictor, including predictors outside the
         scope.
@@ -117,8 +115,7 @@ class Support:
     def condition_on(
         self, codes: np.ndarray, unknown: np.ndarray
     ) -> tuple[tuple[int, ...], np.ndarray]:
-        """Return the members of the scope among `unknown`, and whether their levels can occur given
-        the known predictors: bool (n, G, L_i, ...).
+        """Return the scope's `unknown` members and a mask (n, G, L_i, ...) of possible levels.
 
         Parameters
         ----------
@@ -143,8 +140,7 @@ class Support:
         return members, table[tuple(codes[:, known_predictors].T.astype(np.intp))]
 
     def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return whether each row can occur in each group, bool (n, G), with some level for each
-        missing value.
+        """Return a mask (n, G) of rows possible in each group, for some levels of missing values.
 
         Parameters
         ----------

@@ -1,6 +1,4 @@
-"""Continue a fit without its penalty, and find the parameters that have no finite unpenalised
-estimate.
-"""
+"""Unpenalised optimum of a penalised fit, and parameters without a finite estimate."""
 
 from __future__ import annotations
 
@@ -34,8 +32,8 @@ LONGEST_STEP = 2.0  # largest change of a parameter in a Newton step; longer ste
 FITTING_ROUNDS = 30
 # the Hessian is reused after a Newton step that changes no parameter by more than this
 LONGEST_CHORD_STEP = 0.5
-# each step with the same Hessian must be shorter than the last by this factor, or the Hessian is
-# updated
+# each step with the same Hessian must be shorter than the last by this factor; otherwise the
+# Hessian is updated
 CHORD_SHRINKING = 10.0
 # length of the last step with the same Hessian, relative to `tol`: these steps converge linearly
 CHORD_TOLERANCE = 1e-4
@@ -69,11 +67,11 @@ def unpenalised(
     score``.
 
     If the rows are separated, the optimum is not finite: the objective increases along a direction
-    without bound, Hessian and gradient decrease at the same rate, and all steps in that direction
-    have the same length (see Albert & Anderson 1984 for the condition). Three kinds of parameters
-    are therefore undetermined: parameters that still change when the others have converged;
-    parameters that the likelihood does not depend on, as with two equal columns; and parameters
-    whose rows all become certain.
+    without bound, the Hessian and the gradient decrease at the same rate, and all steps in that
+    direction have the same length (see Albert & Anderson 1984 for the condition). Three kinds of
+    parameters are therefore undetermined: parameters that still change when the others have
+    converged; parameters with no effect on the likelihood, as with two identical columns; and
+    parameters for which all rows become certain.
 
     Parameters
     ----------
@@ -181,8 +179,7 @@ def _take_chord_steps(
 def unbounded_parameters(
     sample: Rows, layout: Layout, site_theta: np.ndarray, max_parameters: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return one diverging parameter for each site that has any, as tuples in the form of
-    `EngineFit.unbounded`.
+    """Return one diverging parameter for each site that has any, as in `EngineFit.unbounded`.
 
     A diverging parameter has no finite optimum; the optimiser stopped where the gradient was small.
     A site is checked if a level is almost certain in some row and the site has p < `max_parameters`
@@ -242,8 +239,8 @@ def unbounded_parameters(
 def _find_separated_sites(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]
 ) -> set[int]:
-    """Return the sites whose observed level has the largest field in every row, so that ``2 *
-    site_theta`` fits the rows better.
+    """Return the sites whose observed level has the largest field in every row. For these sites,
+    ``2 * site_theta`` fits the rows better.
     """
     regs = regressors(layout)
     separated = set(sites)
@@ -307,8 +304,7 @@ def _find_max_abs_fields(
 def prove_near_optimum(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]
 ) -> dict[int, bool]:
-    """Return, for each site, whether a bound proves that Newton's method converges from
-    `site_theta`.
+    """Return a mask of sites for which Newton's method provably converges from `site_theta`.
 
     Let g be the gradient of a site's mean log loss, H its Hessian, M a matrix with ``H >= kron(I,
     M)``, and l the smallest eigenvalue of M. A change v of the parameters changes any difference of
@@ -375,8 +371,7 @@ def prove_near_optimum(
 
 
 class _CurvatureBound:
-    """The lower bound M of the Hessian of one site in `prove_near_optimum`, summed over chunks of
-    rows.
+    """Lower bound M on a site's Hessian in `prove_near_optimum`, summed over chunks of rows.
 
     A row with design vector z (a one, then indicators) and conditional probabilities p contributes
     at least ``c z z'``, where ``c = w p_0 min_a p_a``. In each chunk, only the rows with the

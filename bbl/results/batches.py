@@ -155,8 +155,8 @@ def new_blocks(
     has_response : bool, default False
         Whether to read the response.
     training : TrainingSource, optional
-        The same source, if it is the training data: after the last block, an error names a file
-        whose number of rows has changed since the fit.
+        The same source, if it is the training data: an error names a file that was written since
+        the fit, or, after the last block, whose number of rows has changed.
     verbose : int, default 1
     """
     names = [f.name for f in design.predictors]
@@ -165,6 +165,8 @@ def new_blocks(
     empty_frame = source.frame("newdata")
     for name in names:
         empty_frame.column(name)  # raises a DataError if the source lacks the column
+    if training is not None:
+        training.check_files()
     n_read = 0
     rows_by_place: Counter[str] = Counter()
     with progress_bar(None, title, verbose) as progress:

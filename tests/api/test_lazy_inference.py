@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import bbl
+from bbl.design.streams import passes
 from bbl.engines.pseudo import blocks
 from bbl.errors import DataError, OptionError
 from bbl.rows.kept import keep_rows
@@ -220,13 +221,36 @@ def test_a_source_that_has_changed_since_the_fit_is_named(wide, tmp_path):
     wide.head(20).to_parquet(paths[1])
     tables[1] = wide.tail(1)
     for model, match in (
-        (fit, paths[1].name),
+        (fit, f"{paths[1].name}.* changed since the fit"),
         (other, "batch 1 of .* changed since the fit: it had 20,000 rows then and has 1 rows now"),
     ):
         for call_ in (model.evaluate, lambda model=model: model.avg_comparisons("x0")):
             with pytest.raises(DataError, match=match):
                 call_()
         assert model.bse.notna().all()
+
+
+def test_a_file_of_the_same_number_of_rows_that_was_written_is_named(wide, tmp_path, monkeypatch):
+    paths = lazydata.write_parts(wide, tmp_path / "parts")
+    keep_few(monkeypatch)
+    fit = bbl.bbl("y ~ .", paths, method="naive")
+    before = fit.evaluate().accuracy
+    other = wide.iloc[: len(pd.read_parquet(paths[1]))]
+    other.to_parquet(paths[1])
+    for call_ in (fit.evaluate, lambda: fit.avg_comparisons("x0")):
+        with pytest.raises(DataError, match=f"{paths[1].name}.* changed since the fit"):
+            call_()
+    assert fit.evaluate(paths).accuracy != before
+    encode = passes.encode_rows
+
+    def encode_and_write(*arguments):
+        n = encode(*arguments)
+        other.sample(frac=1, random_state=0).to_parquet(paths[1])
+        return n
+
+    monkeypatch.setattr(passes, "encode_rows", encode_and_write)
+    with pytest.raises(DataError, match=f"{paths[1].name}.* changed between the two passes"):
+        bbl.bbl("y ~ .", paths, method="naive")
 
 
 def test_the_numbers_of_the_reference_for_batches_of_any_size(shared, tmp_path):

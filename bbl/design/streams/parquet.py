@@ -18,6 +18,7 @@ from bbl.design.streams.source import (
     BATCH_ROWS,
     BUFFER_BYTES,
     Batch,
+    FileVersions,
     Source,
     arrow_batch,
     pyarrow_for,
@@ -136,7 +137,7 @@ def dataset_source(
         for fragment in islice(data.get_fragments(), k, None if only is None else k + 1):
             if row_groups is not None:
                 fragment = fragment.subset(row_group_ids=row_groups)
-            place = f"the file {fragment.path!r}" if getattr(fragment, "path", "") else text
+            place = _place_of(fragment.path) if getattr(fragment, "path", "") else text
             try:
                 yield from read_fragment(fragment, place, names)
             except BBLError:
@@ -209,7 +210,22 @@ def dataset_source(
             for row_groups in _split_row_groups(fragment)
         ]
 
-    return Source(tuple(schema.names), read, text, parts)
+    def file_versions() -> FileVersions:
+        """Return the sizes and times of change of all files, see `Source.file_versions`."""
+        paths = getattr(data, "files", [])  # datasets of tables in memory have none
+        if not paths:
+            return {}
+        return {
+            _place_of(info.path): (info.size, info.mtime_ns)
+            for info in data.filesystem.get_file_info(paths)
+        }
+
+    return Source(tuple(schema.names), read, text, parts, file_versions=file_versions)
+
+
+def _place_of(path: str) -> str:
+    """Return the name of a file in messages."""
+    return f"the file {path!r}"
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:

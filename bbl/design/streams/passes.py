@@ -31,7 +31,7 @@ from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
-from bbl.design.streams.source import Source, TrainingSource
+from bbl.design.streams.source import FileVersions, Source, TrainingSource, changed_file
 from bbl.design.values import ColumnProblems
 from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
@@ -190,6 +190,7 @@ def encode_source(
         workers=workers,
         listed=frozenset(levels_by_name),
     )
+    file_versions = source.file_versions()
     summary = _check_summary(
         summarise(reader) if cluster is None else cluster.summarise(reader), reader
     )
@@ -239,12 +240,15 @@ def encode_source(
         n = (encode_rows if cluster is None else cluster.encode_rows)(
             reader, design, assigner, sink
         )
+        _check_files(file_versions, source)
         sample, folds = sink.finish(nfold)
         _check_unchanged(summary, n, design, sample)
     except BaseException:
         sink.close()
         raise
-    again = TrainingSource(source, dict(summary.rows_by_place)) if source.is_reread else None
+    again = None
+    if source.is_reread:
+        again = TrainingSource(source, dict(summary.rows_by_place), file_versions)
     return Encoded(design, sample, folds, again)
 
 
@@ -469,6 +473,15 @@ def _encode_batch(
             y[is_missing] = -1
     weights = np.ones(batch.n) if batch.weights is None else batch.weights / unit
     return Sample(codes, weights, missing=missing), y
+
+
+def _check_files(before: FileVersions, source: Source) -> None:
+    """Refuse files that were written since `before`, their versions at the start of the passes."""
+    place = changed_file(before, source.file_versions())
+    if place is not None:
+        raise DataError(
+            f"{place} changed between the two passes.", hint=READ_AGAIN, argument="data"
+        )
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:

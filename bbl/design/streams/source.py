@@ -24,14 +24,21 @@ __all__ = [
     "BATCH_ROWS",
     "BUFFER_BYTES",
     "Batch",
+    "FileVersions",
     "Source",
     "TrainingSource",
     "arrow_batch",
+    "changed_file",
     "pyarrow_for",
 ]
 
 BATCH_ROWS = 65536  # rows of a batch, if the source allows a choice
 BUFFER_BYTES = 2**20  # bytes of a column that are read at a time
+
+
+# Size in bytes and time of the last change in nanoseconds (None if unknown) of each file, by its
+# place in messages.
+FileVersions = dict[str, tuple[int | None, int | None]]
 
 
 class Batch(NamedTuple):
@@ -78,6 +85,9 @@ class Source:
     is_reread : bool
         Whether a fit may read the data again later; False for a stream that can be read once, of
         which the fit has a temporary copy.
+    file_versions : callable, optional
+        ``file_versions()`` returns the size and the time of the last change of each file, by the
+        file's place in messages.
     """
 
     columns: tuple[Hashable, ...]
@@ -86,6 +96,7 @@ class Source:
     parts: Callable[[list, Client], list[tuple]] | None = None
     distributed: bool = False
     is_reread: bool = True
+    file_versions: Callable[[], FileVersions] = dict
 
     def frame(self, argument: str) -> Frame:
         """Return an empty table with these columns, to check names.
@@ -131,18 +142,31 @@ class TrainingSource:
     source : Source
     rows : dict of str to int
         Number of rows of each file or partition.
+    file_versions : dict
+        `Source.file_versions` at the time of the fit.
     """
 
     source: Source
     rows: dict[str, int]
+    file_versions: FileVersions
 
     def __reduce__(self) -> tuple:
         """Pickle as None: readers cannot be pickled."""
         return type(None), ()
 
+    def check_files(self) -> None:
+        """Raise a DataError that names the first file that was written since the fit."""
+        place = changed_file(self.file_versions, self.source.file_versions())
+        if place is not None:
+            raise DataError(
+                f"{place} changed since the fit.",
+                argument="data",
+                hint="Fit the data again, or pass newdata=.",
+            )
+
     def check(self, rows: dict[str, int]) -> None:
         """Raise a DataError that names the first file or partition whose number of rows differs
-        from that of the fit.
+        from that of the fit, or that was written since the fit.
         """
         for place in dict.fromkeys((*self.rows, *rows)):
             n_before = self.rows.get(place, 0)
@@ -154,6 +178,13 @@ class TrainingSource:
                     argument="data",
                     hint="Fit the data again, or pass newdata=.",
                 )
+        self.check_files()
+
+
+def changed_file(before: FileVersions, now: FileVersions) -> str | None:
+    """Return the place of the first file whose size or time of change differs, None without one."""
+    places = dict.fromkeys((*before, *now))
+    return next((place for place in places if before.get(place) != now.get(place)), None)
 
 
 def pyarrow_for(what: str) -> ModuleType:

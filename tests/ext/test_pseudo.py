@@ -139,6 +139,33 @@ def test_objective_in_single_precision(seed, width):
 
 
 @pytest.mark.parametrize("width", widths())
+@pytest.mark.parametrize("levels", [2, 21])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradient_where_another_level_than_the_first_is_the_most_frequent(width, levels, weighted):
+    """Sums over the rows of the most frequent joint state are derived from those of the others."""
+    rng = np.random.default_rng(levels)
+    shares = rng.dirichlet(np.full(levels, 0.3), 9)
+    shares[:, 1:] += 0.6 * (np.arange(1, levels) == rng.integers(1, levels, (9, 1)))
+    shares[:3, 0] += 3.0  # here the first level is the most frequent, in others it is rare
+    cuts = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
+    codes = (rng.random((2600, 9, 1)) > cuts[:, :-1]).sum(axis=2).astype(np.uint8)
+    codes[:, 4] = levels - 1  # a constant
+    weights = rng.integers(1, 9, 2600).astype(float) if weighted else np.full(2600, 3.0)
+    n_levels, mask = np.full(9, levels), ~np.eye(9, dtype=bool)
+    theta = rng.normal(size=(9 * (levels - 1), 1 + 9 * (levels - 1)))
+    start, _ = design(n_levels)
+    for i in range(9):
+        theta[start[i] : start[i + 1], 1 + start[i] : 1 + start[i + 1]] = 0.0
+    expected = oracle(codes, weights, n_levels, mask, theta, 0.0, 0.0)
+    for precision, error in (("double", 1e-13), ("single", 5e-6)):
+        got = PseudoProblem(
+            codes, weights, n_levels, mask, width=width, precision=precision
+        ).objective(theta, 0.0, 0.0)
+        np.testing.assert_allclose(got[0], expected[0], rtol=20 * error)
+        np.testing.assert_allclose(got[1], expected[1], atol=error)
+
+
+@pytest.mark.parametrize("width", widths())
 @pytest.mark.parametrize(("n", "m", "most"), [(1500, 12, 3), (1500, 13, 7), (60, 12, 7)])
 def test_single_precision_reaches_its_gradient_norm(width, n, m, most):
     codes, weights, n_levels, mask, _ = example(5, n=n, m=m, most=most, density=1.0)

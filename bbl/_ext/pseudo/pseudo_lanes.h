@@ -14,8 +14,9 @@
    n_padded rows, the offset of each composite's joint state in the chunk's tables. p->rows.scale is 1 / n if all rows
    have equal weights, otherwise 1 / W, where W is the sum of the weights.
 
-   The rows of a row block are sorted by joint state, so that sum_rows_by_state keeps a state's sum in a register. Wide
-   problems have few rows per state and use sum_rows_by_subsets instead, unless most joint states are 0. */
+   The rows of a row block are grouped by joint state, so that sum_rows_by_state adds many rows to a state's sum at once,
+   and the rows of each composite's most frequent state are skipped. Wide problems have few rows per state and use
+   sum_rows_by_subsets instead, unless most joint states are skipped. */
 
 /* SUMS: vectors that are summed at once, so that additions need not wait for each other */
 #ifdef ANCHOR
@@ -171,10 +172,18 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
     }
 }
 
+/* Return the sum of four rows of a plane; the four offsets are at `entry` */
+TARGET static inline vec NAME(sum_four_rows)(const REAL *plane, const uint16_t *entry)
+{
+    uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
+    memcpy(&word, entry, 8);
+    return (vec_load(plane + (uint16_t)word) + vec_load(plane + (uint16_t)(word >> 16)))
+        + (vec_load(plane + (uint16_t)(word >> 32)) + vec_load(plane + (uint16_t)(word >> 48)));
+}
+
 /* Add to state_table (joint states of all composites, V), at each joint state of a composite in needs_composite, the
-   numbers of one plane (row blocks begin ... end - 1) in the rows with this state. `entry` traverses the list described
-   at pseudo_sort_rows: the number n_fours of groups of four rows per state, the number of states with so many, then for
-   each of these its offset and the offsets of its rows. State 0, in which no column is 1, is not in the list. */
+   numbers of one plane (row blocks begin ... end - 1) in the rows with this state, except for skipped states. `entry`
+   traverses the list described at pseudo_sort_rows. */
 TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_t *needs_composite, ptrdiff_t begin,
                                            ptrdiff_t end, const REAL *plane, REAL *state_table)
 {
@@ -184,23 +193,63 @@ TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_
             const uint16_t *entry =
                 composites->sorted_rows + composites->sorted_start[b * composites->n_composites + c];
             REAL *table = state_table + composites->first_state[c] * LANES;
-            while (needs_composite[c] && *entry) {  /* a zero ends the list */
-                const ptrdiff_t n_fours = *entry++;
-                for (ptrdiff_t n_states = *entry++; n_states > 0; n_states--) {
-                    REAL *sum = table + *entry++;  /* of the state */
-                    vec v0 = vec_load(sum), v1 = vec_fill(0.0), v2 = v1, v3 = v1;
-                    for (ptrdiff_t g = 0; g < n_fours; g++, entry += 4) {
-                        uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
-                        memcpy(&word, entry, 8);
-                        v0 += vec_load(plane + (uint16_t)word);
-                        v1 += vec_load(plane + (uint16_t)(word >> 16));
-                        v2 += vec_load(plane + (uint16_t)(word >> 32));
-                        v3 += vec_load(plane + (uint16_t)(word >> 48));
-                    }
-                    vec_store(sum, (v0 + v1) + (v2 + v3));
+            if (!needs_composite[c])
+                continue;
+            for (ptrdiff_t n_groups = *entry++; n_groups > 0; n_groups--, entry += 1 + PSEUDO_GROUP_ROWS) {
+                vec v[4];
+                for (ptrdiff_t u = 0; u < 4; u++)
+                    v[u] = vec_fill(0.0);
+                for (ptrdiff_t r = 1; r <= PSEUDO_GROUP_ROWS; r += 4) {
+                    uint64_t word;  /* as in sum_four_rows */
+                    memcpy(&word, entry + r, 8);
+                    for (ptrdiff_t u = 0; u < 4; u++, word >>= 16)
+                        v[u] += vec_load(plane + (uint16_t)word);
                 }
+                vec_store(table + *entry, vec_load(table + *entry) + ((v[0] + v[1]) + (v[2] + v[3])));
             }
+            for (ptrdiff_t n_groups = *entry++; n_groups > 0; n_groups--, entry += 5)
+                vec_store(table + *entry, vec_load(table + *entry) + NAME(sum_four_rows)(plane, entry + 1));
         }
+}
+
+/* Write to state_table (joint states of all composites, V), at the skipped state of each composite in needs_composite
+   unless it is state 0, which is not needed, the sum of one plane (row blocks begin ... end - 1) over its rows: the sum
+   over all rows minus the sums at all other states. In comparison with adding its rows, this rounds at the size of
+   the sum over all rows, as the mean of all probabilities does. */
+TARGET static void NAME(sum_skipped_states)(const pseudo_problem *p, const uint8_t *needs_composite, ptrdiff_t begin,
+                                            ptrdiff_t end, const REAL *plane, REAL *state_table)
+{
+    const pseudo_composites *composites = &p->composites;
+    vec total = vec_fill(0.0);
+    int any = 0;
+    for (ptrdiff_t c = 0; c < composites->n_composites; c++)
+        any |= needs_composite[c] && composites->skipped_state[c];
+    for (ptrdiff_t b = begin; b < end && any; b++, plane += (composites->block_rows + 1) * LANES) {
+        const ptrdiff_t rows = pseudo_block_size(p, b);
+        vec v[4];
+        for (ptrdiff_t u = 0; u < 4; u++)
+            v[u] = vec_fill(0.0);
+        for (ptrdiff_t r = 0; r < rows / 4 * 4; r += 4)
+            for (ptrdiff_t u = 0; u < 4; u++)
+                v[u] += vec_load(plane + (r + u) * LANES);
+        for (ptrdiff_t r = rows / 4 * 4; r < rows; r++)
+            v[0] += vec_load(plane + r * LANES);
+        total += (v[0] + v[1]) + (v[2] + v[3]);
+    }
+    for (ptrdiff_t c = 0; c < composites->n_composites; c++) {
+        REAL *table = state_table + composites->first_state[c] * LANES;
+        const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
+        vec others = vec_fill(0.0), others2 = others;
+        if (!needs_composite[c] || !composites->skipped_state[c])
+            continue;
+        for (ptrdiff_t s = 0; s < n_states / 2 * 2; s += 2) {  /* the skipped state's sum is still 0 */
+            others += vec_load(table + s * LANES);
+            others2 += vec_load(table + (s + 1) * LANES);
+        }
+        if (n_states % 2)
+            others += vec_load(table + (n_states - 1) * LANES);
+        vec_store(table + composites->skipped_state[c] * LANES, total - (others + others2));
+    }
 }
 
 /* Add to entry 1 + c of g (1 + D, V), for each column c of a composite in needs_composite, the numbers of state_table
@@ -312,6 +361,7 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
         }
         memset(state_table, 0, (size_t)composites->first_state[composites->n_composites] * LANES * sizeof *state_table);
         NAME(sum_rows_by_state)(p, t->needs_composite, begin, end, planes, state_table);
+        NAME(sum_skipped_states)(p, t->needs_composite, begin, end, planes, state_table);
         NAME(sum_states_to_columns)(p, t->needs_composite, state_table, g);
     }
 }

@@ -117,74 +117,101 @@ static void pseudo_read_states(const pseudo_problem *p, pseudo_columns columns, 
             state_out[k] = (uint16_t)(state_out[k] + n_states * pseudo_read_code(columns, i * p->rows.n + k));
 }
 
-/* Write the `rows` rows of a row block, sorted by their joint states state (rows,) of one composite, to the list `to`,
-   within composites.sorted_rows; return its end. State 0 is omitted. The rows of a state are padded to a multiple of
-   four with the block's last row, which is zero. States with the same number of groups of four rows form a run, so that
-   the processor predicts the ends of loops: number of groups, number of states, then for each state its offset into the
-   table and the offsets of its rows. A zero ends the list. row_position, n_fours (n_states,) are scratch: the position
-   in sorted_rows of a state's next row, and its number of groups. */
+/* Write the `rows` rows of a row block, grouped by their joint states state (rows,) of one composite, to the list `to`,
+   within composites.sorted_rows; return its end. State `skipped` is omitted. The list has two parts: groups of
+   PSEUDO_GROUP_ROWS rows, then groups of four rows with what is left of each state, padded with the block's last row,
+   which is zero. Each part begins with its number of groups; a group is the offset of its state into the table, then
+   the offsets of its rows. All groups of a part have the same size, so that no branch depends on the states. Scratch:
+   n_rows and first (n_states,), a state's number of rows and its position in order (rows,), the offsets of all rows by
+   state. */
 static uint16_t *pseudo_sort_rows(const pseudo_problem *p, const uint16_t *state, ptrdiff_t rows, ptrdiff_t n_states,
-                                  ptrdiff_t *row_position, ptrdiff_t *n_fours, uint16_t *to)
+                                  ptrdiff_t skipped, ptrdiff_t *n_rows, ptrdiff_t *first, uint16_t *order,
+                                  uint16_t *to)
 {
-    ptrdiff_t r, s, run_fours, next_fours;  /* groups of each state in this run, and in the next; decreasing */
-    memset(n_fours, 0, (size_t)n_states * sizeof *n_fours);
-    for (r = 0; r < rows; r++)  /* first the number of rows */
-        n_fours[state[r]]++;
-    for (s = 1, run_fours = 0; s < n_states; s++) {
-        n_fours[s] = (n_fours[s] + 3) / 4;
-        run_fours = n_fours[s] > run_fours ? n_fours[s] : run_fours;
-    }
-    for (; run_fours > 0; run_fours = next_fours) {
-        uint16_t *head = to;
-        *to++ = (uint16_t)run_fours;
-        *to++ = 0;  /* states of the run, counted below */
-        for (s = 1, next_fours = 0; s < n_states; s++) {
-            if (n_fours[s] < run_fours)
-                next_fours = n_fours[s] > next_fours ? n_fours[s] : next_fours;
-            if (n_fours[s] != run_fours)
-                continue;
-            head[1]++;
+    const uint16_t zero_row = (uint16_t)(p->composites.block_rows * p->lanes);
+    ptrdiff_t position = 0;
+    uint16_t *n_groups;  /* of the part that is written */
+    memset(n_rows, 0, (size_t)n_states * sizeof *n_rows);
+    for (ptrdiff_t r = 0; r < rows; r++)
+        n_rows[state[r]]++;
+    for (ptrdiff_t s = 0; s < n_states; position += n_rows[s++])
+        first[s] = position;
+    for (ptrdiff_t r = 0; r < rows; r++)  /* `first` moves to the end of the state's rows */
+        order[first[state[r]]++] = (uint16_t)(r * p->lanes);
+    *(n_groups = to++) = 0;
+    for (ptrdiff_t s = 0; s < n_states; s++)
+        for (ptrdiff_t left = n_rows[s]; s != skipped && left >= PSEUDO_GROUP_ROWS; left -= PSEUDO_GROUP_ROWS) {
+            ++*n_groups;
             *to++ = (uint16_t)(s * p->lanes);
-            row_position[s] = to - p->composites.sorted_rows;
-            for (r = 0; r < 4 * run_fours; r++)  /* all zero rows; the state's rows follow */
-                *to++ = (uint16_t)(p->composites.block_rows * p->lanes);
+            memcpy(to, order + first[s] - left, PSEUDO_GROUP_ROWS * sizeof *to);
+            to += PSEUDO_GROUP_ROWS;
         }
-    }
-    for (r = 0; r < rows; r++)
-        if (state[r])
-            p->composites.sorted_rows[row_position[state[r]]++] = (uint16_t)(r * p->lanes);
-    *to++ = 0;
+    *(n_groups = to++) = 0;
+    for (ptrdiff_t s = 0; s < n_states; s++)
+        for (ptrdiff_t left = n_rows[s] % PSEUDO_GROUP_ROWS; s != skipped && left > 0; left -= 4) {
+            ++*n_groups;
+            *to++ = (uint16_t)(s * p->lanes);
+            for (ptrdiff_t r = 0; r < 4; r++)
+                *to++ = r < left ? order[first[s] - left + r] : zero_row;
+        }
     return to;
 }
 
-/* Return an upper bound of the number of entries written by pseudo_sort_rows: for each state with r rows at most r + 3
-   rows, its offset and, if it forms a run by itself, two numbers; there are at most as many states as rows; and the
-   zero */
+/* Return an upper bound of the number of entries written by pseudo_sort_rows: for each state at most 5 per row, and at
+   most its rows, an offset for each large group, and 7 for the padding and the offsets of the last groups; and the
+   numbers of groups */
 static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t n_states)
 {
-    return pseudo_min(7 * rows, rows + 6 * n_states) + 1;
+    return pseudo_min(5 * rows, rows + rows / PSEUDO_GROUP_ROWS + 7 * n_states) + 2;
 }
 
-/* Write composites.codes, for each chunk and row the offsets of the row's joint states into the chunk's tables; return
-   the proportion of all joint states, over rows and composites, that are 0. state (n,) is scratch. */
-static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
+/* Return the joint state whose rows pseudo_sort_rows omits, given the rows of each state of a composite n_rows
+   (n_states,): the most frequent one, whose sums sum_skipped_states derives from the total. State 0, in which no column
+   is 1, needs no sums, so another state must be more frequent by more than the work of deriving them. */
+static ptrdiff_t pseudo_choose_skipped(ptrdiff_t n, const ptrdiff_t *n_rows, ptrdiff_t n_states)
+{
+    ptrdiff_t best = 0;
+    for (ptrdiff_t s = 1; s < n_states; s++)
+        best = n_rows[s] > n_rows[best] ? s : best;
+    return n_rows[best] > n_rows[0] + n / PSEUDO_SKIP_SHARE ? best : 0;
+}
+
+/* Write composites.codes, for each chunk and row the offsets of the row's joint states into the chunk's tables, and
+   skipped_state; return the proportion of all joint states, over rows and composites, that are skipped. Scratch: state
+   (n,), and n_rows with an entry for each state of a composite. */
+static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint16_t *state, ptrdiff_t *n_rows)
 {
     pseudo_composites *composites = &p->composites;
-    ptrdiff_t c, k, chunk, n_zero = 0;
+    ptrdiff_t c, k, chunk, n_skipped = 0;
     for (chunk = 0; chunk < composites->n_chunks; chunk++) {
         const ptrdiff_t first = composites->first_composite[chunk];
         const ptrdiff_t width = composites->first_composite[chunk + 1] - first;
         for (c = first; c < first + width; c++) {
             const ptrdiff_t offset = composites->first_state[c] - composites->first_state[first];
+            const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
             uint16_t *code = composites->codes + composites->n_padded * first + (c - first);
             pseudo_read_states(p, columns, c, state);
+            memset(n_rows, 0, (size_t)n_states * sizeof *n_rows);
             for (k = 0; k < p->rows.n; k++)
-                n_zero += state[k] == 0;
+                n_rows[state[k]]++;
+            composites->skipped_state[c] = pseudo_choose_skipped(p->rows.n, n_rows, n_states);
+            n_skipped += n_rows[composites->skipped_state[c]];
             for (k = 0; k < composites->n_padded; k++)  /* padding rows have state 0 */
                 code[k * width] = (uint16_t)((offset + (k < p->rows.n ? state[k] : 0)) * p->lanes);
         }
     }
-    return (double)n_zero / ((double)p->rows.n * (double)composites->n_composites);
+    return (double)n_skipped / ((double)p->rows.n * (double)composites->n_composites);
+}
+
+/* Return the largest number of joint states of a composite */
+static ptrdiff_t pseudo_max_states(const pseudo_problem *p)
+{
+    ptrdiff_t max_states = 1;
+    for (ptrdiff_t c = 0; c < p->composites.n_composites; c++) {
+        const ptrdiff_t n_states = p->composites.first_state[c + 1] - p->composites.first_state[c];
+        max_states = n_states > max_states ? n_states : max_states;
+    }
+    return max_states;
 }
 
 /* Write composites.sorted_rows and sorted_start from composites.codes: for each row block and composite the list of
@@ -192,20 +219,19 @@ static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint
 static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
 {
     pseudo_composites *composites = &p->composites;
-    ptrdiff_t c, k, chunk, b, bound = 0, max_states = 1;
+    const ptrdiff_t max_states = pseudo_max_states(p);
+    ptrdiff_t c, k, chunk, b, bound = 0;
     int shift = 0;  /* log2 of the number of lanes, a power of two */
-    ptrdiff_t *scratch;
+    ptrdiff_t *n_rows;                  /* (max_states,), followed by another such array and `order`: scratch */
     uint16_t *to;  /* start of the next list */
-    for (c = 0; c < composites->n_composites; c++) {
-        const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
-        max_states = n_states > max_states ? n_states : max_states;
-        bound += composites->n_blocks * pseudo_sorted_bound(composites->block_rows, n_states);
-    }
+    for (c = 0; c < composites->n_composites; c++)
+        bound += composites->n_blocks * pseudo_sorted_bound(
+            composites->block_rows, composites->first_state[c + 1] - composites->first_state[c]);
     PSEUDO_ALLOCATE(p, composites->sorted_rows, bound);
     PSEUDO_ALLOCATE(p, composites->sorted_start, composites->n_blocks * composites->n_composites);
-    scratch = malloc((size_t)(2 * max_states) * sizeof *scratch);
-    if (p->failed || !scratch) {
-        free(scratch);
+    n_rows = malloc((size_t)(2 * max_states) * sizeof *n_rows + (size_t)composites->block_rows * sizeof *to);
+    if (p->failed || !n_rows) {
+        free(n_rows);
         p->failed = 1;
         return;
     }
@@ -224,11 +250,12 @@ static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
                     state[k] = (uint16_t)((codes[k * width + c - first] >> shift) - offset);
                 composites->sorted_start[b * composites->n_composites + c] = to - composites->sorted_rows;
                 to = pseudo_sort_rows(p, state, rows, composites->first_state[c + 1] - composites->first_state[c],
-                                      scratch, scratch + max_states, to);
+                                      composites->skipped_state[c], n_rows, n_rows + max_states,
+                                      (uint16_t *)(n_rows + 2 * max_states), to);
             }
         }
     }
-    free(scratch);
+    free(n_rows);
 }
 
 /* Write composites.subset_codes for sum_rows_by_subsets. A *subset table* contains a sum for each subset of
@@ -307,7 +334,8 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
 {
     pseudo_composites *composites = &p->composites;
     uint16_t *state;  /* (n,) scratch */
-    double zero_share;
+    ptrdiff_t *n_rows;  /* for each joint state of a composite: scratch */
+    double skipped_share;
     p->rows.n = pseudo_merge_equal_rows(n, p->m, p->n_levels, columns, weights);
     PSEUDO_ALLOCATE(p, p->first_column, p->m + 1);
     PSEUDO_ALLOCATE(p, p->site_order, p->m);
@@ -336,13 +364,17 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     pseudo_order_predictors(p, p->n_sites, p->m);
     pseudo_form_composites(p, max_states, table_bytes);
     PSEUDO_ALLOCATE(p, composites->codes, composites->n_padded * composites->n_composites);
+    PSEUDO_ALLOCATE(p, composites->skipped_state, composites->n_composites);
     state = malloc((size_t)p->rows.n * sizeof *state);
-    if (p->failed || !state) {
+    n_rows = malloc((size_t)pseudo_max_states(p) * sizeof *n_rows);
+    if (p->failed || !state || !n_rows) {
         free(state);
+        free(n_rows);
         return SOLVER_NO_MEMORY;
     }
-    zero_share = pseudo_encode_rows(p, columns, state);
-    if (p->metric.wide && zero_share < PSEUDO_MAX_REFERENCE_SHARE)  /* otherwise sorted rows (no state 0) are faster */
+    skipped_share = pseudo_encode_rows(p, columns, state, n_rows);
+    free(n_rows);
+    if (p->metric.wide && skipped_share < PSEUDO_MAX_SKIPPED_SHARE)  /* otherwise sorted rows are faster */
         pseudo_encode_subsets(p, columns);
     else
         pseudo_sort_blocks(p, state);

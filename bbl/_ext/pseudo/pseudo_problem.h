@@ -46,7 +46,9 @@
 #define PSEUDO_MAX_ALLOCATIONS 24       /* pieces of memory that a problem may own */
 #define PSEUDO_MAX_LANES 16             /* lanes of the longest vector: 16 floats in 64 bytes */
 #define PSEUDO_SUBSET_ROWS 6            /* rows whose subset sums form one table, see sum_rows_by_subsets (wide) */
-#define PSEUDO_MAX_REFERENCE_SHARE 0.53 /* proportion of states 0 above which sorted rows are faster (W2, MNIST) */
+#define PSEUDO_MAX_SKIPPED_SHARE 0.53   /* proportion of skipped states above which sorted rows are faster (W2, MNIST) */
+#define PSEUDO_GROUP_ROWS 16            /* rows of a large group of sorted rows, a multiple of four (W1 to W4) */
+#define PSEUDO_SKIP_SHARE 16            /* 1 / share of rows by which a skipped state is more frequent than state 0 */
 #define PSEUDO_BLOCKS_PER_TASK 4        /* lane blocks solved together in wide problems (wide, W2, MNIST) */
 
 /* The rows of a problem, equal rows merged */
@@ -70,7 +72,8 @@ typedef struct {
     ptrdiff_t *first_composite;  /* (n_chunks + 1,) first composite of each chunk */
     uint16_t *codes;             /* for each chunk (n_padded, its composites): offset of a row's joint state in the
                                     chunk's tables, V times its number in the chunk */
-    uint16_t *sorted_rows;       /* rows of each row block sorted by each composite's state, see pseudo_sort_rows */
+    ptrdiff_t *skipped_state;    /* (n_composites,) the joint state whose rows are not in sorted_rows */
+    uint16_t *sorted_rows;       /* rows of each row block grouped by each composite's state, see pseudo_sort_rows */
     ptrdiff_t *sorted_start;     /* (n_blocks, n_composites) positions in sorted_rows */
     uint16_t *subset_codes;      /* replaces sorted_rows in wide problems, otherwise NULL: see pseudo_encode_subsets */
     ptrdiff_t tables_at_once;    /* subset tables that fit into the L1 cache together */

@@ -62,7 +62,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
         code_entries = fmax(code_entries, (double)(composites->n_blocks * (composites->block_rows / PSEUDO_SUBSET_ROWS)
                                                    * p->metric.D_padded));
     D = (double)p->D;
-    /* 2048: a margin; for each site its rotation and 8 numbers, for the 7 arrays (m,) of pseudo_prepare; below 4 arrays
+    /* 2048: a margin; for each site its rotation and 8 numbers, for the 8 arrays (m,) of pseudo_prepare; below 4 arrays
        (D,), for mean, sigma and independent_field, and sorted_start */
     for (i = 0, n_small = 2048.0; i < p->n_sites; i++)
         n_small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);

@@ -1,1 +1,1 @@
-"""Bayesian network classifiers on plain arrays: structures, parameters, prediction."""
+"""Bayesian network classifiers on plain arrays: structures, parameters and predictions."""

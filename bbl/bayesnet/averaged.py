@@ -1,6 +1,4 @@
-"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of m
-features (MANB).
-"""
+"""Averages of networks: AODE and MANB (naive Bayes over all subsets of features)."""
 
 from __future__ import annotations
 
@@ -31,11 +29,11 @@ class Averaged:
 
     @property
     def n_params(self) -> int:
-        """Number of free parameters of all members together."""
+        """Total number of free parameters of all members."""
         return sum(member.n_params for member in self.members)
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log of the mean joint probability of class and known features (n, K)."""
+        """Return the log mean joint probability (n, K) of the class and known features."""
         total = self.members[0].log_joint(codes, missing)
         for member in self.members[1:]:
             np.logaddexp(total, member.log_joint(codes, missing), out=total)
@@ -43,8 +41,10 @@ class Averaged:
 
 
 def super_parents(m: int) -> tuple[Dag, ...]:
-    """Return the structures of AODE, where one feature is the parent of all others; naive Bayes if
-    m < 2.
+    """Return the structures of AODE (averaged one-dependence estimators) for m features.
+
+    In each structure, one feature is the parent of all others; with fewer than two features, the
+    structure is naive Bayes.
     """
     if m < 2:
         return (naive(range(m)),)
@@ -54,9 +54,7 @@ def super_parents(m: int) -> tuple[Dag, ...]:
 def average(
     dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 ) -> Averaged:
-    """Return the average of networks with Dirichlet estimates and prior count `smooth` of each
-    cell.
-    """
+    """Return the average of networks with Dirichlet estimates and prior count `smooth` per cell."""
     D = int(np.sum(n_levels))  # number of levels of all features
     # probabilities and their logarithms; the members of AODE have about D^2 cells together
     check_memory(
@@ -68,16 +66,15 @@ def average(
 
 
 def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
-    """Return the posterior probability of the arc from the class to a feature with r levels, given
-    counts (r, K).
+    """Return the posterior probability of the arc from the class to a feature with r levels.
 
-    It is the logistic function of ``ln B + logit(prior)``, where B is the ratio of the
-    Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq. 8); `smooth` is
-    the prior count of each cell, and `prior` is the arc's prior probability.
+    Given counts (r, K), it is the logistic function of ``ln B + logit(prior)``, where B is the
+    ratio of the Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq.
+    8); `smooth` is the prior count of each cell, and `prior` is the arc's prior probability.
     """
     from scipy.special import expit, gammaln, logit
 
-    if prior in (0.0, 1.0):  # counts cannot change a certainty
+    if prior in (0.0, 1.0):  # counts cannot change a prior probability of 0 or 1
         return prior
     prior_count, n_levels = smooth, len(counts)  # per cell; of the feature
 
@@ -101,8 +98,7 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 def naive_average(
     dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
 ) -> tuple[Network, np.ndarray]:
-    """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of
-    each arc.
+    """Return naive Bayes averaged over all subsets of features (MANB), and arc posteriors (m,).
 
     `dag` is a naive Bayes structure, `smooth` > 0 is the prior count of each cell, and `prior` in
     [0, 1] is the prior probability of each arc (Wei, Visweswaran & Cooper 2011, J Am Med Inform
@@ -124,10 +120,10 @@ def naive_average(
 
 @dataclass(frozen=True)
 class Refitted:
-    """A network refitted to a fold's training rows; cross-validation calls `class_scores`."""
+    """A network refitted to a fold's training rows, for cross-validation."""
 
     network: Network | Averaged
-    # no feature must be known, because any can be marginalised
+    # features need not be known, because any can be marginalised
     needed: ClassVar[np.ndarray | None] = None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:

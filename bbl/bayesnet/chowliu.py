@@ -1,6 +1,4 @@
-"""Chow-Liu trees (tree-augmented naive Bayes with maximum penalised likelihood), and Sahami's
-k-dependence classifier.
-"""
+"""Chow-Liu trees (tree-augmented naive Bayes) and Sahami's k-dependence classifier."""
 
 from __future__ import annotations
 
@@ -22,12 +20,11 @@ SCORES = get_args(Criterion)
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
     """Return the weight of an edge between each pair of features, (m, m), above the diagonal.
 
-    The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2)
-    / n`` (``"bic"``), where I is the conditional mutual information given the class, ``d =
-    (r_i - 1)(r_j - 1) K`` is the number of free parameters, and N is the weight of the rows
-    where both features are known. Dividing by the total weight n puts all pairs on the same
-    scale, which is that of I without missing values (N = n). "aic" and "bic" are -inf if
-    ``N = 0``.
+    The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n``
+    (``"bic"``), where I is the conditional mutual information given the class, ``d = (r_i - 1)(r_j
+    - 1) K`` is the number of free parameters, and N is the weight of the rows where both features
+    are known. Dividing by the total weight n puts all pairs on the same scale, the scale of I
+    without missing values (N = n). "aic" and "bic" are -inf if ``N = 0``.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":
@@ -40,11 +37,10 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
 
 
 def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
-    """Return the edges (i, j), i < j, of the maximum spanning forest over pairs with weight >= 0
-    (Kruskal).
+    """Return the edges (i, j), i < j, of the maximum spanning forest (Kruskal's algorithm).
 
-    Only `weights` (m, m) above the diagonal are used, and a weight in [-TIE, 0) counts as zero.
-    Ties are resolved in favour of the first pair.
+    Only pairs with weight >= 0 are included. Only `weights` (m, m) above the diagonal are used, and
+    a weight in [-TIE, 0) is treated as zero. Ties are resolved in favour of the first pair.
 
     Examples
     --------
@@ -90,9 +86,9 @@ def chow_liu(
 def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     """Return Sahami's k-dependence classifier (1996).
 
-    Features are ordered by decreasing mutual information with the class. The parents of each are
-    the (up to) `kdbk` earlier features with the largest mutual information with it given the class,
-    in decreasing order. Ties are resolved in favour of the first column.
+    Features are ordered by decreasing mutual information with the class. The parents of a feature
+    are the (up to) `kdbk` earlier features with the largest mutual information with it given the
+    class, in decreasing order. Ties are resolved in favour of the first column.
     """
     m = len(n_levels)
     upper_triangle, _ = pair_information(sample, n_levels, K)

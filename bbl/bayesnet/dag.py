@@ -1,5 +1,6 @@
-"""Structures of networks: features, as column positions, with their feature parents; the class is a
-parent of all features.
+"""Structures of networks: features and their feature parents, given by column positions.
+
+The class is a parent of all features.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from functools import cached_property
 
 __all__ = ["Dag", "Family", "directed_forest", "naive"]
 
-# a feature and its feature parents, in the order of their addition
+# a feature and its feature parents, in the order in which they were added
 Family = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Dag:
-    """An augmented naive Bayes structure: every feature has the class as a parent, and possibly
-    other features.
+    """An augmented naive Bayes structure.
+
+    The parents of each feature are the class and, possibly, other features.
 
     Attributes
     ----------
@@ -55,7 +57,7 @@ class Dag:
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Features in topological layers: a feature's parents are all in earlier layers."""
+        """Features in topological layers; all parents of a feature are in earlier layers."""
         waiting = list(self.features)
         layers = []
         done: set[int] = set()
@@ -76,8 +78,8 @@ class Dag:
         representative = {i: i for i in self.features}
 
         def find_component(i: int) -> int:
-            """Return the representative of the component of feature i; halves the path
-            on the way.
+            """Return the representative of the component of feature i; halves the path on
+            the way.
             """
             while representative[i] != i:
                 representative[i] = i = representative[representative[i]]
@@ -93,9 +95,7 @@ class Dag:
 
     @property
     def is_semi_naive(self) -> bool:
-        """Whether every component is complete, so that any two of its features are joined by an
-        arc.
-        """
+        """Whether all components are complete: any two of their features are joined by an arc."""
         # within each component c
         n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)
         return all(
@@ -114,7 +114,7 @@ class Dag:
         return reached
 
     def with_parents(self, added_parents: Mapping[int, Iterable[int]]) -> Dag:
-        """Return the structure with additional parents by feature, appended to its existing
+        """Return the structure with additional parents, appended to the features' existing
         parents.
         """
         return Dag(
@@ -135,8 +135,9 @@ def naive(features: Iterable[int]) -> Dag:
 
 
 def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None = None) -> Dag:
-    """Return the forest over m features with edges directed away from `root`, or from the first
-    feature in other trees.
+    """Return the forest over m features with edges directed away from `root`.
+
+    Edges in other trees are directed away from the first feature.
 
     Features are ordered by tree (by the tree's first feature), then by position.
     """

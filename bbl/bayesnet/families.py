@@ -1,8 +1,8 @@
 """Tables of families: their layout in one array, row counts, and Dirichlet estimates.
 
-A *family* is a feature with its feature parents; the class (K values) is a parent of every feature,
-too. A parent *configuration* is a combination of the parents' levels; a *cell* is a configuration
-with a level of the feature.
+A *family* is a feature with its feature parents; the class (K values) is also a parent of every
+feature. A parent *configuration* is a combination of the parents' levels; a *cell* is a
+configuration with a level of the feature.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bbl.rows.sample import Rows
 
 __all__ = ["Families", "class_counts", "class_probabilities", "dirichlet", "gaps"]
 
-BLOCK = 65536  # number of rows of a file read and counted at a time
+BLOCK = 65536  # number of rows of a file that are read and counted at a time
 
 
 class Families:
-    """Tables of families, concatenated in one array (cells, K); the K classes of a cell are
-    adjacent.
+    """Tables of families, concatenated in one array (cells, K).
 
-    The table of a feature has the axes (parents..., feature, class), C-contiguous.
+    The K classes of a cell are adjacent. The table of a feature has axes (parents..., feature,
+    class) and is C-contiguous.
 
     Parameters
     ----------
@@ -37,17 +37,17 @@ class Families:
     K : int
         Number of classes.
     context : (int, int), optional
-        A column of the codes and its number of values, such as the fold: all tables are repeated
+        A column of the codes, such as the fold, and its number of values. All tables are repeated
         for each value, and a row uses the copy for its value.
 
     Attributes
     ----------
     families, n_levels, K, context
-        As given, but `families` is a tuple and `n_levels` a list.
+        The arguments, with `families` as a tuple and `n_levels` as a list.
     cells : int
         Number of cells of all tables in one copy.
     start : ndarray of intp, shape (families + 1,)
-        First cell of each table, and `cells`.
+        First cell of each table, followed by `cells`.
 
     Examples
     --------
@@ -104,10 +104,10 @@ class Families:
 
     @property
     def _cell_index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays with which kernels locate cells: family f is at ``start[f] + sum(codes[scope[s]] *
-        stride[s])``.
+        """Arrays used in kernels to locate cells.
 
-        The sum is over ``scope_start[f] <= s < scope_start[f + 1]``.
+        Family f is at ``start[f] + sum(codes[scope[s]] * stride[s])``, summed over ``scope_start[f]
+        <= s < scope_start[f + 1]``.
         """
         return self._scope_start, self._scope, self._stride, self.start[:-1]
 
@@ -122,8 +122,9 @@ class Families:
         return (*(self.n_levels[v] for v in (*parents, i)), self.K)
 
     def table(self, flat: np.ndarray, f: int) -> np.ndarray:
-        """Return the table of family `f` as a view of `flat` (cells, K); a context is the first
-        axis.
+        """Return the table of family `f` as a view of `flat` (cells, K).
+
+        A context is the first axis.
         """
         shape = self.shape(f)
         if self.context is None:
@@ -133,18 +134,14 @@ class Families:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """Number of levels (J,) of the feature of each of the J parent configurations in all
-        families.
-        """
+        """Number of levels (J,) of the feature for each of the J parent configurations."""
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
         # each family has cells / levels configurations
         # 1 avoids division by 0
         return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
-        """Replace each cell of `flat` (cells, K) by the sum over the cells of its parent
-        configuration.
-        """
+        """Replace each cell of `flat` (cells, K) by the sum over its parent configuration."""
         if not self.cells:  # `reduceat` needs at least one cell
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
@@ -168,11 +165,12 @@ class Families:
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return weighted counts (cells, K); each family uses the rows where none of its
-        variables is missing.
+        """Return weighted counts (cells, K).
 
-        With a context the shape is (copies * cells, K), as in `zeros`. `weights` (n,) replace the
-        sample's weights. Rows of unknown class (``y < 0``) are not counted.
+        Each family is counted over the rows where all its variables are known.
+
+        With a context, the shape is (copies * cells, K), as in `zeros`. `weights` (n,), if given,
+        replaces the sample's weights. Rows of unknown class (``y < 0``) are not counted.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
@@ -188,9 +186,7 @@ class Families:
     def spread(
         self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray
     ) -> np.ndarray:
-        """Return, for each cell (cells, K) in each copy, the sum of `values` (n, K)
-        over its rows.
-        """
+        """Return the sum of `values` (n, K) over the rows in each cell (cells, K) of each copy."""
         out = self.zeros()
         if len(codes):
             kernel.add_to_cells(codes, gaps(missing, codes), values, *self._cell_index, out)
@@ -210,8 +206,9 @@ class Families:
 
 
 def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
-    """Return the mask of missing values for kernels: uint8 (n, columns), or (0, columns) if
-    `missing` is None.
+    """Return the mask of missing values for kernels, as uint8 (n, columns).
+
+    If `missing` is None, the shape is (0, columns).
     """
     if missing is None:
         return np.empty((0, codes.shape[1]), dtype=np.uint8)
@@ -221,12 +218,11 @@ def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
 def dirichlet(
     counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float
 ) -> np.ndarray:
-    """Return ``(N_ijk + a) / (N_ij + r_i a)`` (cells, K), or ``1 / r_i`` where the denominator is
-    zero.
+    """Return Dirichlet estimates ``(N_ijk + a) / (N_ij + r_i a)`` (cells, K).
 
-    `counts` (cells, K) contains the cells' counts N_ijk, `totals` (cells, K) the counts N_ij of
-    their parent configurations, `widths` (cells,) the numbers of levels r_i of their features;
-    `smooth` is the prior count a of a cell.
+    They are ``1 / r_i`` where the denominator is zero. `counts` (cells, K) contains the cells'
+    counts N_ijk, `totals` (cells, K) the counts N_ij of their parent configurations, `widths`
+    (cells,) the numbers of levels r_i of their features; `smooth` is the prior count a of a cell.
     """
     widths = widths[:, None]
     denominator = totals + widths * smooth
@@ -240,9 +236,7 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + K a)`` (K,) for the N rows of known class and prior count a =
-    `smooth`.
-    """
+    """Return ``(N_c + a) / (N + K a)`` (K,) for N rows of known class, where a = `smooth`."""
     counts = class_counts(sample, K)
     # as the table of a single feature whose K levels are the classes
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

@@ -36,8 +36,9 @@ def _xlogx(p: np.ndarray) -> np.ndarray:
 
 
 def entropy(counts: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
-    """Return ``-sum p log p`` over `axis` (default all) for relative frequencies p; 0 where all
-    counts are 0.
+    """Return ``-sum p log p`` over `axis` (default: all) for relative frequencies p.
+
+    The result is 0 where all counts are 0.
     """
     total = counts.sum(axis=axis, keepdims=True)
     return -_xlogx(counts / np.where(total > 0, total, 1.0)).sum(axis=axis)
@@ -46,8 +47,8 @@ def entropy(counts: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np
 def conditional_information(counts: np.ndarray) -> float:
     """Return the mutual information of X and Y given Z in nats, from a table (x, y, z).
 
-    ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``, which is ``H(X) + H(Y) - H(X,Y)`` if Z has a single
-    level. Never negative.
+    This is ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``, or ``H(X) + H(Y) - H(X,Y)`` if Z has a single
+    level. The result is never negative.
 
     Examples
     --------
@@ -62,11 +63,10 @@ def conditional_information(counts: np.ndarray) -> float:
 
 
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
-    """Yield runs of consecutive features whose pair tables with all later features have at most
-    `max_cells` cells.
+    """Yield runs of consecutive features that have small pair tables with all later features.
 
-    A feature whose tables exceed this limit is a run by itself. The last feature is not in any run,
-    because no features follow it.
+    The tables of a run have at most `max_cells` cells. A feature whose tables exceed this limit
+    forms a run by itself. The last feature is not in any run, because no features follow it.
     """
     # number of levels of each feature and all later ones
     levels_from = np.cumsum(n_levels[::-1])[::-1]
@@ -86,13 +86,13 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
 
 
 def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the conditional mutual information of each pair of features given the class, and the
-    weight of the rows used.
+    """Return the mutual information of each pair of features given the class, and row weights.
 
     Returns
     -------
     information : ndarray, shape (m, m)
-        In nats, above the diagonal; from the rows where both features and the class are known.
+        Information in nats, above the diagonal, from the rows where both features and the class are
+        known.
     weight : ndarray, shape (m, m)
         Total weight of these rows, above the diagonal.
     """
@@ -174,8 +174,7 @@ def _packed_tables(
 
 
 def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
-    """Return the counts of level pairs (K, levels of the run, levels of the run and all later
-    features).
+    """Return the counts of level pairs (K, levels of the run, levels of the run and after).
 
     Pairs are counted within the run, then between the run and blocks of ``len(run)`` later
     features. A single later feature is counted together with the run.

@@ -1,4 +1,4 @@
-"""Learners of network structures by name, with their options; add new learners to `LEARNERS`."""
+"""Learners of network structures by name, with their options (see `LEARNERS`)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ __all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """Training rows for learning a structure, folds and random numbers.
+    """The training rows, folds and random generator for learning a structure.
 
     Attributes
     ----------
     sample : Sample
-        The training rows: in memory for learners that validate on folds, otherwise possibly in a
-        file.
+        Training rows; in memory for learners that validate on folds, otherwise possibly in a file.
     n_levels : ndarray, shape (m,)
         Number of declared levels of each feature.
     K : int
         Number of classes.
     rng : numpy.random.Generator
-        Draws folds and resolves ties.
+        Generator for drawing folds and resolving ties.
     fold_weights : ndarray, shape (k, n), or None
         Row weights in the validation part of each of k folds; None if the learner draws the folds.
     progress : callable or None
-        Called for each structure scored by a search.
+        Function called for each structure scored in a search.
     """
 
     sample: Rows
@@ -58,7 +57,7 @@ class Learnt:
     Attributes
     ----------
     dags : tuple of Dag
-        One structure, or the structures to be averaged.
+        A single structure, or the structures to be averaged.
     score_log : tuple of float
         Scores of the successive structures of a search; empty without a search.
     """
@@ -74,10 +73,10 @@ class Option:
     Attributes
     ----------
     default
-        Value if the option is not given.
+        Default value of the option.
     check : callable or None
-        Returns the checked value, or raises an error of `bbl.errors`. None for an option that names
-        a feature; the learner receives the feature's position, or None.
+        Function that returns the validated value or raises an error from `bbl.errors`. None for an
+        option that names a feature; the learner receives the feature's position, or None.
     """
 
     default: Any
@@ -91,14 +90,14 @@ class Learner:
     Attributes
     ----------
     name : str
-        Name for users.
+        Public name.
     learn : callable
-        Takes a `Task` and the values of all options, and returns `Learnt`.
+        Function that takes a `Task` and the values of all options and returns a `Learnt`.
     options : mapping of name to Option
-        Options for users, with defaults.
+        Public options with their defaults.
     uses_folds : callable
-        Takes the options, and returns whether structures are validated on folds. All rows must then
-        be in memory, and the option ``k`` is the number of folds.
+        Function that takes the options and returns whether structures are validated on folds. If
+        so, all rows must be in memory, and the option ``k`` is the number of folds.
     averages : bool
         Whether the structures are averaged with equal weights.
     """
@@ -112,8 +111,7 @@ class Learner:
     def check_options(
         self, values: Mapping[str, Any], features: Sequence[Hashable]
     ) -> dict[str, Any]:
-        """Return the checked values of all options; a feature's name becomes its position in
-        `features`.
+        """Return the validated values of all options, with feature names replaced by positions.
 
         Raises
         ------
@@ -131,15 +129,15 @@ class Learner:
         return checked
 
     def rows_reason(self, values: Mapping[str, Any]) -> str:
-        """Return the setting that requires all rows in memory, as text; "" if counts are enough."""
+        """Return text on the setting that requires all rows in memory; "" if counts are
+        sufficient.
+        """
         defaults = {name: option.default for name, option in self.options.items()}
         return f"learner={self.name!r}" if self.uses_folds({**defaults, **values}) else ""
 
 
 def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
-    """Return the position in `features` of a feature named by an option; None for None, the
-    default.
-    """
+    """Return the position in `features` of a feature named by an option (None if not given)."""
     if feature is None:
         return None
     if feature not in features:
@@ -160,8 +158,9 @@ def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the tree-augmented naive Bayes with the largest `score`; the option `root` is a
-    feature's position or None.
+    """Return the tree-augmented naive Bayes with the largest `score`.
+
+    `root` is a feature's position or None.
     """
     return Learnt(
         (chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),)
@@ -174,9 +173,7 @@ def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the result of a greedy search by cross-validated accuracy, with the moves of
-    `learner`.
-    """
+    """Return the result of a greedy search by cross-validated accuracy, using a learner's moves."""
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
     fold_weights = task.fold_weights
     if fold_weights is None:
@@ -219,7 +216,7 @@ KDB_OPTIONS = {
 
 
 def _make_search_learner(learner: str) -> Learner:
-    """Return the learner that searches greedily with the moves of this name."""
+    """Return a learner that searches greedily with the moves of this name."""
     return Learner(
         learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True
     )

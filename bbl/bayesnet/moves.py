@@ -1,4 +1,4 @@
-"""Moves of the greedy searches: the structures that differ from the current one by a single step.
+"""Moves of greedy searches: structures that differ from the current one by a single step.
 
 Features are column positions 0, 1, ...
 """
@@ -15,7 +15,7 @@ __all__ = ["MOVES", "Moves"]
 
 @dataclass(frozen=True)
 class Moves:
-    """The limits of a search, and its choice among structures.
+    """The limits of a search, and the function that chooses among structures.
 
     Attributes
     ----------
@@ -24,8 +24,8 @@ class Moves:
     kdbk : int
         Maximum number of feature parents per feature.
     choose : callable
-        Takes candidate structures and the current one, and returns the position of the best
-        candidate.
+        Function that takes the candidate structures and the current structure and returns the
+        position of the best candidate.
     """
 
     m: int
@@ -39,8 +39,9 @@ def _orphans(dag: Dag) -> list[int]:
 
 
 def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one additional arc to an orphan, a feature without feature parents
-    (TAN-HC).
+    """Return the structures with one additional arc to an orphan (TAN-HC).
+
+    An orphan is a feature without feature parents.
 
     The two possible arcs between two orphans are equivalent, so only the arc from the later to the
     earlier orphan is considered.
@@ -54,7 +55,7 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
             ancestors = dag.ancestors(f)
             # avoids cycles
             out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]
-    by_position = sorted(orphans)  # whatever their order in the model
+    by_position = sorted(orphans)  # regardless of their order in the model
     out += [
         dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]
     ]
@@ -64,8 +65,8 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
 def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one arc from the best super-parent to an orphan (TAN-HCSP).
 
-    An orphan has no feature parents. The best super-parent is the feature whose structure with arcs
-    to all orphans that are not its ancestors has the best score.
+    An orphan is a feature without feature parents. The best super-parent is the feature whose
+    structure with arcs to all orphans that are not its ancestors has the best score.
     """
     orphans = _orphans(dag)
     children = {}  # orphans by possible super-parent
@@ -84,8 +85,9 @@ def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
 
 
 def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one additional feature, alone or with a connected component as its
-    parents (FSSJ).
+    """Return the structures with one additional feature (FSSJ).
+
+    The feature is added without parents or with a connected component as its parents.
     """
     out = []
     for g in range(moves.m):
@@ -96,8 +98,9 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
 
 
 def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures without one feature, or with two connected components joined completely
-    (BSEJ).
+    """Return the structures with one feature removed, or two components joined (BSEJ).
+
+    All features of one component become parents of those of the other.
     """
     out = [dag.without(i) for i in dag.features]
     components = dag.components
@@ -108,9 +111,7 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
 
 
 def _add_arc(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one additional arc, f to o, and at most `kdbk` feature parents per
-    feature (kDB).
-    """
+    """Return the structures with one additional arc, and up to `kdbk` parents per feature (kDB)."""
     ancestors = {i: dag.ancestors(i) for i in dag.features}
     return [
         dag.with_parents({o: (f,)})

@@ -1,6 +1,4 @@
-"""Estimates of the tables of networks from rows: plain, averaged (MANB) or weighted (WANBIA,
-AWNB).
-"""
+"""Estimation of network tables: plain, averaged (MANB) or weighted (WANBIA, AWNB)."""
 
 from __future__ import annotations
 
@@ -40,10 +38,10 @@ class Recipe:
         Prior probability of each arc from the class: naive Bayes is averaged over all subsets of
         features (MANB).
     wanbia : bool, "mse" or tuple of float
-        Whether features are weighted by conditional likelihood or, with "mse", by squared error
-        (WANBIA); a tuple contains the weights by position.
+        Whether features are weighted by maximising the conditional likelihood or, with "mse",
+        minimising the squared error (WANBIA); a tuple contains the weights by position.
     awnb : (int, float) or None
-        Number of trees, and proportion of the rows for each tree: features are weighted by trees
+        Number of trees and proportion of the rows for each tree, if features are weighted by trees
         (AWNB).
     """
 
@@ -54,7 +52,7 @@ class Recipe:
 
     @property
     def rows(self) -> str:
-        """Name of the argument that requires all rows in memory; "" if counts are enough."""
+        """Name of the argument that requires all rows in memory; "" if counts are sufficient."""
         return (
             "awnb_trees"
             if self.awnb is not None
@@ -96,10 +94,10 @@ def fit(
     rng: np.random.Generator,
     averaged: bool = False,
 ) -> Fitted:
-    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures and average them.
+    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures to be averaged.
 
-    `n_levels` (m,) contains the numbers of levels of the features, `K` is the number of classes;
-    `rng` draws the rows of trees.
+    `n_levels` (m,) contains the number of levels of each feature, `K` is the number of classes, and
+    `rng` is used to draw the rows for trees.
     """
     if averaged:
         return Fitted(average(tuple(dags), sample, n_levels, K, recipe.smooth))
@@ -124,12 +122,12 @@ def fit(
 
 
 def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of
-    the class probabilities (K,).
+    """Return posterior standard deviations of the tables (cells, K) and class probabilities (K,).
 
-    They are ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``, and nan where ``N_ij +
-    r_i a`` is zero. N_ij is the weight of the rows in the cell's parent configuration, r_i the
-    number of levels of its feature. The classes form one configuration with K levels.
+    The posteriors are Dirichlet distributions. The standard deviations are ``sqrt(p (1 - p) / (N_ij
+    + r_i a + 1))`` with ``a = smooth``, and nan where ``N_ij + r_i a`` is zero. N_ij is the weight
+    of the rows in the cell's parent configuration, and r_i the number of levels of the feature. The
+    classes form one configuration with K levels.
     """
     families = network.families
     p = network.prior
@@ -150,13 +148,12 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
 def draw_tables(
     network: Network | Averaged, sample: Sample, smooth: float, rng: np.random.Generator
 ) -> Network | Averaged:
-    """Return the network or average with tables and class probabilities drawn from their Dirichlet
-    posteriors.
+    """Return the network or average with probabilities drawn from their Dirichlet posteriors.
 
-    Each row gets a gamma-distributed weight, with its original weight as the shape, and each cell
-    gets a gamma-distributed prior count with shape `smooth`. Each table is then drawn from the
-    Dirichlet distribution of its counts plus `smooth`, and the networks of an average, whose tables
-    come from the same rows, are drawn jointly (Rubin 1981).
+    Each row has a gamma-distributed weight whose shape is its original weight, and each cell has a
+    gamma-distributed prior count with shape `smooth`. Each table is then a draw from the Dirichlet
+    distribution with its counts plus `smooth`, and the networks in an average, whose tables are
+    computed from the same rows, are drawn jointly (Rubin 1981).
     """
     rows = sample.weighted(rng.gamma(sample.weights))
     prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))

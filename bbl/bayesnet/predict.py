@@ -1,8 +1,8 @@
-"""Exact log joint probabilities of the class and the known features of a row, marginalised over
-missing features.
+"""Exact log joint probabilities of the class and a row's known features.
 
-A `Factor` is a tuple of variables and a log table (n K, their levels...) for n rows and K classes;
-`log_sum` marginalises a product of factors over variables, one after the other.
+Missing features are marginalised. A `Factor` is a tuple of variables and a log table (n K, their
+levels...) for n rows and K classes; `log_sum` marginalises a product of factors over one variable
+after another.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ class Network:
 
     @property
     def n_params(self) -> int:
-        """Number of free parameters: K - 1 for the prior, and r_i - 1 per parent configuration and
-        class.
-        """
+        """Number of free parameters: K - 1 for the prior, r_i - 1 per configuration and class."""
         return self.K - 1 + self.K * int((self.families.widths - 1).sum())
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -90,10 +88,10 @@ def log_table(theta: np.ndarray) -> np.ndarray:
 
 
 def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Network:
-    """Return the network with Dirichlet estimates of its tables and prior count `smooth` of each
-    cell.
+    """Return the network with Dirichlet estimates of its tables, given the prior count `smooth`.
 
-    Each family is estimated from the rows where none of its variables is missing.
+    `smooth` is added to each cell. Each family is estimated from the rows where all its variables
+    are known.
     """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
@@ -102,8 +100,7 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 
 
 def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if any
-    y_i is missing.
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``; nan if any y_i is missing.
 
     ``rows.response`` (n,) contains the class codes y, which are negative if missing.
     """
@@ -113,10 +110,9 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in rows where all classes have probability zero (all
-    -inf).
+    """Return `log_joint` (n, K), with zeros in rows where all classes have probability zero.
 
-    All classes are then equally probable in such a row, whereas a softmax of -inf would be nan.
+    All classes are then equally probable in such rows, whereas a softmax of -inf would be nan.
     """
     impossible: np.ndarray = (log_joint == -np.inf).all(axis=1)
     return np.where(impossible[:, None], 0.0, log_joint) if impossible.any() else log_joint
@@ -130,12 +126,11 @@ def add_features(
     missing: np.ndarray | None,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Add the log-probability of each row's known features given each class to `out` (n, K); return
-    `out`.
+    """Add the log-probability of known features given each class to `out` (n, K); return `out`.
 
     `theta` and `log_theta` (cells, K) contain the tables. A family without missing values
-    contributes its entry. The others are marginalised over missing features: by messages from the
-    leaves to the root if no feature has more than one feature parent, otherwise by variable
+    contributes its table entry. Other families are marginalised over missing features: by messages
+    from the leaves to the root if features have at most one feature parent, otherwise by variable
     elimination in each connected component.
     """
     families.score(log_theta, codes, missing, out)  # families without missing values
@@ -151,9 +146,7 @@ def add_features(
 def _add_forest_sums(
     families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add the log of the sum over missing features to `out` (n, K), if features have at most one
-    feature parent.
-    """
+    """Add log sums over missing features to `out` (n, K), for features with at most one parent."""
     # arrays (m,) are indexed by column of the codes; columns that are not features (the fold,
     # omitted ones) are never visited
     m = codes.shape[1]
@@ -244,9 +237,9 @@ def _add_component_sums(
 
 
 def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
-    """Return the families of a component whose product must be summed over its unknown features.
+    """Return the families of a component whose product must be summed over unknown features.
 
-    These are the families of known features with an unknown parent, and of unknown features with a
+    These are the families of known features with an unknown parent and of unknown features with a
     known descendant; the family of an unknown feature without known descendants sums to one.
     `parents_first` contains the component's families, each after its parents' families.
     """
@@ -265,10 +258,9 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
 def _plan_elimination(
     scopes: list[frozenset[int]], n_levels: list[int], K: int
 ) -> tuple[list[int], float]:
-    """Return the elimination order of unknown features, and the number of cells of the tables for
-    one row and class.
+    """Return the elimination order of unknown features, and the number of table cells.
 
-    `scopes` contains the unknown features of each family.
+    The cells are for one row and class. `scopes` contains the unknown features of each family.
     """
     features = sorted(frozenset().union(*scopes))
     position = {v: index for index, v in enumerate(features)}
@@ -298,8 +290,9 @@ def _plan_elimination(
 def _condition_family(
     families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]
 ) -> Factor:
-    """Return family `f` as a factor of its unknown variables: the variables, and the log table at
-    the known features of the rows.
+    """Return family `f` as a factor of its unknown variables, given the rows' known features.
+
+    It consists of the variables and the log table.
 
     The table has shape (n * K, levels of the unknown variables...) for n rows `codes`, with the
     classes of a row adjacent; `unknown` contains the unknown features of the component.

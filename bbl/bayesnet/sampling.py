@@ -1,4 +1,4 @@
-"""Random rows from a network: the class is drawn first, and each feature after its parents."""
+"""Random rows from a network: the class is drawn first, then each feature after its parents."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ __all__ = ["draw"]
 def draw(
     network: Network | Averaged, shares: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows from the joint distribution of class and features: classes (n,), intp, and levels
-    (n, m).
+    """Draw classes (n,), intp, and levels (n, m) from the joint distribution.
 
-    `shares` (K,) are the class probabilities. For an average of networks, each row is drawn from a
-    random member.
+    `shares` (K,) contains the class probabilities. For an average of networks, each row is drawn
+    from a random member.
     """
     members = network.members if isinstance(network, Averaged) else (network,)
     member_of_row = (
@@ -44,7 +43,7 @@ def draw(
 
 
 def _draw_levels(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw one level for each row of `p` (n, r), level probabilities up to a factor."""
+    """Draw one level for each row of `p` (n, r), which contains probabilities up to a factor."""
     cumulative = np.cumsum(p, axis=1)
     uniform = rng.random(len(p)) * cumulative[:, -1]
     # the minimum handles products rounded up to the last sum

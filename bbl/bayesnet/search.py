@@ -20,7 +20,7 @@ from bbl.stats.metrics import TIE
 
 __all__ = ["Validation", "climb"]
 
-EQUAL = 1.5e-8  # accuracies closer than this are ties: the square root of the machine precision
+EQUAL = 1.5e-8  # smaller differences in accuracy are ties: root of the machine precision
 MAX_CACHED_BYTES = 2**28  # maximum size of the cached contributions
 
 # number of families whose contributions to the log joint are computed and cached at once
@@ -36,15 +36,15 @@ class Validation:
 
     `fold_weights` (k, n) contains the row weights in the validation part of each fold. Rows of
     unknown class (``y < 0``) are neither used for training nor validated. `smooth` is the prior
-    count of each cell. `n_levels` (m,) contains the numbers of levels of the features; the
-    attribute of this name, a list, also contains the number of folds k at the end.
+    count of each cell. `n_levels` (m,) contains the number of levels of each feature; the attribute
+    with this name, a list, also contains the number of folds k at the end.
 
     Attributes
     ----------
     sample : Sample
         The N held-out rows; the last column of their codes, after the m features, is the fold.
     fold : ndarray of int, shape (N,)
-        The fold that validates each row.
+        The fold in which each row is validated.
     context : (int, int)
         The column of the fold and the number of folds, for `Families`.
     fold_totals : ndarray, shape (k,)
@@ -52,7 +52,7 @@ class Validation:
     log_prior : ndarray, shape (N, K)
         Log class probabilities in the training rows of each row's fold.
     cache : dict of Unit to ndarray, shape (N, K)
-        Contributions of units computed so far, `cached_bytes` in all.
+        Contributions of units computed so far, using `cached_bytes` bytes in total.
     """
 
     def __init__(
@@ -115,8 +115,9 @@ class Validation:
         return log_joint
 
     def _compute_contribution(self, unit: Unit) -> np.ndarray:
-        """Return a unit's contribution (N, K) to the log joint, using tables of the rows outside
-        each row's fold.
+        """Return a unit's contribution (N, K) to the log joint.
+
+        The tables for a row are estimated from the rows outside its fold.
 
         The fold is an additional column of the codes, after the features; `context` is its position
         and number of levels.
@@ -138,9 +139,7 @@ class Validation:
     def scores(
         self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None
     ) -> np.ndarray:
-        """Return each candidate's mean accuracy over folds; only units outside `base`
-        are fitted.
-        """
+        """Return each candidate's mean accuracy over folds, fitting only units outside `base`."""
         base_units = self.units(base)
         # group candidates by the units of `base` that they lack
         unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
@@ -199,14 +198,13 @@ def climb(
     kdbk: int = 2,
     progress: Callable | None = None,
 ) -> tuple[Dag, list[float]]:
-    """Search greedily; return the final structure and the scores (accuracies) of the successive
-    structures.
+    """Search greedily; return the final structure and the accuracies of successive structures.
 
     `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``).
     `fold_weights` (k, n) contains the row weights in the validation part of each of k folds. A step
-    must increase accuracy by at least `epsilon`; with 0, an equal score is enough. `smooth` is the
-    prior count of each cell, `kdbk` the maximum number of feature parents for ``"kdb"``. `rng`
-    resolves ties; `progress` is called for each scored structure.
+    must increase the accuracy by at least `epsilon`; with 0, an equal score is sufficient. `smooth`
+    is the prior count of each cell, and `kdbk` the maximum number of feature parents for ``"kdb"``.
+    `rng` is used to resolve ties; `progress` is called for each structure scored.
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)

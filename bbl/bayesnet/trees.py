@@ -1,5 +1,6 @@
-"""Classification trees on categorical features (m features, K classes): the depth of each feature's
-first split.
+"""Classification trees on categorical features: the depth of each feature's first split.
+
+There are m features and K classes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["split_depths"]
 
-# deeper nodes are not split; default of R's rpart, with which bnclassify grows trees
+# deeper nodes are not split; the default of R's rpart, which is used by bnclassify
 MAX_DEPTH = 30
 # with more levels r, only the r - 1 divisions of ordered levels are tried instead of all subsets
 MAX_LEVELS_FOR_SUBSETS = 12
@@ -34,13 +35,12 @@ class _Node:
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
-    """Grow a tree on the rows at positions `drawn`, and return the smallest depth (m,) at which it
-    splits on each feature.
+    """Grow a tree on the rows `drawn`; return the smallest depth (m,) of a split on each feature.
 
-    The root's split has depth 1; features without a split have inf. A split sends a subset of a
-    feature's levels to the left; the split with the largest decrease in entropy is chosen. Rows in
-    which the feature is missing go to neither child. Splits whose leaves do not misclassify fewer
-    rows are undone.
+    `drawn` contains row positions. The root's split has depth 1; features without a split have inf.
+    In a split, a subset of a feature's levels is assigned to the left child; the split with the
+    largest decrease in entropy is chosen. Rows where the feature is missing are not assigned to
+    either child. Splits whose leaves do not misclassify fewer rows are undone.
     """
     # rows with a known class and at least one known feature
     rows = drawn[sample.response[drawn] >= 0]
@@ -65,8 +65,9 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 
 
 def _grow(sample: Sample, families: Families) -> _Node:
-    """Return the root of the unpruned tree; `families` contains the table (r, K) of each feature,
-    without parents.
+    """Return the root of the unpruned tree.
+
+    `families` contains the table (r, K) of each feature, without parents.
     """
     root = _Node(np.arange(sample.n), 0)
     todo = [root]
@@ -94,8 +95,9 @@ def _grow(sample: Sample, families: Families) -> _Node:
 
 
 def _prune(root: _Node) -> None:
-    """Undo in place, from the leaves up, splits whose leaves do not misclassify fewer rows than the
-    node would.
+    """Undo, from the leaves up and in place, splits that do not decrease misclassification.
+
+    Such a split's leaves do not misclassify fewer rows than the node would as a leaf.
     """
     nodes = [root]
     for node in nodes:  # parents come before their children
@@ -110,10 +112,10 @@ def _prune(root: _Node) -> None:
 
 @cache
 def _list_subsets(r: int) -> np.ndarray:
-    """Return all divisions of `r` levels in two, (2 ** (r - 1) - 1, r): 1 for levels that go left,
-    otherwise 0.
+    """Return all divisions of `r` levels in two, (2 ** (r - 1) - 1, r): 1 for the left, else 0.
 
-    The last level always goes right, because a division and its mirror image are the same split.
+    The last level is always on the right, because a division and its mirror image are the same
+    split.
     """
     # bit a of a division's number: level a
     return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
@@ -122,11 +124,10 @@ def _list_subsets(r: int) -> np.ndarray:
 def _find_best_split(
     families: Families, counts: np.ndarray
 ) -> tuple[float, int, np.ndarray | None]:
-    """Return the gain (rows times decrease in entropy), feature and left levels (r,) of a node's
-    best split.
+    """Return the gain, feature and left levels (r,) of a node's best split.
 
-    `counts` (cells, K) contains the tables of `families`. Without a split, returns ``(0.0, -1,
-    None)``.
+    The gain is the number of rows times the decrease in entropy. `counts` (cells, K) contains the
+    tables of `families`. Without a split, the result is ``(0.0, -1, None)``.
     """
     n_levels = np.array(families.n_levels)
     best_gain = np.full(len(n_levels), -np.inf)
@@ -155,12 +156,12 @@ def _find_best_split(
 
 
 def _list_divisions(tables: np.ndarray) -> np.ndarray:
-    """Return the divisions to try for F features with r levels and counts `tables` (F, r, K): 1 for
-    levels that go left.
+    """Return the divisions to try for F features with r levels, given counts `tables` (F, r, K).
 
-    The shape is (F, divisions, r), or (1, divisions, r) if all features share the divisions. With
-    two classes, the best division is one of the r - 1 divisions of the levels ordered by the
-    proportion of a class (Breiman et al. 1984, theorem 4.5), so other subsets need not be tried.
+    The shape is (F, divisions, r), or (1, divisions, r) if all features share the divisions;
+    entries are 1 for levels on the left. With two classes, the best division is one of the r - 1
+    divisions of the levels ordered by the proportion of a class (Breiman et al. 1984, theorem 4.5),
+    so other subsets need not be tried.
     """
     _, r, K = tables.shape
     if K > 2 and r <= MAX_LEVELS_FOR_SUBSETS:
@@ -188,9 +189,7 @@ def _list_divisions(tables: np.ndarray) -> np.ndarray:
 
 
 def _total_entropy(counts: np.ndarray) -> np.ndarray:
-    """Return the number of rows times the entropy of their classes (...), for class counts (...,
-    K).
-    """
+    """Return the number of rows times their class entropy (...), given class counts (..., K)."""
     # this form rounds ties of small nodes as R does
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)

@@ -1,4 +1,4 @@
-"""`Design`: the formula, response and predictors of a fit; encodes training data and new data."""
+"""`Design`: the formula, response and predictors of a fit, and the encoding of data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 # hint in the error about an unknown group in new data
 GROUP_REMEDY = "Refit with these levels, or leave those rows out."
 MISSING = get_args(MissingPolicy)
-# fewest rows for which a column with only unknown levels gives a warning
+# minimum number of rows for which a column with only unknown levels gives a warning
 MIN_UNKNOWN_ROWS = 10
 # with more predictors than this, `check_pairs` is called before all pairs are listed
 MAX_UNCHECKED = 1000
@@ -66,7 +66,7 @@ FEW_VALUES = 5
 
 @dataclass(frozen=True)
 class EncodingRules:
-    """Which formulas and tables the engine or learner to be fitted accepts.
+    """Rules on the formulas and tables accepted by an engine or learner.
 
     Attributes
     ----------
@@ -86,17 +86,18 @@ class EncodingRules:
         Whether the error about missing values may suggest ``missing="marginal"``
         (`Engine.refusals`).
     marks : object
-        A value that may name a column that marks rows; ``.`` excludes it. None for no column.
+        A value that may be the name of a column that marks rows, which ``.`` excludes; None for no
+        column.
     check_pairs : callable or None
-        ``check_pairs(n, K, n_levels)``, called before all pairs of over 1,000 predictors are listed
-        with the number of rows, the number of groups, and the number of levels of each predictor.
-        It raises an error if there are too many pairs.
+        ``check_pairs(n, K, n_levels)``, called with the number of rows, the number of groups, and
+        the number of levels of each predictor before all pairs of over 1,000 predictors are listed.
+        It raises an error for too many pairs.
     aside : tuple of column names
         Columns of a sampling design: ``.`` excludes them, but the formula may name them.
     empty : bool
         Whether a formula with a response may have no predictors (``"y ~ 1"``).
     sampled : bool
-        Whether the weights belong to a sampling design, so that they never count rows.
+        Whether the weights belong to a sampling design and are therefore not frequencies.
     numeric : bool or tuple of column names
         Which predictors are numeric rather than categorical: all, none, or the named ones.
     standardise : bool
@@ -140,27 +141,27 @@ class EncodedTable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The columns of a model: formula, response and predictors with their levels.
+    """The columns of a model: formula, response, and predictors with their levels.
 
     Attributes
     ----------
     terms : FormulaTerms
         The parsed formula.
     response : Factor
-        The response and its groups. Without a response, this is an unnamed factor with the single
-        level ``"all"``.
+        The response and its groups; without a response, an unnamed factor with the single level
+        ``"all"``.
     predictors : tuple of m Factors
-        In the order of ``terms.predictors``.
+        The predictors in the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
-        The treatment of missing values in training data and new data, see `from_data`.
+        How missing values in training data and new data are handled; see `from_data`.
     incomplete : int
         Number of training rows with missing values, multiplied by their counts: the dropped rows
         with ``missing="drop"``, otherwise used rows.
     declared : bool
         As in `EncodingRules`.
     weights : column name, optional
-        The column with the weights of the training rows; new data are weighted by the column of
-        this name if they have one. None if the weights were an array or all equal.
+        Name of the column with the weights of the training rows; new data are weighted by the same
+        column if present. None if the weights were an array or all equal.
     """
 
     terms: FormulaTerms
@@ -188,9 +189,7 @@ class Design:
 
     @cached_property
     def n_ordered(self) -> np.ndarray:
-        """Number of ordered levels of each predictor, shape (m,), not counting ``"(missing)"``; 0
-        for unordered predictors.
-        """
+        """Number of ordered levels of each predictor, excluding ``"(missing)"``; 0 if unordered."""
         return np.array(
             [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors],
             np.intp,
@@ -241,7 +240,7 @@ class Design:
 
     @cached_property
     def labels(self) -> Labels:
-        """Names of the response, its groups, the predictors and their levels."""
+        """Names of the response, its groups, the predictors, and their levels."""
         return Labels(
             self.response.name,
             self.response.levels,
@@ -295,12 +294,13 @@ class Design:
             All levels of a predictor, in order, including levels that do not occur. For the
             response, `xlevels` only sets the order.
         novarOk : bool, default False
-            Whether predictors with one level are allowed. They get a second level ``"(other)"``
-            that never occurs.
+            Whether predictors with one level are allowed. A second level ``"(other)"``, which never
+            occurs, is added to them.
         missing : {"raise", "drop", "level", "marginal"}, default "raise"
-            "raise" raises an error for missing values; "drop" drops their rows before levels are
-            collected; "level" makes them the last level, ``"(missing)"``, of their predictor;
-            "marginal" marks them in ``sample.missing``. Only "drop" allows a missing response.
+            "raise" raises an error for missing values; "drop" drops rows with missing values before
+            levels are collected; "level" treats missing values as a last level ``"(missing)"``;
+            "marginal" marks them in ``sample.missing``. A missing response is allowed only with
+            "drop".
         rules : EncodingRules, optional
             The requirements of the engine or learner.
 
@@ -388,7 +388,7 @@ class Design:
         described = False
 
         def tell_missing() -> str:
-            """Return a sentence about missing values in all predictors, at the first call only."""
+            """Return a sentence about missing values in all predictors, in the first call only."""
             nonlocal described
             if described:
                 return ""
@@ -480,7 +480,7 @@ class Design:
         unseen : {"raise", "ignore"}, default "raise"
             Whether an unknown level is an error or is treated as missing.
         missing : {"raise", "drop", "level", "marginal"}, optional
-            As in `from_data`; by default the value used in the fit.
+            As in `from_data`; by default, the value used in the fit.
 
         Returns
         -------
@@ -488,8 +488,8 @@ class Design:
             Level codes; 0 where `missing` is True. The type is float64 if there are numeric
             predictors, see `NumberFactor`.
         missing : ndarray of bool, shape (n, m), or None
-            Mask of the values that are unknown levels, or that are missing although the predictor
-            has no level for missing values; None if there are none.
+            Mask of values that are unknown levels, or that are missing although the predictor has
+            no level for missing values; None if all values are known.
 
         Raises
         ------
@@ -539,7 +539,7 @@ class Design:
     def weigh(
         self, frame: Frame, weights: Hashable | ArrayLike | None
     ) -> tuple[np.ndarray, Hashable | None]:
-        """Return the weights (n,) of new rows, and the fit's weights column if it supplied them.
+        """Return the weights (n,) of new rows, and the name of the fit's weights column if used.
 
         `weights` is an array or a column name. If it is None, the column that contained the
         weights of the training data is used if the new data have it; otherwise all weights are 1.
@@ -563,7 +563,7 @@ class Design:
             ) from None
 
     def dropped(self, newdata: object) -> np.ndarray | None:
-        """Return which rows of new data would be dropped; None unless ``missing="drop"``."""
+        """Return a mask of new rows that would be dropped; None unless ``missing="drop"``."""
         if self.missing != "drop":
             return None
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
@@ -604,7 +604,7 @@ class Design:
         return y if is_missing is None else np.where(is_missing, -1, y)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the design as plain lists, strings and numbers, ready for JSON.
+        """Return the design as plain lists, strings and numbers, suitable for JSON.
 
         Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals,
         bytes) are stored and restored as text; they still match the same values in new data.
@@ -679,8 +679,8 @@ def _read_number(
 ) -> tuple[NumberFactor, np.ndarray, None]:
     """Return the factor of a numeric column, and its codes in the rows `keep`.
 
-    `counts` are the weights of these rows; `levels_by_name` contains the levels that the user
-    listed, which must not include this column; `missing` is as in `Design.from_data`.
+    `counts` contains the weights of these rows; `levels_by_name` contains the levels listed by the
+    user, which must not include this column; `missing` is as in `Design.from_data`.
     """
     if name in levels_by_name:
         raise OptionError(

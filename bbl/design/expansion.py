@@ -1,10 +1,11 @@
-"""Expand the right side of a formula into predictors and terms by formulaic's operators.
+"""Expand the right side of a formula into predictors and terms with formulaic's operators.
 
-formulaic evaluates the syntax tree with its own operators ``. + : * / %in% ^``, except that here
+formulaic evaluates the syntax tree with its own operators ``. + : * / %in% ^``, with the following
+changes:
 
-- ``-`` drops a predictor with all of its terms; in formulaic it drops equal terms only.
-- ``+`` adds to its left side in place; formulaic copies it, so that a sum of n terms takes n^2
-  steps.
+- ``-`` drops a predictor with all its terms; in formulaic, it only drops identical terms.
+- ``+`` adds to its left side in place; formulaic copies the left side, so a sum of n terms takes
+  n^2 steps.
 - ``.`` and ``^`` of many columns are stored as a `Cube`, without listing their terms: formulaic
   creates an object for each of the n^k products, which takes seconds for ``.^2`` and 2,000 columns.
 - The number of products is checked before formulaic creates them.
@@ -30,7 +31,7 @@ __all__ = ["Expansion"]
 
 ALL_COLUMNS = "all columns"  # key in the context of operators
 MAX_LISTED = 150  # products that formulaic may list although a cube could represent them (0.3 ms)
-PRODUCT_COST = 20  # one product by formulaic takes as long as this many terms in a list of pairs
+PRODUCT_COST = 20  # one product in formulaic takes as long as this many terms in a list of pairs
 
 
 def _numbers(term: Term) -> list[int]:
@@ -42,12 +43,12 @@ def _numbers(term: Term) -> list[int]:
 
 @dataclass(eq=False)
 class TermSet:
-    """Terms of one or more predictors: a list, plus all terms of a cube except removed ones.
+    """Terms of one or more predictors: a list, plus all terms of a cube except removed terms.
 
     Attributes
     ----------
     terms : dict
-        The listed terms, none of them in the cube; a dict keeps their order.
+        The listed terms, which are not in the cube; a dict keeps their order.
     columns : set of int
         Columns of the cube: all terms of up to `order` of these columns are in the set.
     removed : set of Term
@@ -73,7 +74,7 @@ class TermSet:
         return sum(math.comb(len(self.columns), k) for k in range(1, self.order + 1))
 
     def cube_has(self, numbers: list[int]) -> bool:
-        """Return whether the cube contains the term of the columns `numbers`."""
+        """Return whether the cube contains the term with the columns `numbers`."""
         return len(numbers) <= self.order and self.columns.issuperset(numbers)
 
     def __contains__(self, term: Term) -> bool:
@@ -94,7 +95,7 @@ class TermSet:
         return self
 
     def as_cube(self) -> TermSet | None:
-        """Return the set as a cube without listed terms; None if it is not one."""
+        """Return the set as a cube without listed terms, or None if this is not possible."""
         if not self.terms and not self.removed:
             return self
         listed = [_numbers(term) for term in self.terms]
@@ -120,9 +121,9 @@ class Expansion(DefaultOperatorResolver):
     Parameters
     ----------
     spend : callable
-        ``spend(n)`` is called before n terms are created; it raises an error if that is too many.
+        ``spend(n)`` is called before n terms are created; it raises an error if n is too large.
     refuse_intercept : callable
-        Called if the intercept is multiplied; raises an error.
+        Function that is called if the intercept is multiplied, to raise an error.
     """
 
     def __init__(self, spend: Callable[[int], None], refuse_intercept: Callable[[], Any]):
@@ -132,7 +133,7 @@ class Expansion(DefaultOperatorResolver):
 
     @property
     def operators(self) -> list[Operator]:
-        """formulaic's operators; those that this class redefines evaluate to a `TermSet`."""
+        """formulaic's operators; operators redefined in this class evaluate to a `TermSet`."""
         operators = super().operators
         rules: dict[tuple[str, int], Any] = {
             ("+", 2): self._add,
@@ -246,7 +247,7 @@ class Expansion(DefaultOperatorResolver):
         return TermSet({}, {*columns}, max(min(order, len(columns)), 1))
 
     def _list(self, value: TermSet | OrderedSet) -> OrderedSet:
-        """Return all terms, including the cube's, in the form that formulaic's operators accept."""
+        """Return all terms, including the cube's, in the form accepted by formulaic's operators."""
         if not isinstance(value, TermSet):
             return value
         self.spend(value.n_cube_terms())
@@ -274,7 +275,7 @@ def _highest_order(value: TermSet | OrderedSet) -> int:
 
 
 def _with_used(terms: TermSet | OrderedSet, *operands: TermSet | OrderedSet) -> Any:
-    """Return `terms`, and keep all predictors of the operands they were made from."""
+    """Return `terms`, keeping all predictors of the operands."""
     used = set().union(*(value.used for value in operands if isinstance(value, TermSet)))
     if not used:
         return terms

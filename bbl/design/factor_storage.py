@@ -1,4 +1,4 @@
-"""Convert factors, column names and terms to plain values for JSON, and read them back.
+"""Conversion of factors, column names and terms to and from plain values for JSON.
 
 Invalid stored values raise errors.
 """

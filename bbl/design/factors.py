@@ -1,6 +1,6 @@
-"""`Factor`: the levels of a categorical column, and the coding of values as level numbers.
+"""`Factor`: the levels of a categorical column, and the encoding of values as level codes.
 
-Also refuses columns that look continuous or like identifiers.
+Columns that look continuous or like identifiers are refused.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ UNSEEN_REMEDY = Hint(
 
 @dataclass(frozen=True)
 class Factor:
-    """The name and the L levels of a column, with methods that code values as level numbers.
+    """The name and the L levels of a column, with methods that encode values as level codes.
 
     Attributes
     ----------
     name : hashable
     levels : tuple of length L
-        Plain Python values; code ``a`` stands for ``levels[a]``, and code 0 is the reference level.
+        Plain Python values; code ``a`` represents ``levels[a]``, and code 0 the reference level.
     kinds : tuple of length L
-        Kind of each level: "bool", "number", "string", "other", or "missing" for the level of
-        missing values.
+        Kind of each level: "bool", "number", "string", "other", or "missing" for the level that
+        represents missing values.
     ordered : bool
-        Whether the column declares its levels to be ordered.
+        Whether the levels are declared as ordered.
     declared : bool
         Whether the levels were listed, as the categories of the column or in `xlevels`.
     """
@@ -90,7 +90,7 @@ class Factor:
 
     @property
     def binned(self) -> bool:
-        """Whether the levels are numeric intervals, so that numbers are coded by interval."""
+        """Whether the levels are numeric intervals, so that numbers are encoded by interval."""
         return bool(self._intervals)
 
     @classmethod
@@ -98,8 +98,7 @@ class Factor:
         """Return the factor of the levels that occur in a column, without missing values.
 
         Declared levels keep their order, unless it is unknown (`Column.order_problem`). Other
-        levels are sorted: numbers by value, strings by code point, and booleans before numbers
-        before strings.
+        levels are sorted: first booleans, then numbers by value, then strings by code point.
 
         Parameters
         ----------
@@ -110,7 +109,7 @@ class Factor:
         Raises
         ------
         LevelError
-            If the column contains a boolean and its number, or another value and its text.
+            If the column contains a boolean and the equal number, or another value and its text.
         """
         # positions of the values that become levels: all, or the ones that occur
         positions = (
@@ -137,7 +136,7 @@ class Factor:
         ------
         BBLTypeError, LevelError
             If `levels` is not a sequence, or contains a missing value, a duplicate, a boolean and
-            its number, or another value and its text.
+            the equal number, or another value and its text.
         """
         if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
             raise BBLTypeError(
@@ -172,9 +171,7 @@ class Factor:
         return factor
 
     def padded(self) -> Factor:
-        """Return the factor; add a second level ``"(other)"``, which never occurs, to a single
-        level.
-        """
+        """Return the factor with at least two levels, adding ``"(other)"`` to a single level."""
         return self._extended("other", "string") if len(self.levels) == 1 else self
 
     def with_missing(self) -> Factor:
@@ -182,8 +179,8 @@ class Factor:
         return self._extended("missing", "missing")
 
     def _extended(self, word: str, kind: str) -> Factor:
-        """Return the factor with an additional level of a `kind`: ``"(word)"``, or if that exists,
-        ``"(word 2)"`` and so on.
+        """Return the factor with an additional level ``"(word)"`` (``"(word 2)"``, ... if
+        taken).
         """
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
         label = next(label for label in labels if label not in self.levels)
@@ -202,15 +199,15 @@ class Factor:
         Parameters
         ----------
         column : Column
-            The distinct values and their positions in the rows, as from `factorise`.
+            The distinct values and their positions in the rows, as returned by `factorise`.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a value that is not a level raises an error, or is coded 0 and marked in
+            Whether a value that is not a level raises an error, or has code 0 and is marked in
             `is_unseen`.
         argument : str, default "data"
             Name of the argument that contains the column, for messages.
         skip_missing : bool, default False
-            Whether missing values are coded 0 and not marked in `is_unseen`; otherwise they are
-            treated like other values.
+            Whether missing values have code 0 and are not marked in `is_unseen`; otherwise, they
+            are treated like other values.
         remedy : str, optional
             Hint in the error about unseen values.
 
@@ -218,7 +215,7 @@ class Factor:
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n,)
         is_unseen : ndarray of bool, shape (n,), or None
-            Which rows have a value that is not a level; None if there are none.
+            Mask of rows with a value that is not a level; None if all values are levels.
 
         Raises
         ------
@@ -254,7 +251,7 @@ class Factor:
         return codes, value_is_unseen[column.codes] if value_is_unseen.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value's level or interval, else of the level ``"(rare)"``, else -1.
+        """Return the code of a value's level or interval, or of the level ``"(rare)"``, or -1.
 
         With `skip_missing`, missing values do not become ``"(rare)"``.
         """
@@ -274,7 +271,7 @@ class Factor:
     def _raise_unseen(self, kinds: list[str], values: list, argument: str, remedy: str) -> NoReturn:
         """Raise the error about `values` (of `kinds`) that are not levels.
 
-        `argument` and `remedy` are as in `encode`.
+        `argument` and `remedy` are the same as in `encode`.
         """
         unseen = values
         values = ["missing values" if v is None else repr(v) for v in values]
@@ -302,8 +299,7 @@ class Factor:
     def type_remedy(
         self, kinds: Sequence[str], values: Sequence[Any], argument: str
     ) -> Hint | None:
-        """Return a hint if values and levels differ in type (the text ``"1"``, the number 1), or
-        None.
+        """Return a hint if values and levels differ in type (``"1"`` and 1), otherwise None.
 
         `kinds` and `values` belong to a column of the table `argument`.
         """
@@ -345,7 +341,7 @@ class Factor:
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
     """Refuse levels (kind, value) with equal labels: True and 1, or an interval and its text.
 
-    `argument` is "xlevels" if the levels are listed there; the message names it.
+    `argument` is "xlevels" if the levels are listed there; it is named in the message.
     """
     numbers = [value for kind, value in levels if kind == "number"]
     strings = {value for kind, value in levels if kind == "string"}
@@ -377,7 +373,8 @@ def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 # with more distinct numbers than this, some of them fractional, a column looks continuous
 MAX_FRACTIONS = 12
-# with more distinct integers than this, it does if at least half have fewer than FEW_ROWS rows
+# a column with more distinct integers looks continuous if at least half have fewer than FEW_ROWS
+# rows
 MAX_INTEGERS = 30
 FEW_ROWS = 6
 # names of columns that usually contain counts or weights
@@ -395,12 +392,12 @@ def has_many_fractions(kinds: Sequence[str], values: Sequence[Any]) -> bool:
 def check_discrete(
     column: Column | Counted, rows: np.ndarray | None = None, numbers_advice: str = ""
 ) -> None:
-    """Refuse a column of undeclared numbers that looks continuous.
+    """Refuse a column of undeclared numeric levels that looks continuous.
 
     A column looks continuous if it has more than 12 distinct numbers, some of them fractional, or
     more than 30 distinct integers, at least half of them with fewer than 6 rows. `rows` (number of
-    values,) contains the number of rows of each value (by default, counted in the column); a row of
-    frequency k counts as k rows. `numbers_advice` is as in `EncodingRules`.
+    values,) contains the number of rows of each value (by default, counted in the column); a row
+    with frequency k counts as k rows. `numbers_advice` is the same as in `EncodingRules`.
     """
     if column.declared:
         return
@@ -477,7 +474,7 @@ def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
 
 
 def _leave_out(name: Hashable, remedy: Hint) -> Hint:
-    """Return a hint to leave a column out, or else to follow `remedy`."""
+    """Return a hint to leave a column out or to follow `remedy`."""
     # in a table of counts without `weights=`, leaving the column out would ignore the counts
     is_count = str(name).lower().strip("._ ") in COUNT_NAMES
     start = (

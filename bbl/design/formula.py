@@ -1,8 +1,8 @@
 """Parse a formula into the response, the predictors and their interaction terms of any order.
 
 formulaic parses the text and expands its operators. No model matrix is built and no part of a
-formula is run as code: only characters of a fixed alphabet are passed on to formulaic, after names
-in backticks are replaced by aliases, and column names by numbers.
+formula is evaluated as code: only characters of a fixed alphabet are passed to formulaic, after
+names in backticks have been replaced by aliases and column names by numbers.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class FormulaTerms:
     Attributes
     ----------
     text : str
-        The formula as the user wrote it.
+        The formula as written by the user.
     interactions : Interactions
-        Terms of two or more predictors, by their positions in `predictors`.
+        Terms of two or more predictors, given by positions in `predictors`.
     """
 
     text: str
@@ -70,14 +70,12 @@ class FormulaTerms:
 
     @property
     def terms(self) -> tuple[np.ndarray, ...]:
-        """Terms of order 2, 3, ..., one array (T_k, k) for each order; read-only."""
+        """Terms of order 2, 3, ..., a read-only array (T_k, k) for each order."""
         return self.interactions.arrays
 
     @property
     def pairs(self) -> np.ndarray:
-        """The terms of order 2, shape (P, 2), read-only; the upper triangle of ``qJ`` in the R
-        package.
-        """
+        """The terms of order 2, (P, 2), read-only: the upper triangle of ``qJ`` in R's bbl."""
         return self.interactions.list_terms(2)
 
     @property
@@ -104,10 +102,10 @@ def parse(
     """Parse a formula.
 
     Grammar: one name, ``~``, then names and ``.`` (all columns except the response, `exclude` and
-    the row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k``
-    (or ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Column names may be put in
-    backticks, with any backticks in the name doubled. The intercept (``1``, ``0``, ``-1``) has no
-    effect.
+    pandas row labels in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k`` (or
+    ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` are equivalent to ``a``. Column names can
+    be written in backticks, with backticks in the name doubled. The intercept (``1``, ``0``,
+    ``-1``) has no effect.
 
     - ``a:b`` also adds ``a`` and ``b``, so that ``a/b`` and ``b %in% a`` are the same as ``a*b``;
       ``(a + b)/c`` adds ``a:b:c``.
@@ -119,10 +117,10 @@ def parse(
     ----------
     formula : str
     columns : sequence of hashable
-        Column names of the data. Names that are not strings are matched by their text if it is
+        Column names of the data. Names that are not strings are matched by their text if this is
         unambiguous.
     exclude : mapping of hashable to str, optional
-        Columns that ``.`` excludes and that cannot be predictors, with a description of their
+        Columns that are excluded from ``.`` and cannot be predictors, with a description of their
         contents, such as ``"the weights"``.
     order : int or None, default 2
         Highest order of a term that the engine supports (`Engine.order`); None for any order.
@@ -133,7 +131,7 @@ def parse(
     reason : str, optional
         Reason why the engine supports no higher order, for the error.
     aside : collection of hashable, optional
-        Columns of a sampling design: ``.`` excludes them, but the formula may name them.
+        Columns of a sampling design, which are excluded from ``.`` but may be named in the formula.
 
     Returns
     -------
@@ -142,7 +140,7 @@ def parse(
     Raises
     ------
     FormulaError
-        If the formula is malformed, names an unknown column, has a term of more than `order`
+        If the formula is malformed, contains an unknown column, has a term of more than `order`
         predictors, or has no predictors.
     BBLTypeError
         If the formula is not a string.
@@ -174,7 +172,7 @@ def parse(
 
 
 def check_formula(formula: object) -> None:
-    """Refuse a formula that is not a string, for example if data and formula are swapped."""
+    """Refuse a formula that is not a string, e.g. if data and formula are swapped."""
     if not isinstance(formula, str):
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.",
@@ -200,7 +198,7 @@ def _parse(
     reason: str,
     aside: Collection[Hashable],
 ) -> FormulaTerms:
-    """Parse a formula as `parse` does, but without its hint about backticks."""
+    """Parse a formula like `parse`, but without the hint about backticks."""
     if len(formula) > MAX_LENGTH:
         fail(
             formula,
@@ -246,8 +244,8 @@ def write_formula(
     response : column name; None for a formula without a response
     predictors : sequence of m column names
     terms : collection of tuples of int
-        Terms of two or more predictors, as increasing positions in `predictors`. For a model that
-        contains all parts of its terms, only the largest terms are written.
+        Terms of two or more predictors, as increasing positions in `predictors`. If the model
+        contains all subterms of its terms, only the largest terms are written.
 
     Examples
     --------
@@ -286,7 +284,7 @@ def as_term(name: Hashable) -> str:
 
 
 def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
-    """Return the response, the column named by `left`, the tree to the left of the tilde."""
+    """Return the response: the column named by `left`, the tree to the left of the tilde."""
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
         fail(columns.formula, text, hint="Put an unusual name in backticks, as in `1`")
@@ -326,7 +324,7 @@ class _Columns:
     """The columns of the data, numbered in order of appearance in the formula.
 
     `aliases` maps the words that replace names in backticks to these names; the other arguments are
-    as in `parse`.
+    the same as in `parse`.
     """
 
     def __init__(
@@ -353,11 +351,10 @@ class _Columns:
         self.n_terms = 0  # created so far
 
     def find(self, word: str) -> Hashable:
-        """Return the column named by a word of the syntax tree; refuse words that do not name a
-        column."""
+        """Return the column named by a word in the syntax tree; refuse other words."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
-        if len(matches) != 1:  # of several columns with this text, the string is meant
+        if len(matches) != 1:  # if several columns have this text, the string is used
             matches = [column for column in matches if isinstance(column, str)]
         if not matches:
             shown = ", ".join(map(str, self.available[:10])) + (
@@ -373,7 +370,7 @@ class _Columns:
         return matches[0]
 
     def number(self, column: Hashable) -> int:
-        """Return the number of a column; a new column gets the next number."""
+        """Return the number of a column, assigning the next number to a new column."""
         if column not in self.numbers:
             self.numbers[column] = len(self.columns)
             self.columns.append(column)
@@ -381,7 +378,7 @@ class _Columns:
 
     @cached_property
     def dot_numbers(self) -> list[int]:
-        """Numbers of all columns that ``.`` stands for; new columns are numbered."""
+        """Return the numbers of all columns represented by ``.``; new columns are numbered."""
         left_out = {
             *self.exclude,
             *self.aside,
@@ -398,8 +395,8 @@ class _Columns:
     def replace_names(self, tokens: Iterable[Token]) -> list[int]:
         """Number the predictors in order of appearance, and replace their names by keys.
 
-        The names are replaced in the tokens, which the syntax tree shares. Returns the numbers that
-        ``.`` stands for if it is among the tokens.
+        The names are replaced in the tokens, which are shared with the syntax tree. Returns the
+        numbers represented by ``.`` if it is among the tokens.
         """
         is_right = False
         all_columns: list[int] = []
@@ -415,7 +412,7 @@ class _Columns:
         return all_columns
 
     def spend(self, terms: int) -> None:
-        """Count `terms` more terms, and refuse a formula that creates too many of them."""
+        """Count `terms` more terms, and refuse a formula that creates too many terms."""
         self.n_terms = min(self.n_terms + terms, 10**15)  # keeps the number in the message short
         # `.^2` creates about width^2 terms and is allowed at any width
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
@@ -434,8 +431,7 @@ class _Columns:
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
-        """Refuse formulas without predictors, or with a predictor that is also used for another
-        purpose."""
+        """Refuse formulas without predictors, or with a predictor that has another role."""
         if not predictors and not empty:
             fail(
                 self.formula,

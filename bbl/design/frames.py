@@ -1,4 +1,4 @@
-"""`Frame`: a table of any kind (pandas, polars, pyarrow, dict) as named pandas columns."""
+"""`Frame`: a table of any type (pandas, polars, pyarrow, dict) as named pandas columns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DeclaredOrder(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """A table of any kind as named pandas columns.
+    """A table of any type, represented as named pandas columns.
 
     Attributes
     ----------
@@ -69,8 +69,8 @@ class Frame:
     declared : DeclaredOrder
         The columns of `arrow` that were declared as categories.
     has_index : bool
-        Whether `index` comes from a pandas DataFrame, so that a Series of weights must have the
-        same index.
+        Whether `index` comes from a pandas DataFrame. If so, a Series of weights must have the same
+        index.
     """
 
     columns: tuple[Hashable, ...]
@@ -87,9 +87,7 @@ class Frame:
         return len(self.index)
 
     def order_problem(self, name: Hashable) -> str:
-        """Return why the declared order of a column's categories is unknown, with a remedy; empty
-        if the order is known.
-        """
+        """Return why the declared order of a column is unknown, with a remedy; empty if known."""
         if name in self.declared.lost:
             return ORDER_LOST
         if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
@@ -134,7 +132,7 @@ class Frame:
 
 
 def to_frame(data: Any, argument: str = "data") -> Frame:
-    """Return any supported table as a `Frame`, without a copy where possible.
+    """Return any supported table as a `Frame`, avoiding copies where possible.
 
     Parameters
     ----------
@@ -177,7 +175,10 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         _check_names(list(column_names), argument)
 
         def get(k: int) -> pd.Series:
-            """Return column k; by name is twice as fast, but a tuple may select several columns."""
+            """Return column k.
+
+            Access by name is twice as fast, but a tuple may select several columns.
+            """
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
         return Frame(column_names, frame.index, get, argument, has_index=has_index)
@@ -252,10 +253,10 @@ def is_pyarrow(data: object, kind: str) -> bool:
 
 
 def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> DeclaredOrder:
-    """Return which columns of an Arrow schema were declared as categories, from dictionary types
-    and pandas metadata.
+    """Return the columns of an Arrow schema that were declared as categories.
 
-    `partition_keys` are columns with values taken from folder names.
+    They are determined from dictionary types and pandas metadata. `partition_keys` are columns
+    whose values are taken from directory names.
     """
     # one dict for each column of the DataFrame
     column_metadata = (schema.pandas_metadata or {}).get("columns", ())
@@ -276,10 +277,10 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
 
 
 def describe_difference(first: list, second: list, part_word: str) -> str:
-    """Return the message about a column with categories `first` in one part of the data and
-    `second` in another.
+    """Return the message about a column whose categories differ between parts of the data.
 
-    `part_word` is the plural word for a part: "chunks" or "batches".
+    The categories are `first` and `second`; `part_word` is the plural word for a part: "chunks" or
+    "batches".
     """
     return (
         f"has categories that differ between {part_word}: {first} and {second}. Declare the same "
@@ -295,9 +296,9 @@ def is_dictionary(type_: pa.DataType) -> bool:
 def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
-    A dictionary becomes a categorical Series only if it is ordered (as for polars Enums) or if it
-    was made from pandas categories (`declared`). Any other dictionary is only a storage format,
-    with its values in order of appearance.
+    A dictionary becomes a categorical Series only if it is ordered (as for polars Enums) or was
+    created from pandas categories (`declared`). Any other dictionary is only a storage format, with
+    its values in order of appearance.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)

@@ -1,4 +1,4 @@
-"""Turn a formula into formulaic's syntax tree; refuse code.
+"""Convert a formula to formulaic's syntax tree, refusing code.
 
 An *alias* is a word that replaces a name in backticks.
 """
@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 MAX_DEPTH = 100  # of nested parentheses
-# formulaic reads this character as a letter; users cannot write it outside backticks, so that
-# aliases never coincide with their names
+# formulaic treats this character as a letter; users cannot write it outside backticks, so aliases
+# never coincide with column names
 ALIAS_PREFIX = "\ua66e"
 QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")  # a name in backticks, with its backticks doubled
 # C(a), factor(a)
@@ -59,8 +59,9 @@ def quoted(name: object) -> str:
 
 
 def fail(formula: str, what: str, *, hint: str, column: Hashable = None) -> NoReturn:
-    """Raise a FormulaError about the problem `what` in `formula`; `what` and `hint` have no full
-    stop.
+    """Raise a FormulaError about the problem `what` in `formula`.
+
+    `what` and `hint` must not end with a full stop.
     """
     shown_formula = formula if len(formula) <= 200 else formula[:197] + "..."
     raise FormulaError(
@@ -80,7 +81,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
     aliases: dict[str, str] = {}
 
     def replace_by_alias(match: re.Match) -> str:
-        """Store the name of a match of `QUOTED` under a new alias, and return the alias."""
+        """Store the name matched by `QUOTED` under a new alias, and return the alias."""
         word = f"{ALIAS_PREFIX}{len(aliases)}"
         aliases[word] = match[1].replace("``", "`")
         return f" {word} "
@@ -121,9 +122,9 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
 
 
 class _LatePackage(ModuleType):
-    """A package that runs its ``__init__`` only when an attribute other than a submodule is used.
+    """A package whose ``__init__`` runs only when an attribute other than a submodule is used.
 
-    The standard library's ``LazyLoader`` already runs it when a submodule is imported.
+    With the standard library's ``LazyLoader``, it would run when a submodule is imported.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -186,13 +187,13 @@ def syntax_tree(
 
 
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
-    """Refuse tokens that only formulaic accepts: missing operators, odd exponents, deep nesting.
+    """Refuse tokens accepted only by formulaic: missing operators, odd exponents, deep nesting.
 
     A token has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator",
     "context" (a parenthesis) or "python" (code). `previous` is "" where an operand may start: at
-    the beginning, and after an operator or "(". After a power sign, it is this sign, and an
-    exponent must follow. After an operand, it is the operand, ")" or the word "exponent", and an
-    operator must follow.
+    the beginning and after an operator or "(". After a power sign, it is the sign, and an exponent
+    must follow. After an operand, it is the operand, ")" or the word "exponent", and an operator
+    must follow.
     """
     depth = 0
     previous = ""

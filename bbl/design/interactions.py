@@ -64,7 +64,7 @@ class Cube(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """The terms of a model: a cube, plus `added` terms (outside it), minus `removed` terms (in it).
+    """The terms of a model: a cube, plus `added` terms outside it, minus `removed` terms in it.
 
     Terms are not listed until they are needed.
 
@@ -118,7 +118,7 @@ class Interactions:
         return total
 
     def find_term(self, order: int) -> tuple[int, ...] | None:
-        """Return a term of the lowest order that is at least `order`, or None."""
+        """Return a term of the lowest order at or above `order`, or None."""
         for k in range(order, self.order + 1):
             removed = set(map(tuple, self.removed[k].tolist())) if k in self.removed else set()
             if self.cube.count(k) > len(removed):  # a term of the cube remains
@@ -145,7 +145,7 @@ class Interactions:
         return {}
 
     def list_terms(self, order: int) -> np.ndarray:
-        """Return the terms of one order, shape (T, order), in lexicographic order and read-only.
+        """Return the terms of one order in lexicographic order, as a read-only array (T, order).
 
         Raises a BBLError if they do not fit into memory.
         """

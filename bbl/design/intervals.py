@@ -1,4 +1,4 @@
-"""Parse levels that are intervals, such as ``(0.5, 1.25]``, and find the interval of a number."""
+"""Parse levels that are intervals, such as ``(0.5, 1.25]``, and find the interval for a number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
 class Ends(NamedTuple):
-    """Lower and upper end of an interval, and whether each end is included."""
+    """The lower and upper ends of an interval, and whether they are included."""
 
     low: float
     high: float
@@ -51,7 +51,7 @@ def interval_ends(level: object) -> Ends | None:
 
 
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
-    """Return (ends, code) of each level, sorted by lower end; [] unless all levels are intervals.
+    """Return (ends, code) for each level, sorted by lower end; [] unless all are intervals.
 
     The levels for missing and rare values (`RARE_LEVEL`) are ignored. `kinds` contains the kind of
     each level; intervals, and their stored texts, have the kind "other".

@@ -1,4 +1,4 @@
-"""`NumberFactor`: a numeric predictor, and the reading and checking of its values."""
+"""`NumberFactor`: a numeric predictor, with functions to read and validate its values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from bbl.errors import BBLTypeError, DataError
 
 __all__ = ["NumberFactor", "looks_measured", "read_numbers"]
 
-MAX_INTEGER_LEVELS = 20  # integers with more values are numbers with ``numeric=True``
+MAX_INTEGER_LEVELS = 20  # integer columns with more values are numeric with ``numeric=True``
 
 
 @dataclass(frozen=True)
 class NumberFactor(Factor):
     """A numeric predictor with codes ``(x - center) / scale`` in float64.
 
-    Its two levels label the codes 0 and 1 in tables of weights. A column with a single value has
-    one level.
+    Its two levels are labels for the codes 0 and 1 in tables of weights. A column with a single
+    value has one level.
 
     Attributes
     ----------
     center, scale : float
-        0 and 1, or the weighted mean and standard deviation of the training values.
+        Either 0 and 1, or the weighted mean and standard deviation of the training values.
     mean : float
         Weighted mean of the training codes, used for unknown values.
     sd : float
@@ -47,7 +47,7 @@ class NumberFactor(Factor):
     def of_values(
         cls, name: Hashable, values: np.ndarray, weights: np.ndarray, standardise: bool
     ) -> NumberFactor:
-        """Return the factor of training `values` (n,) with `weights` (n,)."""
+        """Return the factor for training `values` (n,) with `weights` (n,)."""
         is_constant = bool((values == values[:1]).all())
         total = weights.sum()
         # subtracting the first value preserves precision if the mean is large
@@ -128,7 +128,7 @@ def looks_measured(series: pd.Series) -> bool:
 
 
 def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> np.ndarray:
-    """Return a column of finite numbers as float64, shape (n,); nan for missing values.
+    """Return a column of finite numbers as float64 (n,); nan for missing values.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> n
 
 
 def _to_float(name: Hashable, value: Any) -> float:
-    """Return a number as float, nan for a missing value; raise a BBLTypeError for anything else."""
+    """Return a number as float, or nan for a missing value; otherwise raise a BBLTypeError."""
     if is_missing(value):
         return float("nan")
     if not isinstance(value, numbers.Real | Decimal | np.bool_):

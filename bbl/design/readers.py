@@ -39,35 +39,35 @@ def readFasta(
     gaps: str = ".-",
     unknown: str | None = None,
 ) -> pd.DataFrame:
-    """Read aligned sequences from a FASTA file, one column per position.
+    """Read aligned sequences from a FASTA file, with one column per position.
 
-    The lines of a record are joined. The first non-empty sequence sets the length m: longer
+    The lines of a record are joined. The first non-empty sequence determines the length m: longer
     sequences are truncated to m characters, and shorter or empty sequences are skipped. Letters are
-    converted to upper case, all gaps to ``"-"``, and unknown letters to missing values. A warning
-    reports these changes.
+    converted to upper case, all gap characters to ``"-"``, and unknown letters to missing values.
+    These changes are reported in a warning.
 
     Parameters
     ----------
     file : str, path, or open file
-        Text in UTF-8. Each record is a line ``>name`` followed by the lines of its sequence.
+        File in FASTA format, encoded in UTF-8. Each record is a line ``>name`` followed by the
+        lines of its sequence.
     rownames : bool, default False
-        Whether to use the names of the records as index; otherwise the index is 0, 1, ...
+        Whether to use the record names as the index; otherwise, the index is 0, 1, ...
     fold_case : bool, default True
         Whether to convert letters to upper case. Otherwise ``a`` and ``A`` are different levels.
     gaps : str, default ".-"
-        Characters for gaps. They are all converted to ``"-"``, a separate level; with ``""``, none
-        are converted.
+        Gap characters, which are converted to ``"-"``, a separate level; ``""`` for no conversion.
     unknown : str, optional
-        Characters for unknown letters, which become missing values (see `missing` of `bbl`); ``""``
-        for none. By default ``"?"`` and IUPAC's ambiguity codes: N, R, Y, S, W, K, M, B, D, H and V
-        in nucleotide sequences (no other letters, and at least 90 % A, C, G, T, U or N), and X, B,
-        Z and J in all other sequences, such as proteins.
+        Characters for unknown letters, which become missing values (see `missing` in `bbl`); ``""``
+        for none. By default, ``"?"`` and IUPAC's ambiguity codes: N, R, Y, S, W, K, M, B, D, H and
+        V in nucleotide sequences (no other letters, and at least 90 % A, C, G, T, U or N), and X,
+        B, Z and J in all other sequences, such as proteins.
 
     Returns
     -------
     DataFrame
-        One row per sequence; columns ``"1"``, ``"2"``, ... contain single characters, missing if
-        the letter is unknown.
+        One row per sequence; columns ``"1"``, ``"2"``, ... contain single characters; unknown
+        letters are missing.
 
     Raises
     ------
@@ -79,8 +79,8 @@ def readFasta(
     Warns
     -----
     DataWarning
-        If sequences were truncated or skipped, or characters were replaced; the warning contains
-        the counts.
+        If sequences are truncated or skipped, or characters are replaced; the warning contains the
+        counts.
 
     References
     ----------
@@ -196,7 +196,7 @@ def _replace_characters(
 
 
 def _name_file(file: str | os.PathLike[str] | IO) -> str:
-    """Return the name of a file in messages."""
+    """Return the name of a file for messages."""
     return f"file {os.fspath(file)!r}" if isinstance(file, str | os.PathLike) else "file"
 
 
@@ -262,13 +262,13 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Non-negative integers; their column is not part of the result. An array is matched by
-        position; a pandas Series must have the same index as `data`.
+        Non-negative integer frequencies; their column is not included in the result. An array is
+        matched by position; a pandas Series must have the same index as `data`.
 
     Returns
     -------
     DataFrame
-        With index 0, 1, ...
+        The expanded table, with index 0, 1, ...
 
     Raises
     ------
@@ -310,12 +310,12 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     response : column name, optional
-        A column that is kept even if it is constant.
+        Column that is kept even if it is constant.
 
     Returns
     -------
     DataFrame
-        The other columns; a DataFrame even if at most one column remains.
+        The remaining columns; a DataFrame even if at most one column remains.
 
     Raises
     ------
@@ -339,7 +339,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
 
 
 def _is_constant(series: pd.Series) -> bool:
-    """Return whether all rows have the same value, where missing counts as a value."""
+    """Return whether all rows have the same value, counting missing as a value."""
     try:
         codes = find_distinct(series)[0]  # (n,), equal for equal values; -1 for missing ones
     # lists and other nested values are compared by their text

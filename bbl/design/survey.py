@@ -1,4 +1,4 @@
-"""Sampling designs of surveys: `survey` creates a `SurveyDesign`, which reads a table's columns."""
+"""Survey sampling designs: `survey` creates a `SurveyDesign`, which reads a table's columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N_BOOTSTRAP = 500  # default number of replicates; Wolter (2007), section 5.3
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """The sampling design of the N rows of a table; attributes are arguments of `bbl.survey`."""
+    """The sampling design of a table with N rows; attributes are the arguments of `bbl.survey`."""
 
     weights: Hashable
     strata: tuple[Hashable, ...] = ()
@@ -32,7 +32,8 @@ class SurveyDesign:
     fpc: tuple[Hashable, ...] = ()
     replicates: tuple[Hashable, ...] = ()
     type: str | None = None
-    # to be drawn by type="bootstrap", given as a number `replicates`; 0 for the default
+    # number of replicates to draw with type="bootstrap", if given as `replicates`; 0 for the
+    # default
     n_replicates: int = 0
     scale: float | None = None
     rscales: tuple[float, ...] | None = None
@@ -50,7 +51,7 @@ class SurveyDesign:
         return (self.weights, *self.strata, *self.cluster, *self.fpc, *self.replicates, *domain)
 
     def read(self, frame: Frame) -> tuple[np.ndarray, SurveySample]:
-        """Return the weights (N,) of the rows of a table, 0 outside the domain, and their design.
+        """Return the weights (N,) of a table's rows, 0 outside the domain, and their design.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class SurveyDesign:
         return frame.column(name)
 
     def _read_positive(self, frame: Frame, name: Hashable, what: str) -> np.ndarray:
-        """Return a column of positive numbers as floats (N,); `what` names them in messages."""
+        """Return a column of positive numbers as floats (N,); `what` describes them in messages."""
         shown = f"{what} in column {name!r}"
         values = check_weights(self._find(frame, name), frame.n, shown, whole=False, positive=True)
         if not values.all():
@@ -132,11 +133,11 @@ class SurveyDesign:
     def _read_codes(
         self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray
     ) -> tuple[np.ndarray, list[str]]:
-        """Number the distinct combinations of column values and of the codes `outer` (N, k).
+        """Number the distinct combinations of column values and the codes `outer` (N, k).
 
-        `outer` contains codes of strata or outer clusters (none if k = 0); equal values within
-        different strata or clusters are numbered separately. Returns the number of each row (N,),
-        from 0, and a label for each number: its column values joined by colons.
+        `outer` contains the codes of strata or outer clusters (none if k = 0); equal values in
+        different strata or clusters are numbered separately. Returns the number for each row (N,),
+        counted from 0, and a label for each number: the column values joined by colons.
         """
         code_columns = [*outer.T]
         for name in names:
@@ -168,7 +169,7 @@ class SurveyDesign:
         return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
-        """Raise a DataError if a cluster is in two strata, given both numbers (N,) for each row."""
+        """Raise a DataError if a cluster is in two strata, given both codes (N,) for each row."""
         pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
         repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
         if len(repeated_clusters):
@@ -189,9 +190,9 @@ class SurveyDesign:
             )
 
     def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
-        """Raise a DataError for inconsistent population sizes, or strata with a single cluster.
+        """Raise a DataError for inconsistent population sizes or strata with a single cluster.
 
-        `labels` are the names of the strata, by number.
+        `labels` contains the names of the strata, by number.
         """
         uneven = plan.uneven_stage
         if uneven is not None:
@@ -234,7 +235,7 @@ class SurveyDesign:
             )
 
     def _refuse_lonely(self, stage: int, sampled_once: list) -> None:
-        """Raise a DataError about strata, or clusters of a stage, with a single sampled unit.
+        """Raise a DataError about strata, or clusters at a stage, with a single sampled unit.
 
         `sampled_once` contains the labels of strata if `stage` is 0, and otherwise the cluster
         numbers of that stage.
@@ -299,7 +300,7 @@ class SurveyDesign:
     ) -> Replicates | None:
         """Return the replicates, read from columns or created; None without a replicate type.
 
-        `labels` are the names of the strata, by number.
+        `labels` contains the names of the strata, by number.
         """
         if self.type is None:
             return None
@@ -375,7 +376,7 @@ def survey(
     domain: Hashable = None,
     seed: int | np.random.Generator | None = 0,
 ) -> SurveyDesign:
-    """Specify a sampling design, for the argument `design` of `bbl` and `crossVal`.
+    """Specify a sampling design for the argument `design` of `bbl` and `crossVal`.
 
     Estimates are the same as with real-valued weights. Standard errors, intervals and tests account
     for clusters, strata, and finite population corrections.
@@ -385,40 +386,40 @@ def survey(
     weights : column name
         Sampling weights: positive, inversely proportional to the selection probabilities.
     strata : column name or list of column names, optional
-        Strata from which clusters were sampled. Several columns define strata by the combinations
+        Strata from which clusters were sampled. With several columns, strata are the combinations
         of their values.
     cluster : column name or list of column names, optional
         Clusters (primary sampling units), followed by the units sampled within them at later
         stages. By default, each row is its own cluster.
     fpc : column name or list of column names, optional
-        For each stage, the population size (number of units) of the stratum or cluster. Without it,
+        For each stage, the population size (number of units) of the stratum or cluster. By default,
         sampling is assumed to be with replacement, and stages after the first do not contribute to
         the variance. Not allowed with ``type="BRR"`` or ``"Fay"``.
     replicates : list of column names, or int, optional
         Columns of replicate weights, already multiplied by the sampling weights, or the number of
         replicates to draw with ``type="bootstrap"`` (default: 500). If columns are listed, the
-        clusters are unknown, so rows are assigned to folds individually.
+        clusters are unknown, and rows are assigned to folds individually.
     type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
-        The type of replicates; they are created unless `replicates` lists columns. By default,
-        covariances are linearised.
+        Type of replicates, which are created unless `replicates` lists columns. By default,
+        covariances are computed by linearisation.
     scale, rscales : float and sequence of floats, optional
-        Factors of the squared deviations, for all replicates and for each one. The defaults depend
-        on `type`.
+        Factors that multiply the squared deviations: one for all replicates, and one for each
+        replicate. The defaults depend on `type`.
     mse : bool, default False
-        Whether deviations are taken from the full-sample estimate instead of the mean of the
+        Whether deviations are computed from the full-sample estimate instead of the mean of the
         replicates.
     rho : float, default 0.0
         Factor by which ``type="Fay"`` multiplies the weights of one half-sample, in 0..0.999.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
-        Treatment of strata with a single cluster: raise an error; use the deviation from the mean
-        of all strata; contribute no variance; or use the mean variance of the other strata. If a
-        single unit was sampled at a later stage, "average" does not contribute to the variance
-        either.
+        How strata with a single cluster are handled. "error": raise an error. "adjust": use the
+        deviation from the mean of all strata. "remove": do not contribute to the variance.
+        "average": use the mean variance of the other strata; a single unit sampled at a later stage
+        does not contribute.
     nested : bool, default True
-        Whether cluster names are nested within strata. If False, a cluster in two strata is an
-        error.
+        Whether cluster names are nested within strata. If False, an error is raised for a cluster
+        in two strata.
     domain : column name, optional
-        Column of True and False: only rows with True are analysed, using the design of all rows.
+        Boolean column; only rows with True are analysed, using the design of all rows.
     seed : int, numpy.random.Generator or None, default 0
         Random seed for ``type="bootstrap"``.
 

@@ -1,4 +1,4 @@
-"""Check the arguments of `bbl.survey`: column names and combinations of options."""
+"""Validation of the arguments of `bbl.survey`: column names and combinations of options."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def check_replicates(
 ) -> None:
     """Raise an OptionError if arguments about replicates are incompatible.
 
-    `n_given` is the number of columns of replicate weights, `kind` the argument `type` of
+    `n_given` is the number of columns with replicate weights, and `kind` the argument `type` of
     `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``. With `mse`, the
-    centre is the full-sample estimate, otherwise the mean of the replicates. Fay's replicates
-    multiply the weights of one half-sample by `rho`.
+    centre is the full-sample estimate, otherwise the mean of the replicates. In Fay's replicates,
+    the weights of one half-sample are multiplied by `rho`.
     """
     if n_given and kind is None:
         raise OptionError(

@@ -26,10 +26,10 @@ class InterchangeTable(Protocol):
 
 
 class ArrowStream(Protocol):
-    """A pyarrow Dataset reader, DuckDB relation or other data that Arrow can read in batches."""
+    """A pyarrow Dataset reader, DuckDB relation or other data that can be read as Arrow batches."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object:
-        """Return a capsule with a stream of the Arrow C interface."""
+        """Return a capsule that contains a stream of the Arrow C interface."""
         ...
 
 

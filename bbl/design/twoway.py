@@ -1,4 +1,4 @@
-"""Read two-way tables: the observed cells and the names of rows and columns.
+"""Read two-way tables: observed cells, and names of rows and columns.
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a
 *matrix* contains all cells.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Entries", "TwoWay"]
 
 PRESENT = "(present)"  # name of the response if the formula has none
-# numbers; ordered numbers; codes of categories; rated or not
+# numeric values; ordered values; codes of categories; rated or not
 CELL_KINDS = ("numeric", "ordinal", "levels", "rated")
 
 
@@ -44,14 +44,14 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Names of the I rows, J columns and values of a two-way table; reads training and new data.
+    """Names of a two-way table's I rows, J columns and values; reads training and new data.
 
     Attributes
     ----------
     rows, columns : Factor
         The names of rows (I levels) and columns (J levels).
     holds : {"numeric", "ordinal", "levels", "rated"}
-        How cells are read.
+        How the cell values are interpreted.
     """
 
     formula: str | None  # None if the data are a matrix
@@ -76,12 +76,12 @@ class TwoWay:
         Parameters
         ----------
         formula : str or None
-            ``"rating ~ user*movie"``, or ``"~ user*movie"`` if the data list the rated pairs.
+            ``"rating ~ user*movie"``, or ``"~ user*movie"`` if the data contain the rated pairs.
         data : DataFrame (pandas, polars), pyarrow Table, dict of columns; or a matrix (no formula)
         weights : column name or array_like, or None
-            One for each row of `data`.
+            Weight of each row of `data`.
         holds : {"numeric", "ordinal", "levels", "rated"}
-            How cells are read.
+            How the cell values are interpreted.
 
         Returns
         -------
@@ -128,9 +128,8 @@ class TwoWay:
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
         """Return row codes, column codes and values (n,) of a new long table, and new row names.
 
-        Rows that are not in this table have the codes I, I + 1, ...; unknown columns raise a
-        LevelError. Missing values are nan. The values are None if there are no new rows, or no
-        response column.
+        Rows that are not in this table have codes I, I + 1, ...; a LevelError is raised for unknown
+        columns. Missing values are nan. The values are None without new rows or a response column.
         """
         frame = to_frame(newdata, "newdata")
         column_of_cell = _refuse_missing(
@@ -258,8 +257,8 @@ def _read_values(
 ) -> tuple[np.ndarray, Factor | None]:
     """Return a column of cells as floats (n,), and the levels of categorical or ordered cells.
 
-    Missing cells are nan. With ``holds="levels"`` the floats are codes. Ordered levels that are not
-    numbers are numbered 1, 2, ... `levels` is None for training data; for new data it is
+    Missing cells are nan. With ``holds="levels"``, the floats are codes. Ordered levels that are
+    not numbers are numbered 1, 2, ... `levels` is None for training data; for new data, it is
     `TwoWay.levels`, which is None for plain numbers.
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
@@ -374,7 +373,7 @@ def _read_cells(
 
 
 def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
-    """Return the factor of row or column labels.
+    """Return the factor for row or column labels.
 
     Its levels are 0, 1, ... if labels are repeated or cannot be stored.
     """
@@ -393,7 +392,7 @@ def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
 def _list_cells(values: np.ndarray, counts: np.ndarray) -> Entries:
     """Return the observed cells of a matrix (I, J) with nan for missing cells.
 
-    `counts` (I,) are the row weights.
+    `counts` (I,) contains the row weights.
     """
     row, column = np.nonzero(~np.isnan(values))
     return Entries(row, column, values[row, column], counts[row])
@@ -436,7 +435,7 @@ def _check_table(
 ) -> tuple[TwoWay, Entries]:
     """Return the table and its observed cells; refuse tables that cannot be clustered.
 
-    The arguments are as in `TwoWay`.
+    The arguments are the same as in `TwoWay`.
     """
     shape = len(rows.levels), len(columns.levels)
     if min(shape) < 2:
@@ -480,7 +479,7 @@ def _check_table(
 def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
     """Return the distinct cells with value 1, each with weight 1.
 
-    Values other than 0 and 1, and cells with both, are refused.
+    Values other than 0 and 1, and cells with both values, are refused.
     """
     is_valid = np.isin(entries.value, (0.0, 1.0))
     if not is_valid.all():

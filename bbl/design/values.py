@@ -1,4 +1,4 @@
-"""Read columns as codes into their distinct values, and refuse values that cannot be levels."""
+"""Read columns as codes and distinct values, and refuse values that cannot be levels."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 
-MAX_SHOWN = 5  # columns with problems reported in full
+MAX_SHOWN = 5  # number of columns whose problems are reported in full
 
 
 class ColumnProblems:
-    """The errors of the columns of a table.
+    """Errors about the columns of a table.
 
     Attributes
     ----------
@@ -63,14 +63,16 @@ class ColumnProblems:
 
     @contextmanager
     def of_column(self) -> Iterator[None]:
-        """Collect an error raised in the ``with`` block, for `refuse`."""
+        """Collect an error raised in the ``with`` block, to be raised by `refuse`."""
         try:
             yield
         except (DataError, BBLTypeError) as error:
             self.errors.append(error)
 
     def refuse(self) -> None:
-        """Raise all errors as one, with the class of the first; raise a single error unchanged."""
+        """Raise all errors as one error of the first one's class; raise a single error
+        unchanged.
+        """
         if not self.errors:
             return
         first = self.errors[0]
@@ -98,7 +100,7 @@ def _as_sentence(error: BBLError) -> str:
 
 
 def _join_hints(errors: list[BBLError]) -> Hint | None:
-    """Return one hint for each kind of problem, with the columns concerned.
+    """Return one hint for each kind of problem, with the affected columns.
 
     Problems are of the same kind if their hints differ only in the column name.
     """
@@ -113,7 +115,7 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
         return None
 
     def join(words: str) -> str:
-        """Return the hints as written for Python (""), the command line or the estimators."""
+        """Return the hints in the form for Python (""), the command line or the estimators."""
         texts = []
         for alike in errors_by_kind.values():
             hint = alike[0].hint
@@ -132,12 +134,12 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
 
 
 def _mentions(column: object) -> tuple[str, ...]:
-    """Return the ways in which a hint may name a column: as a value, in a formula or an option."""
+    """Return the forms of a column's name in a hint: as a value, in a formula or an option."""
     return repr(column), f"- {column})", f"'{column}="
 
 
 def _shorten(names: list[str]) -> str:
-    """Join up to ten names, and state how many more there are."""
+    """Join up to ten names, and add the number of remaining names."""
     return ", ".join(names[:10]) + f", and {len(names) - 10} more" * (len(names) > 10)
 
 
@@ -148,7 +150,7 @@ UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.n
 
 
 class Column(NamedTuple):
-    """A column as codes into its distinct values.
+    """A column as codes and distinct values.
 
     Attributes
     ----------
@@ -163,7 +165,7 @@ class Column(NamedTuple):
         Whether the values are declared categories (of pandas or Arrow), and whether the categories
         are declared as ordered.
     order_problem : str
-        Why the declared order is unknown (`Frame.order_problem`); empty if it is known.
+        Reason why the declared order is unknown (`Frame.order_problem`); empty if it is known.
     """
 
     name: Hashable
@@ -175,11 +177,11 @@ class Column(NamedTuple):
     order_problem: str = ""
 
     def used(self) -> np.ndarray:
-        """Return which of the values occur, shape (number of values,)."""
+        """Return a mask of the values that occur."""
         return self.value_rows() > 0
 
     def value_rows(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return the number of rows of each value, or the sum of their `weights` (n,)."""
+        """Return the number of rows with each value, or the sum of their `weights` (n,)."""
         return np.bincount(self.codes, weights, minlength=len(self.values))
 
     @property
@@ -188,7 +190,7 @@ class Column(NamedTuple):
         return len(self.codes)
 
     def missing(self) -> np.ndarray | None:
-        """Return which rows have a missing value, shape (n,); None if there are no such rows."""
+        """Return a mask (n,) of rows with a missing value; None without missing values."""
         return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
 
     @property
@@ -201,7 +203,7 @@ class Column(NamedTuple):
 class Counted(NamedTuple):
     """The distinct values of a column and their counts, without its rows.
 
-    The other attributes are as in `Column`.
+    The other attributes are the same as in `Column`.
     """
 
     name: Hashable
@@ -213,11 +215,11 @@ class Counted(NamedTuple):
     order_problem: str = ""
 
     def used(self) -> np.ndarray:
-        """Return which of the values occur, shape (number of values,)."""
+        """Return a mask of the values that occur."""
         return self.counts > 0
 
     def value_rows(self) -> np.ndarray:
-        """Return the number of rows of each value."""
+        """Return the number of rows with each value."""
         return self.counts
 
     @property
@@ -236,8 +238,8 @@ class Counted(NamedTuple):
 def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
     """Return the codes (n,) of a Series (-1 for missing), its distinct values, and its categories.
 
-    The last is None if the Series is not categorical. Values that cannot be hashed raise a
-    TypeError or NotImplementedError.
+    The last is None if the Series is not categorical. Raises a TypeError or NotImplementedError for
+    values that cannot be hashed.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
         # categorical only if the dictionary is ordered
@@ -267,7 +269,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     """Return a column as codes and distinct values.
 
     Dates, lists, complex and infinite numbers are refused. With ``missing="raise"``, missing values
-    are refused too; with "keep" they are the last value, of kind "missing".
+    are also refused; with "keep", they are the last value, of kind "missing".
     """
     # "m", "M", "c": time differences, times, complex numbers
     kind = getattr(series.dtype, "kind", "O")
@@ -361,7 +363,8 @@ def refuse_missing_training(
 ) -> None:
     """Raise the error about `count` missing values in a training column with ``missing="raise"``.
 
-    `sums_out` is as in `missing_remedy`; `also` is an additional sentence about all columns.
+    `sums_out` is the same as in `missing_remedy`; `also` is an additional sentence about all
+    columns.
     """
     raise DataError(
         f"column {name!r} has {count} missing value{'s' * (count > 1)}.{also}",
@@ -373,7 +376,7 @@ def refuse_missing_training(
 def missing_remedy(sums_out: bool) -> str:
     """Return a hint about missing values in training data.
 
-    `sums_out` states whether the engine can average over missing values.
+    `sums_out` indicates whether the engine can average over missing values.
     """
     if sums_out:
         return (
@@ -388,7 +391,7 @@ def missing_remedy(sums_out: bool) -> str:
 def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
     """Raise the error about a column that contains `what`, which cannot be levels.
 
-    `nested` states whether its values have parts.
+    `nested` indicates whether the values have parts.
     """
     remedy = (
         "Convert it to strings, numbers or categories; for dates, extract a part such as the month."
@@ -437,7 +440,7 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
 
 
 def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
-    """Return a key that is equal for equal levels.
+    """Return a key that is the same for equal levels.
 
     Levels of different kinds (``1``, ``"1"``, ``True``) always differ. Numbers are compared by
     value (``1`` equals ``1.0``), and values of kind "other" (intervals, bytes) are compared by

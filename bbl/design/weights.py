@@ -1,8 +1,9 @@
-"""Check row weights, and scale real-valued weights to the effective number of rows.
+"""Validation of row weights, and scaling of real-valued weights to the effective sample size.
 
-Integer weights without a sampling design are counts: a row of weight w is equivalent to w identical
-rows. All other weights are only defined up to a factor. `weight_unit` scales them when data are
-encoded, so that they sum to the effective number of rows ``(sum w)^2 / sum w^2`` (Kish 1965).
+Integer weights without a sampling design are counts: a row with weight w is equivalent to w
+identical rows. All other weights are defined only up to a factor. They are scaled by `weight_unit`
+when data are encoded, so that they sum to the effective number of rows ``(sum w)^2 / sum w^2``
+(Kish 1965).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def weight_unit(total: float, squares: float, least: float, most: float) -> floa
     """Return the divisor that makes real-valued weights sum to the effective number of rows.
 
     The arguments are the sum of the weights, their sum of squares, their minimum and their maximum.
-    Equal weights are divided by themselves, so that each becomes exactly 1.
+    If all weights are equal, this is their common value, so that each becomes exactly 1.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def named_weights(
 ) -> tuple[Hashable | None, np.ndarray]:
     """Return the name of the weights column (None for an array or None), and the weights (n,).
 
-    `whole` is as in `check_weights`.
+    `whole` is the same as in `check_weights`.
     """
     if frame.n == 0:
         raise DataError(
@@ -105,7 +106,7 @@ def check_weights(
     part: bool = False,
     positive: bool = False,
 ) -> np.ndarray:
-    """Return weights as float64; refuse negative numbers, all zeros and, if `whole`, fractions.
+    """Return weights as float64; refuse negative values, all zeros and, if `whole`, fractions.
 
     Parameters
     ----------
@@ -117,11 +118,11 @@ def check_weights(
     index : pandas.Index, optional
         Row labels of the table. Weights in a pandas Series must have the same index.
     whole : bool, default True
-        Whether weights are counts, and so must be integers.
+        Whether weights are counts and must therefore be integers.
     part : bool, default False
-        Whether the n rows are only a part of the data, so that all of them may have weight 0.
+        Whether the n rows are only part of the data, so that all of them may have weight 0.
     positive : bool, default False
-        Whether the caller refuses weights of 0, so that hints request positive weights.
+        Whether weights of 0 are refused by the caller, so that hints request positive weights.
 
     Returns
     -------
@@ -143,7 +144,9 @@ def check_weights(
         return np.ones(n)
 
     def fail(problem: str, error: type = DataError) -> NoReturn:
-        """Raise an error of the given class; `problem` is the predicate after the argument name."""
+        """Raise an error of the given class; `problem` follows the argument's name in the
+        message.
+        """
         kind = "integer" if whole else "number"
         wanted = f"positive {kind}" if positive else f"{kind}, 0 or more,"
         raise error(
@@ -200,7 +203,7 @@ def check_weights(
 def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> None:
     """Call `fail` with a description of the problem if the sum of weights is invalid.
 
-    `whole` states whether all weights are integers.
+    `whole` indicates whether all weights are integers.
     """
     if not total:
         fail("are all zero")
@@ -211,12 +214,12 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
 
 
 def name_new_rows(weights_column: Hashable | None) -> str:
-    """Return the words for new rows in output; `weights_column` is as in `Design.weigh`."""
+    """Return the phrase for new rows in output; `weights_column` comes from `Design.weigh`."""
     return "new rows" if weights_column is None else f"new rows, weighted by {weights_column!r}"
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Refuse `weights` in a call without newdata, since training rows have the fit's weights."""
+    """Refuse `weights` without newdata, because training rows have the fit's weights."""
     if weights is not None:
         raise OptionError(
             "weights requires newdata; for the training rows, the weights of the fit are used.",

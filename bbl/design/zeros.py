@@ -21,16 +21,16 @@ UNKNOWN_LEVEL = (
 
 
 class ImpossibleCells(NamedTuple):
-    """Combinations of levels that cannot occur.
+    """Impossible combinations of levels.
 
     Attributes
     ----------
     predictors : tuple of int
-        Numbers of the predictors, increasing.
+        Positions of the predictors, in increasing order.
     codes : ndarray of int, shape (n, number of predictors)
         Level codes of the predictors in each of the n combinations.
     groups : ndarray of int, shape (n,), or None
-        Groups of the response; None if the combinations cannot occur in any group.
+        Groups of the response; None if the combinations are impossible in all groups.
     """
 
     predictors: tuple[int, ...]
@@ -54,7 +54,7 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
     BBLTypeError
         If `zeros` is neither a table nor the name of a column.
     DataError, LevelError
-        If a column is not in the formula, marks are not true or false, or a level is unknown or
+        If a column is not in the formula, the marks are not boolean, or a level is unknown or
         missing.
     """
     if frame.has(zeros):
@@ -82,7 +82,7 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
 
 
 def _read_table(table: Frame, design: Design) -> ImpossibleCells:
-    """Return the combinations in the rows of a table of predictors and possibly the response."""
+    """Return the combinations in a table of predictors and, optionally, the response."""
     names = [factor.name for factor in design.predictors]
     formula_names = [*names, *([design.response.name] if design.classes else [])]
     for name in table.columns:
@@ -121,8 +121,8 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
 def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
     """Return the cells of the rows of `frame` that are marked in the column `marks`.
 
-    A level that occurs only in marked rows is not in the design. Cells with such a level do not
-    require zeros and are omitted.
+    Levels that occur only in marked rows are not in the design, so cells with such levels are
+    omitted.
     """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
     occurring = marks.used()

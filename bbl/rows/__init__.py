@@ -1,1 +1,1 @@
-"""Encoded rows of a data set, in memory, in a file or on a cluster, and folds of them."""
+"""Encoded rows of a data set, in memory, in a file or on a cluster, and their folds."""

@@ -1,5 +1,6 @@
-"""Orders of rows and columns that depend only on the content of a table, not on the names of
-columns or the order of rows, columns and levels.
+"""Orders of rows and columns that depend only on the content of a table.
+
+They do not depend on column names or the order of rows, columns and levels.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bbl.rows.sample import Sample
 __all__ = ["ContentOrder", "order_by_content"]
 
 ROUNDS = 3  # rounds of refinement; each propagates keys between rows that share a level
-WEIGHT_DIGITS = 1e6  # weights relative to their mean are compared to this many parts
+WEIGHT_DIGITS = 1e6  # weights relative to their mean are compared with this resolution
 # odd constants of the finaliser of MurmurHash3 (Appleby 2011, public domain)
 FIRST_FACTOR = np.uint64(0xFF51AFD7ED558CCD)
 SECOND_FACTOR = np.uint64(0xC4CEB9FE1A85EC53)
@@ -23,7 +24,7 @@ SHIFT = np.uint64(33)
 
 @dataclass(frozen=True)
 class ContentOrder:
-    """Positions of rows (n,) and columns (m,) by increasing keys of their content."""
+    """Positions of rows (n,) and columns (m,), sorted by keys of their content."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -32,15 +33,15 @@ class ContentOrder:
 def order_by_content(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> ContentOrder:
     """Return an order of rows within groups, and of columns.
 
-    Uses colour refinement (Weisfeiler & Leman 1968) of the graph of rows and levels: a row's key is
-    a hash of its group, weight and levels' keys; a level's key is a hash of its rows' keys; a
-    column's key is a hash of its levels' keys. Sums of 64-bit hashes do not depend on the order of
-    summation. Rows or columns with equal keys keep their order.
+    The method is colour refinement (Weisfeiler & Leman 1968) on the graph of rows and levels: a
+    row's key is a hash of its group, weight and levels' keys; a level's key is a hash of its rows'
+    keys; a column's key is a hash of its levels' keys. Sums of 64-bit hashes do not depend on the
+    order of summation. Rows or columns with equal keys keep their order.
 
     Parameters
     ----------
     sample : Sample
-        Distinct rows within each group.
+        Rows that are distinct within each group.
     n_levels : sequence of int, length m
     """
     m = sample.codes.shape[1]

@@ -1,8 +1,7 @@
-"""Assign rows to folds while they are read, and store them in a file of codes or a table of state
-counts.
+"""Assign rows to folds while they are read, and store them in a file or a table of counts.
 
-A row of integer weight w counts as w *copies*, which may be in different folds. F is the number of
-folds, and K is the number of response groups.
+A row with integer weight w counts as w *copies*, which may be in different folds. F is the number
+of folds, and K is the number of response groups.
 """
 
 from __future__ import annotations
@@ -43,38 +42,38 @@ MAX_VALIDATED_ROWS = 2**20  # maximum number of validation rows scored over all 
 
 @dataclass(frozen=True)
 class FoldAssignment:
-    """The requested fold assignment."""
+    """Specification of a fold assignment."""
 
     nfold: int  # number of folds
     rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive folds
 
 
 class FoldAssigner:
-    """Assigns the rows of each response group to folds: consecutive, as in R, or random of the same
-    sizes.
+    """Assigns each response group's rows to consecutive folds, as in R, or random folds.
 
-    Random folds of up to 2**22 unweighted rows equal those of `shuffled_folds`. Weighted rows, or
-    more rows, are assigned in chunks: the number of copies of a chunk in each fold is drawn first,
-    and then the copies are assigned. The distribution of the folds does not depend on the batches.
+    Random folds have the same sizes. For up to 2**22 unweighted rows, they are identical to those
+    of `shuffled_folds`. Weighted rows, or more rows, are assigned in chunks: first, the number of a
+    chunk's copies in each fold is drawn; then the copies are assigned. The distribution of the
+    folds does not depend on the batches.
 
     Parameters
     ----------
     assignment : FoldAssignment
-        Number of folds, and whether they are random.
+        Specification of the number of folds, and whether they are random.
     rows, totals : ndarray, shape (K,)
         Number of rows and total weight of each group.
     whole : bool
-        Whether weights are numbers of copies, which are assigned one by one; otherwise each row
+        Whether weights are numbers of copies, which are assigned individually; otherwise, each row
         counts as one copy.
 
     Attributes
     ----------
     copies_left : list of K ndarrays, shape (F,)
-        Number of copies of each group still to be assigned to each fold; initially `fold_sizes`, as
-        in the R package bbl.
+        Number of copies in each group that remain to be assigned to each fold; initially
+        `fold_sizes`, as in the R package bbl.
     fold_edges : list of K ndarrays, shape (F + 1,)
-        Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group
-        y.
+        Consecutive fold f contains the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of
+        group y.
     n_assigned : ndarray, shape (K,)
         Number of copies of each group assigned so far (of rows, with `fold_of_row`).
     waiting : list of K lists of Sample
@@ -113,11 +112,10 @@ class FoldAssigner:
                 ).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
-        """Assign the next rows of group `y`; yield (fold, its rows). Rows may wait until a chunk is
-        full.
+        """Assign the next rows of group `y`; yield each fold with its rows.
 
-        Rows of an unknown group (y = -1) get fold -1: they are training rows in every fold and
-        validation rows in none.
+        Rows may wait until a chunk is full. Rows of an unknown group (y = -1) have fold -1: they
+        are training rows in all folds and validation rows in none.
         """
         if y < 0:
             yield -1, rows
@@ -131,7 +129,7 @@ class FoldAssigner:
             yield from self._assign_chunk(y, ASSIGNED_ROWS)
 
     def assign_remaining(self) -> Iterator[tuple[int, int, Sample]]:
-        """Assign all waiting rows; yield (group, fold, its rows)."""
+        """Assign all waiting rows; yield each group and fold with its rows."""
         for y, waiting_rows in enumerate(self.waiting):
             n = sum(rows.n for rows in waiting_rows)
             for f, fold_rows in self._assign_chunk(y, n) if n else ():
@@ -140,12 +138,11 @@ class FoldAssigner:
     def split_by_part(
         self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]
     ) -> list[FoldAssigner]:
-        """Return one assigner per part of the data (consecutive rows of one worker), and exhaust
-        this one.
+        """Return one assigner for each part of the data (consecutive rows on one worker).
 
-        `rows` and `totals` contain an array (K,) for each part: number of rows and total weight of
-        each group. Unless random folds are drawn for all rows at once, the number of copies of each
-        part in each fold is drawn.
+        This assigner is then exhausted. `rows` and `totals` contain an array (K,) for each part:
+        the number of rows and the total weight of each group. Unless random folds are drawn for all
+        rows at once, the number of copies of each part in each fold is drawn.
         """
         assigners = []
         n_copies_before = np.zeros(len(self.copies_left))
@@ -206,9 +203,7 @@ class FoldAssigner:
         return np.maximum(overlap, 0.0)
 
     def _assign_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
-        """Assign the first `n` waiting rows of group `y` to random folds; yield (fold,
-        its rows).
-        """
+        """Assign the first `n` waiting rows of group `y` to random folds; yield folds and rows."""
         assert self.rng is not None  # noqa: S101  # only random folds wait
         waiting_rows = concatenate(self.waiting[y])
         self.waiting[y] = [waiting_rows.rows(slice(n, None))]
@@ -219,7 +214,7 @@ class FoldAssigner:
         yield from self._split_by_fold(rows, assign_copies(copies, sizes, self.rng))
 
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
-        """Yield each fold with any of the `copies` (F, n) of rows, and its rows.
+        """Yield each fold that contains any of the `copies` (F, n), with its rows.
 
         Integer weights become the numbers of copies in the fold; other weights remain unchanged.
         """
@@ -234,8 +229,9 @@ class FoldAssigner:
 
 
 class Sink(ABC):
-    """A store of encoded rows during filling: `TableSink`, `FileSink`, or a cluster's (without
-    `put`).
+    """A store to be filled with encoded rows: `TableSink`, `FileSink`, or a cluster's sink.
+
+    The latter does not have `put`.
     """
 
     @abstractmethod
@@ -253,7 +249,7 @@ class FileSink(Sink):
     Parameters
     ----------
     n : int
-        Expected number of rows; an error is raised if there is not enough disk space.
+        Expected number of rows; an error is raised if disk space is insufficient.
     n_levels : ndarray of int, shape (m,)
         Number of levels of each predictor.
     weighted : bool
@@ -269,7 +265,7 @@ class FileSink(Sink):
         self.file.check_room(n)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Store rows of group `y` that are validated by fold `f`."""
+        """Store rows of group `y` that are validated in fold `f`."""
         self.file.append((y, f), rows)  # (y, f) is the bucket
 
     def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:
@@ -283,7 +279,7 @@ class FileSink(Sink):
 
 @dataclass
 class TableSink(Sink):
-    """Sums row weights by group, fold and state, for data with few states and many rows.
+    """Sums row weights by group, fold and state, for data with many rows but few states.
 
     With missing values, each predictor has an additional level L_i for missing values.
     """
@@ -302,7 +298,7 @@ class TableSink(Sink):
         self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Count the rows of group `y` validated by fold `f`; -1 for an unknown group or no fold."""
+        """Count the rows of group `y` validated in fold `f`; -1 for an unknown group or no fold."""
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
             # missing is coded after the last level
@@ -318,9 +314,7 @@ class TableSink(Sink):
         self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
-        """Return one row for each state and group that occurs, and its folds as weights (None if
-        `nfold` is 0).
-        """
+        """Return one row for each state and group that occurs, and the folds as weights, if any."""
         weight_by_state = self.counts.sum(axis=1)  # (K + 1, states)
         group_of_row, state_of_row = np.nonzero(weight_by_state)
         codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
@@ -357,13 +351,13 @@ def make_sink(
     masked: bool,
     make_store: Callable[..., Sink] = FileSink,
 ) -> Sink:
-    """Return a `TableSink` if there are few possible states, otherwise the sink made by
-    `make_store`.
+    """Return a `TableSink` for few possible states, otherwise the sink made by `make_store`.
 
-    `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` states whether
+    `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` indicates whether
     weights may differ from 1, and `masked` whether values may be missing. `make_store` is called
     with `n`, `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold). This
-    number only determines the size of buffers and ignores the few buckets of rows of unknown group.
+    number determines only the size of buffers and does not include the buckets for rows of unknown
+    group.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
     if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: unknown group, and no fold
@@ -373,7 +367,7 @@ def make_sink(
 
 @dataclass(frozen=True)
 class StoredFolds:
-    """The folds of a `StoredSample`, which stores the validation rows of each fold separately."""
+    """Folds of a `StoredSample`, where the validation rows of each fold are stored separately."""
 
     nfold: int  # number of folds
 
@@ -398,8 +392,7 @@ class StoredFold(Fold[StoredSample]):
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return validation rows by group, their weights, and -1 instead of their unknown
-        positions.
+        """Return validation rows by group, their weights, and -1 for their unknown positions.
 
         If there are more than 2**20 / nfold validation rows, a random sample of this size is
         returned.
@@ -417,9 +410,7 @@ class StoredFold(Fold[StoredSample]):
     def validation_counts(
         self, sample: StoredSample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels in the validation rows; missing values are an
-        additional level.
-        """
+        """Return the counts (K, L_i) of levels in the validation rows, including missing values."""
         # numbers of observations: rows whose weight is not a number of copies count once
         return level_counts(
             sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole

@@ -1,8 +1,8 @@
-"""Folds of cross-validation as row weights: consecutive, shuffled, stratified, or from a splitter.
+"""Cross-validation folds as row weights: consecutive, shuffled, stratified, or from a splitter.
 
-A row of integer weight w counts as w *copies*, which may be in different folds. F is the number of
-folds, and K is the number of response groups. R's folds are the consecutive ones of the R package
-bbl.
+A row with integer weight w counts as w *copies*, which may be in different folds. F is the number
+of folds, and K is the number of response groups. R's folds are the consecutive folds of the R
+package bbl.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RowsT = TypeVar("RowsT", bound=Rows, contravariant=True)
 
 
 class Fold(ABC, Generic[RowsT]):
-    """One fold of a sample: its training rows and its validation rows."""
+    """One fold of a sample, with training and validation rows."""
 
     @abstractmethod
     def training(self, sample: RowsT) -> Any:
@@ -63,8 +63,8 @@ class Fold(ABC, Generic[RowsT]):
 
     @abstractmethod
     def validation(self, sample: RowsT) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows by group, their weights (n,) and their positions in the sample
-        (n,).
+        """Return the validation rows by group, their weights (n,) and positions (n,) in the
+        sample.
         """
 
     @abstractmethod
@@ -76,14 +76,14 @@ class Fold(ABC, Generic[RowsT]):
         """Return the counts (K, L_i) of levels in the validation rows; missing values are an
         additional level.
 
-        A row counts by its weight if all weights of `sample` are integers, otherwise once. The
-        level for missing values exists only if the sample has any.
+        Missing values are an additional level if the sample has any. A row is counted with its
+        weight if all weights in `sample` are integers, otherwise once.
         """
 
 
 @dataclass(frozen=True)
 class WeightedFold(Fold[Sample]):
-    """One fold as row weights in training and in validation."""
+    """One fold, represented by row weights in training and in validation."""
 
     train: np.ndarray  # (n,)
     validation_weights: np.ndarray  # (n,)
@@ -93,8 +93,8 @@ class WeightedFold(Fold[Sample]):
         return sample.weighted(self.train)
 
     def validation(self, sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows by group, their weights (n,) and their positions in the sample
-        (n,).
+        """Return the validation rows by group, their weights (n,) and positions (n,) in the
+        sample.
         """
         positions = np.flatnonzero(self.validation_weights > 0)
         # order by group
@@ -123,11 +123,11 @@ class WeightedFold(Fold[Sample]):
 
 @dataclass(frozen=True)
 class Folds:
-    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training and
-    ``validation_weights[f, k]`` in validation.
+    """Folds represented by row weights.
 
-    Both weights may be positive in one fold, because copies of a row may be in different folds
-    (only with integer weights).
+    In fold f, row k has weight ``train[f, k]`` in training and ``validation_weights[f, k]`` in
+    validation. With integer weights, both may be positive, because copies of a row may be in
+    different folds.
     """
 
     train: np.ndarray  # (F, n)
@@ -143,9 +143,7 @@ class Folds:
 
 
 def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
-    """Return zero validation weights (nfold, n) for a sample; raise an error if folds do not fit in
-    memory.
-    """
+    """Return zero validation weights (nfold, n); raise an error if folds do not fit in memory."""
     # two float64 per row and fold: the weights in training and in validation
     check_memory(
         16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Use fewer folds (nfold)."
@@ -154,8 +152,9 @@ def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes (nfold,) for `total` copies: ``total // nfold``, plus the remainder in
-    the last fold.
+    """Return R's fold sizes (nfold,) for `total` copies.
+
+    They are ``total // nfold``, with the remainder added to the last fold.
 
     With fewer copies than folds, the first `total` folds have one copy each.
     """
@@ -166,15 +165,16 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
 
 
 def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
-    """Decorate a function that makes folds so that it also accepts weights that are not integers.
+    """Decorate a function that makes folds so that it also accepts non-integer weights.
 
-    Each row with such weights goes to one fold, with its whole weight.
+    Each row with such a weight is assigned to one fold with its entire weight.
     """
 
     @wraps(make_folds)
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
-        """Return the folds; non-integer weights are set to 1 first, and then multiply the folds'
-        weights.
+        """Return the folds.
+
+        Non-integer weights are first set to 1, and then multiply the folds' weights.
         """
         if sample.whole:
             return make_folds(sample, *args)
@@ -242,8 +242,9 @@ def cluster_folds(
     nfold: int,
     rng: np.random.Generator | None = None,
 ) -> Folds:
-    """Return folds of whole clusters; within a stratum, the folds' numbers of clusters differ by at
-    most one.
+    """Return folds of entire clusters, balanced within strata.
+
+    Within a stratum, the folds' numbers of clusters differ by at most one.
 
     Parameters
     ----------
@@ -253,7 +254,8 @@ def cluster_folds(
     nfold : int
         At most the number of clusters.
     rng : numpy.random.Generator, optional
-        Assigns the clusters of each stratum at random; by default they are assigned in order.
+        Generator for assigning the clusters of each stratum at random; by default, they are
+        assigned in order.
     """
     held = _no_validation_weights(sample, nfold)
     _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
@@ -270,11 +272,11 @@ def cluster_folds(
 
 
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return random folds whose numbers of validation rows in a response group differ by at most
-    one.
+    """Return random folds that are balanced within response groups.
 
-    The folds with one row more are drawn at random in each group. No fold validates rows of an
-    unknown group (y = -1).
+    The folds' numbers of validation rows in a group differ by at most one. The folds with one row
+    more are drawn at random in each group. Rows of an unknown group (y = -1) are not validated in
+    any fold.
     """
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
@@ -289,12 +291,11 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
 
 
 def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Assign the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies (F, n)
-    by fold and row.
+    """Assign the `copies` (n,) of n rows at random to folds; return copies (F, n) by fold.
 
-    Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are permuted and split at the
-    sizes. For more copies, only the count of each row is drawn, fold by fold, so that memory use
-    depends on the number of rows instead of copies.
+    The folds have `sizes` (F,). Up to `MAX_SINGLE_COPIES` copies, or as many copies as rows, are
+    permuted and split at the sizes. For more copies, only the count for each row is drawn, fold by
+    fold, so that memory use depends on the number of rows rather than copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
         # the row of each copy, shuffled
@@ -312,12 +313,11 @@ def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generato
 
 
 def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `size` of the `copies` (n,) of n rows without replacement; return the number drawn from
-    each row (n,).
+    """Draw `size` of the `copies` (n,) without replacement; return the number (n,) for each row.
 
     This is an exact multivariate hypergeometric draw for any total (numpy is limited to 1e9): each
-    copy is first taken independently with probability size / total; and then surplus copies are put
-    back, or missing ones are added, at random.
+    copy is first drawn independently with probability size / total; then surplus copies are put
+    back, or missing copies are added, at random.
     """
     total = int(copies.sum())
     if 2 * size > total:  # draw the copies that are not taken
@@ -346,18 +346,18 @@ def splitter_folds(
     Parameters
     ----------
     cv : splitter or iterable of (train, validation)
-        Positions or masks of rows; a position that occurs twice counts twice. A fold may omit rows
-        from both parts.
+        Splitter, or pairs of row positions or masks; a position that occurs twice counts twice. A
+        fold may omit rows from both parts.
     X, y : table and array of n rows
-        Arguments of ``cv.split``.
+        Arguments passed to ``cv.split``.
     weights : ndarray, shape (n,)
-        Zero for rows that the fit does not use.
+        Row weights; zero for rows that are not used in the fit.
 
     Raises
     ------
     OptionError
-        If `cv` does not give such pairs or gives fewer than two, there are no validation rows, or a
-        fold has no training rows.
+        If `cv` does not yield such pairs or yields fewer than two, if validation rows are missing,
+        or if a fold has no training rows.
     """
     all_rows = np.arange(len(weights))
     # one array (n,) per fold: training rows, and validation rows

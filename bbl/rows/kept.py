@@ -1,4 +1,4 @@
-"""`KeptRows`: rows of data read in batches that a fit keeps for standard errors, tests and effects.
+"""`KeptRows`: rows of data read in batches, kept for standard errors, tests and effects.
 
 K is the number of response groups.
 """
@@ -33,8 +33,8 @@ class KeptRows:
     sample : Sample
         The rows with their response, ordered by group.
     expansion : ndarray, shape (n,), or None
-        Number of rows of the data that each row represents, the inverse of its probability of being
-        drawn; None if all rows are kept.
+        Number of rows in the data represented by each row (the inverse of its probability of being
+        drawn); None if all rows are kept.
     n_rows : tuple of K int
         Number of rows of each group in the data.
     whole : bool
@@ -64,7 +64,7 @@ class KeptRows:
         return tuple(int(n) for n in np.bincount(self.sample.response, minlength=len(self.n_rows)))
 
     def thinned(self, size: int, n_levels: np.ndarray) -> KeptRows:
-        """Return kept rows with a random sample of about `size` rows of each larger group.
+        """Return kept rows with a random sample of about `size` rows from each larger group.
 
         Rows are drawn at the rates of `balanced_rates`, with a fixed seed.
         """
@@ -92,7 +92,7 @@ class KeptRows:
 def keep_rows(
     rows: Rows, n_levels: np.ndarray, K: int, size: int, is_few: Callable[[int], bool]
 ) -> KeptRows:
-    """Return the rows that a fit keeps, without those of an unknown group.
+    """Return the rows to keep for a fit, excluding rows of unknown groups.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def keep_rows(
     size : int
         Number of rows drawn from each large group.
     is_few : callable
-        ``is_few(n)`` is whether all rows of a group of n rows are kept.
+        ``is_few(n)`` returns whether to keep all rows of a group with n rows.
     """
     if rows.in_memory:
         sample = cast(Sample, rows)
@@ -143,10 +143,10 @@ def _of_sample(expansion: np.ndarray) -> np.ndarray | None:
 
 
 def _calibrated(rows: Sample, total: float, level_weights: list[np.ndarray]) -> Sample:
-    """Return drawn rows with weights that add up to the weights of all levels in all rows.
+    """Return drawn rows with weights that match the weights of all levels in all rows.
 
-    Iterative proportional fitting to `level_weights` (Deming & Stephan 1940): counts of levels are
-    then exact, and so are the standard errors that depend only on the counts.
+    The method is iterative proportional fitting to `level_weights` (Deming & Stephan 1940). Level
+    counts are then exact, as are standard errors that depend only on the counts.
     """
     weights = rows.weights * (total / rows.total)
     if rows.missing is not None:  # the margins overlap only partly

@@ -1,8 +1,8 @@
 """Encoded rows on the workers of a Dask cluster, which compute sums and select rows.
 
-A *part* is a part of the data on one worker. A *bucket* contains the rows of one response group and
-fold; a *block* contains some rows of one bucket in one part. A *future* is Dask's handle to a value
-on a worker.
+A *part* is the part of the data on one worker. A *bucket* contains the rows of one response group
+and fold; a *block* contains some of the rows of a bucket in one part. A *future* is Dask's handle
+to a value on a worker.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ __all__ = [
 
 # proportion of a worker's memory for cached results, above which Dask starts to spill to disk
 CACHE_SHARE = 0.5
-SUMS_PER_TASK = 8  # number of partial sums added by one task; the client adds the last ones
+SUMS_PER_TASK = 8  # number of partial sums added in one task; the client adds the last ones
 
 
 class Part(dict[Bucket, Sample]):
-    """The rows of a part by bucket, with a cache of results for its blocks; copies start with an
-    empty cache.
+    """The rows of a part by bucket, with a cache of results for its blocks.
+
+    Copies start with an empty cache.
     """
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
@@ -65,8 +66,9 @@ class Part(dict[Bucket, Sample]):
 
 
 def active_client(client: object = None) -> Client | None:
-    """Return `client`, or the active Dask client, or None; raise an error if `client` is not a Dask
-    client.
+    """Return `client`, the active Dask client, or None.
+
+    Raises an error if `client` is not a Dask client.
     """
     if client is not None:
         if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
@@ -100,7 +102,8 @@ def call(client: Client, function: Callable, *arguments: object) -> Future:
     """Submit ``function(*arguments)`` and return its future; Dask recomputes it if its worker is
     lost.
 
-    Large values are sent as arguments, too: scattered values would be lost with their worker.
+    Large values are also sent as arguments, because scattered values would be lost with their
+    worker.
     """
     return calls(client, function, *([argument] for argument in arguments))[0]
 
@@ -117,7 +120,7 @@ def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
 
 
 def remote_value(client: Client, value: object) -> Future:
-    """Return the future of a value sent to one worker, from which other workers fetch it."""
+    """Return the future of a value that is sent to one worker and fetched from there by others."""
     return call(client, _identity, value)
 
 
@@ -159,7 +162,7 @@ class CodeParts(RowStore):
         `per_bucket`.
 
         Blocks have a response if `grouped`. A fixed number of sums is added at a time, in the order
-        of the parts, so that rounding depends neither on the number of workers nor on lost workers.
+        of the parts, so that rounding does not depend on the number of workers or on lost workers.
         """
         arguments = remote_value(self.client, (function, tuple(buckets), grouped, per_bucket))
         sums = calls(self.client, _sum_part, self.parts, [arguments] * len(self.parts))
@@ -187,9 +190,9 @@ class ClusterSample(StoredSample):
     buckets : tuple of Bucket
         The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response; otherwise they are one group.
+        Whether rows have a response; otherwise, they form a single group.
     extra : Sample or None
-        A few additional rows in memory, of one group, that follow the rows of the buckets.
+        A few additional rows in memory, from one group, that follow the rows of the buckets.
     """
 
     file: CodeParts
@@ -249,8 +252,9 @@ class ClusterSample(StoredSample):
         return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory together with the client, so that workers can hold them and fit
-        some of the predictors each.
+        """Return rows in memory together with the client.
+
+        Workers can then hold the rows and fit a share of the predictors each.
         """
         return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
 
@@ -325,7 +329,7 @@ class ClusterSample(StoredSample):
 
 @dataclass(frozen=True)
 class SharedSample(Sample):
-    """Rows in memory that are small enough for every worker of a cluster to hold."""
+    """Rows in memory that are small enough to be held by each worker of a cluster."""
 
     client: Client | None = None  # type: ignore[misc]  # a field where other samples in memory have None
 
@@ -370,8 +374,8 @@ def _sum_part(
 def _free_cache_bytes(cached_bytes: int) -> float:
     """Return the number of bytes that this worker may still cache.
 
-    `cached_bytes`, the bytes already cached, is not used, because these bytes are part of the
-    worker's process memory.
+    `cached_bytes`, the number of bytes already cached, is unused, because these bytes are part of
+    the worker's process memory.
     """
     from distributed import get_worker
 
@@ -386,8 +390,8 @@ def _free_cache_bytes(cached_bytes: int) -> float:
 
 
 def _add_parts(*sums: Any) -> Any:
-    """Add results of `_sum_part`: all sums, or all dicts of sums by bucket; None is an
-    empty sum.
+    """Add results of `_sum_part`: all sums, or all dicts of sums by bucket; None is an empty
+    sum.
     """
     if isinstance(sums[0], dict):
         return {bucket: _add_parts(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}

@@ -1,4 +1,4 @@
-"""Encoded rows in a temporary file, for data too large for memory: `CodeFile` and `FileSample`.
+"""Encoded rows in a temporary file, for data that do not fit in memory.
 
 A *bucket* contains the rows of one response group and fold, in *chunks* of equal length.
 """
@@ -50,8 +50,9 @@ REMEDY = (
 
 @dataclass
 class _BucketChunks(BucketSize):
-    """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows waiting
-    to be written.
+    """The rows of a bucket: chunks in the file, and rows waiting to be written.
+
+    The last chunk may be shorter.
     """
 
     offsets: list[int] = field(default_factory=list)  # position in the file of each chunk
@@ -63,15 +64,15 @@ class CodeFile(RowStore):
     """A temporary file of encoded rows by bucket; rows keep their order within a bucket.
 
     A chunk contains the codes of its rows, followed by their weights (if `weighted`) and bits for
-    missing values (if `masked`). Where the system allows it, the file has no name and so disappears
-    with the process.
+    missing values (if `masked`). Where the system allows it, the file has no name and is therefore
+    removed with the process.
 
     Parameters
     ----------
     m : int
         Number of predictors.
     dtype : numpy dtype
-        Type of the codes, see `bbl.rows.sample.code_dtype`.
+        Type of the codes (see `bbl.rows.sample.code_dtype`).
     weighted : bool, default False
         Whether weights are stored (float64); otherwise all are 1.
     masked : bool, default False
@@ -267,16 +268,16 @@ class FileSample(StoredSample):
     buckets : tuple of Bucket
         The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response; otherwise they are one group.
+        Whether rows have a response; otherwise, they form a single group.
     extra : Sample or None
-        A few additional rows in memory, of one group, that follow the rows of the buckets.
+        A few additional rows in memory, from one group, that follow the rows of the buckets.
     """
 
     file: CodeFile
 
     @property
     def cluster_threads(self) -> int:
-        """Number of simultaneous tasks of a cluster: 0 for a file."""
+        """Number of simultaneous tasks on a cluster: 0 for a file."""
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
@@ -320,8 +321,8 @@ class FileSample(StoredSample):
         function: Callable[[Sample], Sums],
         keyed_block: tuple[tuple[Bucket, int] | None, Sample],
     ) -> Sums:
-        """Return ``function(block)`` for a pair (key, block) of `_keyed_blocks`, using
-        the cache.
+        """Return ``function(block)`` for a pair (key, block) of `_keyed_blocks`, using the
+        cache.
         """
         block_key, block = keyed_block
         return (

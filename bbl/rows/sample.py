@@ -1,6 +1,4 @@
-"""`Rows`, the interface of encoded samples, `Sample`, the sample in memory, and weighted counts of
-levels.
-"""
+"""Interface of encoded rows (`Rows`), rows in memory (`Sample`), and weighted level counts."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ def level_counts(
     Parameters
     ----------
     sample : Rows
-        Rows of one group, or with a response. Missing values and rows of an unknown group are not
-        counted.
+        Rows of a single group, or rows with a response. Missing values and rows of an unknown group
+        are not counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
     K : int, optional
@@ -78,7 +76,8 @@ def _block_level_counts(
     return [count_table[..., start:end] for start, end in pairwise(column_edges.tolist())]
 
 
-# with up to this many possible states, equal rows are merged by a table, however few rows there are
+# with up to this many possible states, identical rows are merged by a table, regardless of the
+# number of rows
 MIN_TABLE_STATES = 65536
 
 Sums = TypeVar("Sums")  # sums over rows: a number, an array, or a list or tuple of them
@@ -88,9 +87,7 @@ MAX_EXACT = 2.0**FLOAT_BITS  # float64 represents all integers up to this
 
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
-    """Return the smallest type of the kernels' codes (uint8, uint16 or int32) for the largest of
-    `n_levels`.
-    """
+    """Return the smallest code type (uint8, uint16 or int32) for the largest of `n_levels`."""
     # 2: without predictors
     most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))
     return np.dtype(
@@ -123,9 +120,7 @@ class Rows(ABC):
     @property
     @abstractmethod
     def whole(self) -> bool:
-        """Whether all weights are integers, so that a row of weight w counts as w
-        identical rows.
-        """
+        """Whether all weights are integers, so that weight w represents w identical rows."""
 
     @property
     @abstractmethod
@@ -139,9 +134,7 @@ class Rows(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether sums of weights are free of rounding error and hence independent of the order of
-        rows.
-        """
+        """Whether sums of weights are exact and therefore independent of the order of rows."""
         return self.whole and self.total < MAX_EXACT
 
     @property
@@ -155,8 +148,8 @@ class Rows(ABC):
 
     @abstractmethod
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the total weight (K,) of each response group, excluding rows of an
-        unknown group.
+        """Return the total weight (K,) of each response group, excluding rows of an unknown
+        group.
         """
 
     @abstractmethod
@@ -187,13 +180,12 @@ class Rows(ABC):
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Sums:
-        """Return the `sums` of a function that returns a list of arrays: (K, ...) by group with a
-        response, otherwise (...).
+        """Return the `sums` of a function that returns a list of arrays, by group with a response.
 
         For rows with a response, `function` must return arrays (K, ...) whose entry y is the sum
-        over group y; for rows without one, arrays (...). `Sample` calls it with all rows and their
-        response; `StoredSample` calls it with the rows of each of the K groups, and stacks the
-        results. If K is None, it is one more than the largest group that occurs.
+        over group y; for rows without a response, arrays (...). A `Sample` calls it with all rows
+        and their response; a `StoredSample` calls it with the rows of each of the K groups and
+        stacks the results. If K is None, it is the largest group that occurs plus 1.
         """
 
     @abstractmethod
@@ -218,12 +210,12 @@ class Sample(Rows):
     codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
         Level codes ``0..L_i-1``; 0 is the reference level, and is also the code of missing values.
     weights : ndarray of float64, shape (n,)
-        Positive frequencies, or other positive numbers if the method accepts them
+        Positive frequencies, or other positive values if the method accepts them
         (`Engine.weights`).
     y : ndarray of intp, shape (n,), or None
-        Response codes, -1 where the group is unknown; None for one group.
+        Response codes, -1 if the group is unknown; None for a single group.
     missing : ndarray of bool, shape (n, m), or None
-        Mask of missing values; None if there are none.
+        Mask of missing values; None if all values are known.
     """
 
     codes: np.ndarray
@@ -237,7 +229,7 @@ class Sample(Rows):
 
     @property
     def response(self) -> np.ndarray:
-        """Response codes (n,); zeros for one group."""
+        """Response codes (n,); zeros for a single group."""
         return np.zeros(self.n, dtype=np.intp) if self.y is None else self.y
 
     @property
@@ -306,8 +298,8 @@ class Sample(Rows):
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Sums:
-        """Return ``function`` of all rows at once; with a response, its arrays have
-        shape (K, ...).
+        """Return ``function`` of all rows at once; with a response, its arrays have shape
+        (K, ...).
         """
         return function(self)
 
@@ -328,7 +320,7 @@ class Sample(Rows):
 
     @property
     def counted(self) -> Sample:
-        """The rows of positive weight, each with weight 1, whose counts are exact."""
+        """The rows with positive weight, each with weight 1, so that counts are exact."""
         return self.weighted((self.weights > 0.0).astype(float))
 
     @property
@@ -337,10 +329,10 @@ class Sample(Rows):
         return self if self.missing is None else self.rows(~self.missing.any(axis=1))
 
     def systematic_sample(self, size: int) -> Sample:
-        """Return all rows if there are at most `size`, otherwise `size` draws at equal steps of the
-        cumulated weights.
+        """Return all rows if there are at most `size`, otherwise a systematic sample.
 
-        The weight of a drawn row is the number of times it was drawn.
+        It consists of `size` draws at equal steps of the cumulative weights. The weight of a drawn
+        row is the number of times that it was drawn.
         """
         if self.n <= size:
             return self
@@ -363,22 +355,21 @@ class Sample(Rows):
         return replace(self, codes=codes, missing=missing)
 
     def group(self, y: int) -> Sample:
-        """Return the rows of response group `y`, without a response; if there is none, all rows are
-        in group 0.
+        """Return the rows of group `y` as one group.
+
+        If there is no response, all rows are in group 0.
         """
         return self.rows(self.response == y).pooled
 
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the total weight (K,) of each response group, excluding rows of an
-        unknown group.
+        """Return the total weight (K,) of each response group, excluding rows of an unknown
+        group.
         """
         has_group = self.response >= 0
         return np.bincount(self.response[has_group], weights=self.weights[has_group], minlength=K)
 
     def by_state(self, n_levels: Sequence[int] | np.ndarray, K: int) -> Sample:
-        """Return one row per distinct state in each of K groups, ordered by group, with states in a
-        fixed order.
-        """
+        """Return one row per distinct state in each of K groups, in a fixed order."""
         groups = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
         return replace(
             concatenate(groups),
@@ -386,10 +377,9 @@ class Sample(Rows):
         )
 
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return one row per distinct state, with the total weight of its rows, in a fixed order of
-        states.
+        """Return one row per distinct state with its total weight, in a fixed order of states.
 
-        This makes sums over rows cheaper, and bitwise identical for any order of the rows and for
+        Sums over rows are then faster, and bitwise identical for any order of the rows and for
         repeated rows instead of weights. Rows with a response and rows without predictors are
         returned unchanged.
         """
@@ -433,11 +423,10 @@ class Sample(Rows):
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows by sorting: by numeric keys or otherwise by their bytes. No value
-        may be missing.
+        """Return `collapsed` rows by sorting numeric keys or bytes.
 
-        Keys are used only with one-byte codes, for which both orders are the same; see
-        `_sort_by_key`.
+        Values must not be missing. Keys are used only with one-byte codes, for which both orders
+        are the same; see `_sort_by_key`.
         """
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
@@ -477,11 +466,11 @@ def concatenate(samples: Sequence[Sample]) -> Sample:
 def _sort_by_key(
     sample: Sample, n_levels: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sort rows by a float64 key, the number of the state of their first predictors.
+    """Sort rows by a float64 key that identifies the state of the first predictors.
 
-    The key of codes c_i is ``sum_i c_i prod_{j > i} L_j``, over as many of the first predictors as
-    possible without exceeding `MAX_EXACT`, so that keys are exact. Keys are ordered
-    lexicographically by codes, as are the bytes of one-byte codes.
+    The key for codes c_i is ``sum_i c_i prod_{j > i} L_j``, over as many of the first predictors as
+    possible without exceeding `MAX_EXACT`, so that keys are exact. Keys are in lexicographic order
+    of the codes, as are the bytes of one-byte codes.
 
     Returns
     -------

@@ -1,6 +1,4 @@
-"""Functions of blocks of rows in two stages, the first of which is cached between passes over the
-rows.
-"""
+"""Two-stage functions of blocks of rows, with the first stage cached between passes."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ __all__ = ["BlockCache", "Staged"]
 
 @dataclass(frozen=True)
 class Staged:
-    """The function ``finish(prepare(block), block)`` of a block; results of `prepare` are cached
-    between passes.
+    """The function ``finish(prepare(block), block)`` of a block.
+
+    Results of `prepare` are cached between passes.
     """
 
     key: Hashable  # identifies `prepare`
@@ -47,10 +46,10 @@ class BlockCache:
         self._results: dict[Hashable, Any] = {}
 
     def apply(self, function: Callable[[Sample], Any], block_key: Hashable, block: Sample) -> Any:
-        """Return ``function(block)``; the first stage of a `Staged` function is cached if memory
-        allows.
+        """Return ``function(block)``, caching the first stage of a `Staged` function.
 
-        `block_key` identifies the block within its store.
+        The result is cached only if memory permits. `block_key` identifies the block within its
+        store.
         """
         if not isinstance(function, Staged):
             return function(block)

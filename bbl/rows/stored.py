@@ -1,7 +1,7 @@
-"""`StoredSample`: encoded rows on disk or on a cluster, with sums over blocks and random samples.
+"""`StoredSample`: encoded rows on disk or on a cluster, with block sums and random samples.
 
-A *bucket* contains the rows of one response group and fold; a *pass* reads all rows once. K is the
-number of groups, m of predictors.
+A *bucket* contains the rows of one response group and fold; in a *pass*, all rows are read once. K
+is the number of groups and m the number of predictors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CHUNK_ROWS = 65536  # maximum number of rows stored and read together
-# levels with fewer rows in a sample get all of their rows, up to half the sample
+# for levels with fewer rows in a sample, all rows are included, up to half the sample
 RARE_LEVEL_ROWS = 100
 # number of rows of a level beyond which a sample for standard errors draws no further ones: the
 # relative error of a standard error from n rows is about 1 / sqrt(2n), or 1 %
@@ -85,8 +85,8 @@ class Drawn:
     sample : Sample
         The rows, with their own weights.
     expansion : ndarray, shape (n,)
-        Number of stored rows that each drawn row represents: the inverse of its probability of
-        being drawn, 1 for rows that are always drawn.
+        Number of stored rows represented by each drawn row: the inverse of its probability of being
+        drawn, 1 for rows that are always drawn.
     """
 
     sample: Sample
@@ -95,7 +95,7 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class StoredSample(Rows):
-    """The rows of some buckets of a store, read block by block."""
+    """The rows in some buckets of a store, read in blocks."""
 
     file: RowStore
     buckets: tuple[Bucket, ...]  # the buckets in the sample, in order
@@ -148,8 +148,8 @@ class StoredSample(Rows):
     @property
     @abstractmethod
     def cluster_threads(self) -> int:
-        """Number of tasks that a cluster can run simultaneously on these rows; 0
-        without a cluster.
+        """Number of tasks that a cluster can run simultaneously on these rows; 0 without a
+        cluster.
         """
 
     @property
@@ -162,8 +162,8 @@ class StoredSample(Rows):
         return replace(self, buckets=tuple(b for b in self.buckets if b[0] == y), grouped=False)
 
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the total weight (K,) of each response group, excluding rows of an
-        unknown group.
+        """Return the total weight (K,) of each response group, excluding rows of an unknown
+        group.
         """
         return np.array([self.group(y).total for y in range(K)])
 
@@ -191,15 +191,11 @@ class StoredSample(Rows):
 
     @abstractmethod
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks in a fixed order, in one pass,
-        without caching.
-        """
+        """Return the sum of ``function(block)`` over all blocks, in one pass without caching."""
 
     @abstractmethod
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory ready for a fit: on a cluster, a `SharedSample` that all workers
-        can hold.
-        """
+        """Return rows in memory for a fit: on a cluster, a `SharedSample` for all workers."""
 
     @abstractmethod
     def _bucket_sums(
@@ -237,17 +233,16 @@ class StoredSample(Rows):
             total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
             total = add_sums(total, function(self.extra))
-        # without rows, the function of an empty block gives zeros of the right shape
+        # without rows, the function of an empty block returns zeros of the correct shape
         return function(self._concatenate([])) if total is None else total
 
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Any:
-        """Return the `sums` of a function that returns a list of arrays; with a response, each has
-        shape (K, ...).
+        """Return the `sums` of a function that returns a list of arrays, by group with a response.
 
-        `function` is called with blocks of one group without a response and returns arrays (...),
-        the entries y of the result.
+        `function` is called with blocks of one group, without a response. It returns arrays (...),
+        which are stacked to shape (K, ...).
         """
         if not self.grouped:
             return self.sums(name, function)
@@ -267,8 +262,8 @@ class StoredSample(Rows):
         rng : numpy.random.Generator
         rare : sequence of m ndarrays of int, optional
             Rare levels of each predictor. All rows with a rare level are included, and the weights
-            of the other rows are divided by their probability of being drawn, so that weighted sums
-            estimate those of all rows. By default weights stay unchanged.
+            of other rows are divided by their probability of being drawn, so that weighted sums
+            estimate the sums over all rows. By default, weights are unchanged.
 
         Returns
         -------
@@ -285,8 +280,8 @@ class StoredSample(Rows):
             self._find_certain_rows(certain) if certain.rare else np.zeros(0, dtype=np.int64)
         )
         n_common_rows = self.n - len(rare_rows)
-        # draw at least half of `size` rows without rare levels, however many others there are, to
-        # estimate their sums
+        # draw at least half of `size` rows without rare levels, regardless of the number of others,
+        # to estimate their sums
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
         # turn positions among the rows without rare levels into positions among all rows by adding
@@ -342,7 +337,7 @@ class StoredSample(Rows):
 def add_sums(total: Any, term: Any) -> Any:
     """Return ``total + term`` as a new object; a `total` of None is an empty sum.
 
-    Both are numbers or arrays, or lists or tuples of these, which are added entry by entry.
+    Both are numbers, arrays, or lists or tuples of these, which are added elementwise.
     """
     if isinstance(term, list | tuple):
         return type(term)(
@@ -365,11 +360,11 @@ class CertainRows:
 
     @classmethod
     def of(cls, rare: Sequence[np.ndarray] | None) -> CertainRows:
-        """Return the rows with a rare level, from the rare levels of each of the m predictors."""
+        """Return the rows with a rare level, given the rare levels of each of m predictors."""
         return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)])
 
     def among(self, rows: Sample) -> np.ndarray:
-        """Return which rows (n,) are always drawn."""
+        """Return a mask (n,) of the rows that are always drawn."""
         is_certain = np.zeros(rows.n, dtype=bool)
         for i, levels in self.rare:
             is_certain |= np.isin(rows.codes[:, i], levels)
@@ -449,10 +444,10 @@ def find_rare_levels(
 ) -> list[np.ndarray] | None:
     """Return each predictor's rare levels, whose rows are all in a sample of `size`, or None.
 
-    The levels of all predictors are sorted by weight. The first ones are rare as long as their
-    total weight is at most half of `size` and each is expected in fewer than RARE_LEVEL_ROWS
-    rows of a simple random sample. Levels that tie with the last of these are rare too. Weights
-    are compared with numbers of rows as if each row had weight 1.
+    The levels of all predictors are sorted by weight. The leading levels are rare as long as their
+    total weight is at most half of `size` and each is expected in fewer than RARE_LEVEL_ROWS rows
+    of a simple random sample. Levels that tie with the last of these are also rare. Weights are
+    compared with numbers of rows as if each row had weight 1.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Statistics on plain arrays: class scores, metrics, calibration, diagnostics, tests."""
+"""Statistics on plain arrays: class scores, metrics, calibration, diagnostics and tests."""

@@ -27,10 +27,10 @@ def averaged_scores(
     scores : sequence of M ndarrays, shape (n, K)
         Class scores of each member.
     weights : ndarray, shape (M,)
-        Weights w_m of the members; positive.
+        Positive weights w_m of the members.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
-        Rows for which a member makes no prediction; its weight is shared among the other members.
-        Rows for which all members abstain are nan.
+        Rows for which a member makes no prediction; its weight is distributed among the other
+        members. The result is nan in rows for which all members abstain.
 
     Examples
     --------
@@ -51,8 +51,7 @@ def averaged_scores(
 def convex_weights(
     log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray = 1.0
 ) -> np.ndarray:
-    """Return positive weights w (M,) with sum 1 that maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m
-    a_m ln w_m``.
+    """Return positive weights (M,) with sum 1 that maximise a penalised log-likelihood.
 
     Parameters
     ----------
@@ -61,14 +60,15 @@ def convex_weights(
     weights : ndarray, shape (N,)
         Row weights v.
     a : float or ndarray, shape (M,), default 1.0
-        Positive strength of the second term, which shrinks the weights towards proportions of `a`
+        Positive strength of the penalty, which shrinks the weights towards the proportions of `a`
         and keeps them positive.
 
     Notes
     -----
-    Newton's method on ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m - (sum_k v_k + sum_m a_m)
-    sum_m w_m``. This is concave, and its maximum over all positive w has sum 1. Rows with
-    probability 0 under all members are omitted.
+    The weights maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m``. They are computed by
+    Newton's method applied to this expression minus ``(sum_k v_k + sum_m a_m) sum_m w_m``, which is
+    concave and whose maximum over all positive w has sum 1. Rows with probability 0 under all
+    members are omitted.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Calibration of class scores by an offset per group and one temperature."""
+"""Calibration of class scores by an offset per group and a common temperature."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def fit_calibration(
     """Fit the calibration by penalised log-loss.
 
     The penalty corresponds to a normal prior on the offsets and ``ln T`` with the weight of one
-    observation, so that a few rows hardly change the scores. The offsets remove an error in ln Z
-    that is the same for all rows, regardless of its size.
+    observation, so a small number of rows hardly changes the scores. An error in ln Z that is the
+    same for all rows is removed by the offsets, regardless of its size.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ def fit_calibration(
         Observed groups.
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
-        "none": no calibration. "offset": an offset per group. "temperature": offsets and one
-        temperature. "firm": the same as "temperature", with a penalty that has the weight of ten
-        observations. Use "firm" when calibrated losses choose among settings: otherwise settings
-        whose calibration overfits a few rows would be favoured.
+        "none": no calibration. "offset": an offset per group. "temperature": offsets and a common
+        temperature. "firm": the same as "temperature", but the penalty has the weight of ten
+        observations. Use "firm" to select settings by calibrated losses: otherwise, settings whose
+        calibration overfits a few rows would be favoured.
     start : Calibration, optional
-        Warm start, from a fit to similar rows.
+        Initial calibration, e.g. from a fit to similar rows.
 
     Examples
     --------

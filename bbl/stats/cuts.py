@@ -1,4 +1,4 @@
-"""Cuts between bins of numbers: by quantiles, equal widths, or minimum description length."""
+"""Cuts between bins of numeric values: quantiles, equal widths, or minimum description length."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ CUTS = ("quantile", "width", "mdl")
 
 
 def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return up to `bins` - 1 increasing cuts of x (n,) into bins of about equal weight; equal
-    values share a bin.
+    """Return up to `bins` - 1 increasing cuts of x (n,) into bins of about equal weight.
+
+    Equal values are in the same bin.
 
     Examples
     --------
@@ -27,8 +28,9 @@ def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 
 def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return the cuts between bins of equal width, omitting cuts with all values on one side;
-    `weights` are ignored.
+    """Return the cuts between bins of equal width; `weights` are ignored.
+
+    Cuts with all values on one side are omitted.
     """
     low = float(x.min())
     high = float(x.max())
@@ -52,7 +54,7 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     Returns
     -------
     ndarray
-        Increasing; empty if no cut reduces the description length.
+        The cuts, in increasing order; empty if no cut reduces the description length.
 
     Examples
     --------
@@ -67,7 +69,7 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     cut_after: list[int] = []
     intervals = [(0, len(values))]  # intervals of positions in `values`, still to be cut
     while intervals and len(cut_after) < most:
-        # upper intervals first; once `most` is reached, lower intervals stay uncut
+        # upper intervals first; once `most` is reached, lower intervals remain uncut
         low, high = intervals.pop()
         n_lower = _find_best_cut(counts_before[low : high + 1] - counts_before[low])
         if n_lower:
@@ -77,10 +79,9 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
 
 
 def _find_best_cut(counts_before: np.ndarray) -> int:
-    """Return how many values are below the best cut of an interval of v values, or 0 if no cut
-    reduces the description length.
+    """Return how many of v values are below the best cut of their interval, or 0 without a cut.
 
-    A cut of N rows reduces the description length if it lowers the mean entropy E by more than
+    A cut of N rows reduces the description length if it decreases the mean entropy E by more than
     ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies
     below and above the cut, and k, k1 and k2 are the numbers of groups in total, below and above
     it. `counts_before` (v + 1, K) contains each group's weight before each value, and in total.

@@ -1,6 +1,4 @@
-"""Convergence diagnostics of Markov chains (split R-hat, effective sample sizes), and shortest
-intervals.
-"""
+"""Convergence diagnostics for Markov chains, and highest-density intervals."""
 
 from __future__ import annotations
 
@@ -21,12 +19,11 @@ __all__ = [
 
 
 def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
-    """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section
-    4.1).
+    """Return split R-hat, by default rank-normalised (Vehtari et al. 2021, eqs. 1-4, section 4.1).
 
-    Each chain is split in two halves so that trends within chains are also detected. Values above
-    1.01 indicate that the chains have not mixed. The result is NaN if all draws are equal, and inf
-    if each chain is constant but chains differ.
+    Each chain is split into two halves, so that trends within chains are also detected. Values
+    above 1.01 indicate that the chains have not mixed. The result is NaN if all draws are equal,
+    and inf if each chain is constant but chains differ.
 
     Parameters
     ----------
@@ -36,7 +33,7 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
         Whether to replace values by the normal scores of their ranks.
     folded : bool, default False
         Whether to return the maximum of R-hat and the R-hat of distances from the median (section
-        4.2), which also detects differences in spread between chains.
+        4.2), which also detects different spreads between chains.
 
     Returns
     -------
@@ -65,9 +62,9 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
     """Return the effective sample size (...) of all chains together; with `rank`, the bulk-ESS.
 
-    `draws` (n_chains, n_draws, ...) and `rank` are as in `split_rhat`. Autocorrelations are summed
-    over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14). The
-    estimate is at most ``S log10(S)`` for S draws, and NaN if all draws are equal.
+    `draws` (n_chains, n_draws, ...) and `rank` are the same as in `split_rhat`. Autocorrelations
+    are summed over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs.
+    9-14). The estimate is at most ``S log10(S)`` for S draws, and NaN if all draws are equal.
 
     Examples
     --------
@@ -79,8 +76,9 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
 
 
 def tail_sample_size(draws) -> np.ndarray:
-    """Return the tail-ESS (...): the smaller ESS of the 5 % and 95 % quantiles of draws (n_chains,
-    n_draws, ...).
+    """Return the tail-ESS (...) of draws (n_chains, n_draws, ...).
+
+    This is the smaller ESS of the 5 % and 95 % quantiles.
 
     The ESS of a quantile is computed from indicators of draws at or below it.
 
@@ -118,8 +116,8 @@ def monte_carlo_error(draws) -> np.ndarray:
 
 
 def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the endpoints (...) of the shortest interval with a proportion `level` of draws
-    (n_chains, n_draws, ...).
+    """Return the endpoints (...) of the shortest interval that contains a proportion `level` of
+    draws (n_chains, n_draws, ...).
 
     Examples
     --------
@@ -145,19 +143,18 @@ def _apply_per_quantity(
     transform: Callable | None = None,
     before_split: bool = False,
 ) -> np.ndarray:
-    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity; return the
-    values (...).
+    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity.
 
     Parameters
     ----------
     draws : array_like, shape (n_chains, n_draws, ...)
-        With an odd number of draws, the middle one is dropped.
+        Draws of one or more quantities; with an odd number of draws, the middle one is dropped.
     rank : bool
         Whether to replace the split chains by their normal scores, just before `function`.
     function : callable
-        Maps split chains to a number.
+        Function that maps split chains to a number.
     transform : callable, optional
-        Applied to the draws first, such as an indicator of a tail.
+        Function applied to the draws first, such as an indicator of a tail.
     before_split : bool
         Whether `transform` is applied to whole chains.
     """
@@ -180,9 +177,7 @@ def _apply_per_quantity(
 
 
 def _normal_scores(x: np.ndarray) -> np.ndarray:
-    """Replace the values of x, of any shape, by normal quantiles of their ranks among
-    all values.
-    """
+    """Replace the values of x (any shape) by normal quantiles of their ranks."""
     from scipy.special import ndtri
 
     _, rank_of_value, count = np.unique(x, return_inverse=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""Effective number of correlated rows, from weights by similarity or from mutual information."""
+"""Effective number of correlated rows, from similarity weights or mutual information."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class MatchedSize:
     Attributes
     ----------
     size : float
-        Number of rows.
+        Matched number of rows.
     converged : bool
-        Whether the steps converged.
+        Whether the iteration converged.
     excess : float
-        Mean relative excess of the expected over the observed information.
+        Mean relative excess of expected over observed information.
     """
 
     size: float
@@ -57,7 +57,7 @@ def neighbour_weights(
         Rows are neighbours if they agree in more than this proportion of the columns. Each row
         counts as a neighbour of itself and of its copies.
     progress : callable, optional
-        Called with the proportion of row pairs compared since the last call.
+        Function called with the proportion of row pairs compared since the last call.
     """
     small_codes = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
     # distinct rows, the position of each row among them, and their frequencies
@@ -103,17 +103,17 @@ def matched_size(
     batch: int,
     progress: Callable | None = None,
 ) -> MatchedSize:
-    """Return the number of rows at which independent columns would have, by chance, the mutual
-    information of `codes`.
+    """Return the number of rows at which independent columns match the information in `codes`.
 
-    The information is the mean mutual information of pairs of columns. Each step draws pairs of
+    At this number of rows, independent columns have the same mutual information by chance. The
+    information is the mean mutual information of pairs of columns. Each step draws pairs of
     columns, level frequencies for each column from its Dirichlet posterior at the current size, and
     tables of that size with independent columns of these frequencies (Ingraham & Marks 2017,
     section 8.3.1). The information in these tables is nearly inversely proportional to the size.
     Step t = 0, 1, ... therefore adds ``(t + 1)**-DECAY`` times its relative excess over the
     observed information of the same pairs to the log size. The result is the mean over the second
     half of the steps (Polyak & Juditsky 1992). Steps start at the number of rows, where the
-    information by chance decreases with the size; at very small sizes it increases, because few
+    information by chance decreases with the size; at very small sizes, it increases, because few
     rows contain little information.
 
     Parameters
@@ -127,7 +127,7 @@ def matched_size(
     batch : int
         Number of column pairs drawn in each step.
     progress : callable, optional
-        Called with the proportion of steps done since the last call.
+        Function called with the proportion of steps completed since the last call.
     """
     m = codes.shape[1]
     L = int(n_levels.max())
@@ -160,7 +160,7 @@ def matched_size(
             batch, L, L
         )
         by_chance = mutual_information(tables).mean()
-        # excess information by chance means too few rows. Relative to the mean of all steps, so
+        # excess information by chance means too few rows; relative to the mean of all steps, so
         # that the noise in one step does not change the scale
         scale = max(total_observed / (t + 1), LEAST_INFORMATION)
         excesses[t] = (by_chance - observed) / scale

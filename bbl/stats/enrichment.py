@@ -1,4 +1,4 @@
-"""Tests whether known pairs come early in a ranked list: hypergeometric test and rank test.
+"""Tests of whether known pairs rank early in a list: hypergeometric test and rank test.
 
 `pairs` is the number of all pairs, and `total` the number of known pairs, listed or not.
 """
@@ -17,7 +17,7 @@ PERMUTATIONS = 9999  # random permutations if there are fewer known or unknown p
 def hypergeometric(
     known: np.ndarray, taken: np.ndarray, pairs: int, total: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of known pairs among the leading pairs of a list, and their p-values.
+    """Return the numbers of known pairs among the leading pairs of a list, with p-values.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def hypergeometric(
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the probability (AUC) that a known pair is ranked before an unknown one, and the
-    p-value of AUC > 1/2.
+    """Return the AUC of known against unknown pairs, and the p-value of AUC > 1/2.
 
-    This is a Mann-Whitney test with correction for ties; unlisted pairs share the last rank. With
-    fewer than 20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a
-    fixed seed) that rank the known pairs at least as early. Arguments are as in `hypergeometric`.
+    The AUC is the probability that a known pair is ranked before an unknown pair. This is a
+    Mann-Whitney test with correction for ties; unlisted pairs share the last rank. With fewer than
+    20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a fixed seed)
+    that rank the known pairs at least as early. The arguments are the same as in `hypergeometric`.
 
     Examples
     --------

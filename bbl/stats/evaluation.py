@@ -1,4 +1,4 @@
-"""Evaluation of predictions: confusion matrix, class report, scores with limits, ROC curves."""
+"""Evaluation of predictions: confusion matrix, class report, scores with limits, ROC curve."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ __all__ = ["areas", "class_report", "confusion_counts", "roc_curve", "score_tabl
 def confusion_counts(
     y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, K: int
 ) -> np.ndarray:
-    """Return the confusion matrix (K, K): weights of rows by observed group (row) and predicted
-    group (column).
+    """Return the confusion matrix (K, K), by observed group (row) and predicted group (column).
 
-    `y` and `predicted` (n,) are group codes, `weights` is (n,).
+    `y` and `predicted` (n,) contain group codes, and `weights` (n,) the row weights.
     """
     return np.bincount(y * K + predicted, weights, K * K).reshape(K, K)
 
 
 def class_report(counts: np.ndarray) -> np.ndarray:
-    """Return precision, recall, F1 and support (K, 4) of each group from a confusion matrix (K, K).
+    """Return precision, recall, F1 and support (K, 4) of each group, given a confusion matrix.
 
     Precision is nan for groups that are never predicted, and recall is nan for groups that are
     never observed.
@@ -54,7 +53,7 @@ def score_table(
     weights: np.ndarray,
     level: float = 0.95,
 ) -> np.ndarray:
-    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with limits, shape (5, 4).
+    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with limits, (5, 4).
 
     Parameters
     ----------
@@ -70,10 +69,10 @@ def score_table(
     Returns
     -------
     ndarray
-        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`), and the baseline,
-        which is the score of predicting the class proportions for every row (balanced accuracy: one
-        over the number of groups that occur; AUC: 0.5). Balanced accuracy is the mean recall of the
-        groups that occur. With more than two groups, AUC is the mean over groups of each one
+        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`), and baseline, the
+        score obtained by predicting the class proportions in every row (balanced accuracy: one over
+        the number of groups that occur; AUC: 0.5). Balanced accuracy is the mean recall of the
+        groups that occur. With more than two groups, the AUC is the mean of each group's AUC
         against all others; its limits are the means of the groups' limits, which is conservative
         under any correlation between groups.
     """
@@ -117,9 +116,7 @@ def score_table(
 def areas(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
-    """Return the AUC (K, 3) of each group against all others, with limits; nan if all rows are in
-    one group.
-    """
+    """Return each group's AUC against all others, with limits (K, 3); nan with a single group."""
     areas_and_limits = []
     for k, score in enumerate(link(scores).T):  # (n,): log-odds of group k against all others
         positive = y == k
@@ -135,11 +132,10 @@ def areas(
 def roc_curve(
     score: np.ndarray, positive: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return false positive rates, true positive rates and thresholds of a ROC curve, by decreasing
-    threshold.
+    """Return the false positive rates, true positive rates and thresholds of a ROC curve.
 
-    `score`, `positive` and `weights` are (n,); the results have one entry more than the number of
-    distinct scores.
+    Thresholds are decreasing. `score`, `positive` and `weights` have shape (n,); the results have
+    one entry more than the number of distinct scores.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exact conditional tests and confidence limits of one log odds ratio.
+"""Exact conditional tests and confidence limits for a log odds ratio.
 
 Given the margins of 2 x 2 tables, a count T (the sufficient statistic of the log odds ratio psi)
 has the distribution ``P(T = t) ~ c_t exp(psi t)``: a `PowerSeries`.
@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["PowerSeries", "hypergeometric", "root"]
 
-FURTHEST = 60.0  # a log odds ratio with a larger absolute value counts as infinite
+FURTHEST = 60.0  # a log odds ratio with a larger absolute value is treated as infinite
 MAX_STEPS = 200  # maximum number of Newton and bisection steps; bisection alone takes 50
 PRECISION = 1e-10  # stop after a step shorter than this
 MAX_PAIRED_WIDTH = 16  # polynomials with more coefficients are multiplied one by one; a power of 2
@@ -53,8 +53,7 @@ def root(increasing: Callable[[float], tuple[float, float]], end: float) -> floa
 
 @dataclass(frozen=True)
 class PowerSeries:
-    """Conditional distribution ``P(T = t) ~ c_t exp(psi t)`` of a count, free of nuisance
-    parameters.
+    """Conditional distribution ``P(T = t) ~ c_t exp(psi t)`` of a count.
 
     Attributes
     ----------
@@ -63,9 +62,9 @@ class PowerSeries:
     t : int
         Observed count.
     share : float, default 0.5
-        Proportion of ``P(T = t)`` included in each tail. One half (mid-p) if margins vary from
-        sample to sample, so that the level holds on average over margins; 1 for a binomial count,
-        where no margin varies.
+        Proportion of ``P(T = t)`` included in each tail. Use one half (mid-p) if margins vary from
+        sample to sample, so that the level is valid on average over margins; 1 for a binomial
+        count, where margins are fixed.
     """
 
     log_c: np.ndarray
@@ -73,8 +72,9 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution of this count given its sum with another; its parameter is the
-        difference of both parameters.
+        """Return the distribution of this count, given its sum with another count.
+
+        Its parameter is the difference between both parameters.
 
         The coefficients are ``c_t d_(s - t)``, where c and d are the counts' coefficients and s is
         their observed sum. Its tails include one half of ``P(T = t)``.
@@ -89,18 +89,18 @@ class PowerSeries:
         )
 
     def inside(self) -> PowerSeries | None:
-        """Return the distribution conditional on a finite estimate; None if the estimate is
-        infinite.
+        """Return the distribution conditional on a finite estimate; None if it is infinite.
 
-        The estimate is infinite at the ends of the support, where no test is performed. The level
-        of the remaining tests holds only if the distribution is conditional on a finite estimate.
+        The estimate is infinite at the ends of the support, where no test is performed. The
+        remaining tests have the correct level only if the distribution is conditional on a finite
+        estimate.
         """
         if not 0 < self.t < len(self.log_c) - 1:
             return None
         return PowerSeries(self.log_c[1:-1], self.t - 1, self.share)
 
     def moments(self, psi: float) -> tuple[float, float]:
-        """Return the mean and the variance of the count at parameter `psi`."""
+        """Return the mean and variance of the count at parameter `psi`."""
         t = np.arange(len(self.log_c))
         log_p = self.log_c + psi * t
         p = np.exp(log_p - log_p.max())
@@ -113,13 +113,13 @@ class PowerSeries:
         return self.moments(psi)[0]
 
     def solve(self, mean: float) -> float:
-        """Return the parameter at which the count has this mean; infinite if there is none."""
+        """Return the parameter at which the count has this mean; may be infinite."""
         if not 0.0 < mean < len(self.log_c) - 1:
             return np.inf if mean > 0.0 else -np.inf
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return the count's mean at `psi` minus the target mean, and its slope,
-            the variance.
+            """Return the count's mean at `psi` minus the target mean, and its slope (the
+            variance).
             """
             mean_at_psi, variance = self.moments(psi)
             return mean_at_psi - mean, variance
@@ -148,13 +148,13 @@ class PowerSeries:
         return min(1.0, 2.0 * min(self.tails(0.0)))
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Return the confidence limits of psi, where a tail is ``(1 - level) / 2``."""
+        """Return the confidence limits of psi, at which a tail is ``(1 - level) / 2``."""
         # the upper tail (side 1) increases with psi and gives the lower limit
         return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
     def _limit(self, side: int, alpha: float) -> float:
-        """Return the psi at which the lower (side 0) or upper (side 1) tail is `alpha`; infinite if
-        there is none.
+        """Return the psi at which the lower (side 0) or upper (side 1) tail is `alpha`; may be
+        infinite.
         """
         t = np.arange(len(self.log_c))
         tail_share = (t > self.t if side else t < self.t) + self.share * (t == self.t)
@@ -180,19 +180,19 @@ class PowerSeries:
 def hypergeometric(
     n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray
 ) -> PowerSeries:
-    """Return the distribution of the sum of the first cells of 2 x 2 tables with a common odds
-    ratio, given all margins.
+    """Return the distribution of the summed first cells of 2 x 2 tables, given all margins.
 
-    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970):
-    polynomials with coefficients ``1 / (t! (r - t)! (c - t)! (n - r - c + t)!)`` for a first cell t
-    in a table with first row sum r, first column sum c and total n.
+    The tables have a common odds ratio. The distribution is the product of the tables'
+    hypergeometric generating functions (Birch 1964; Gart 1970): polynomials with coefficients ``1 /
+    (t! (r - t)! (c - t)! (n - r - c + t)!)`` for a first cell t in a table with first row sum r,
+    first column sum c and total n.
 
     Parameters
     ----------
     n11 : ndarray, shape (tables,)
         First cell of each table.
     rows, columns, n : ndarray, shape (tables,)
-        Sums of the first row, of the first column, and of the whole table.
+        Sums over the first row, the first column, and the whole table.
     """
     from scipy.special import gammaln
 
@@ -258,10 +258,9 @@ def _find_centre(
 def _multiply_log_polynomials(
     log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Return the log coefficients of a product of polynomials, given their log coefficients; the
-    largest is 0.
+    """Return log coefficients of a product of polynomials, scaled to a maximum of 0.
 
-    Other arguments are as in `_multiply_polynomials`.
+    The other arguments are the same as in `_multiply_polynomials`.
     """
     if len(n_coefficients):
         log_c = log_c - np.repeat(np.maximum.reduceat(log_c, start), n_coefficients)
@@ -275,8 +274,8 @@ def _multiply_polynomials(
     """Return the coefficients (support,) of the product of polynomials, scaled to a maximum of 1.
 
     `c` contains the coefficients of all polynomials; polynomial i has `n_coefficients[i]` of them,
-    starting at `start[i]`. There are many small strata, so short polynomials are padded to equal
-    widths and multiplied pairwise, all at once.
+    starting at `start[i]`. Because there may be many small strata, short polynomials are padded to
+    equal widths and multiplied pairwise, all at once.
     """
     # (polynomials, width): none so far
     products = np.ones((0, 2))

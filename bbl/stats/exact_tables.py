@@ -1,4 +1,4 @@
-"""Exact test of independence in a table of counts, by enumerating all tables with its margins."""
+"""Exact test of independence in a table of counts, by enumerating tables with the same margins."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MAX_BOUNDS = 5 * 10**7  # maximum number of steps for bounds on the completions 
 
 
 def enumerated_p(table: np.ndarray, budget: int) -> float | None:
-    """Return the exact conditional p-value of a table's likelihood ratio, given its margins; None
-    if this takes more than `budget` partial tables.
+    """Return the exact p-value of a table's likelihood ratio, given its margins.
+
+    Returns None if more than `budget` partial tables would be required.
 
     Tables with the same margins are filled column by column. Partial tables with the same remaining
     row sums and the same statistic are merged. Partial tables are dropped if none of their
@@ -104,11 +105,10 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
 def _fill_column(
     remaining: np.ndarray, size: int, budget: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return all ways to distribute a column's `size` counts over rows with `remaining` sums (S,
-    K).
+    """Return all ways to distribute a column's `size` counts over rows with `remaining` sums.
 
-    Returns the position in `remaining` (T,) and the cells (T, K) of each way; None if there are
-    more than `budget`.
+    Each way is given by its position in `remaining` (S, K), an array (T,), and its cells (T, K).
+    Returns None if the number of ways exceeds `budget`.
     """
     origin = np.arange(len(remaining))
     cells = np.zeros((len(remaining), 0), dtype=np.int64)
@@ -134,8 +134,10 @@ def _fill_column(
 def _merge(
     remaining: np.ndarray, statistic: np.ndarray, log_weight: np.ndarray, width: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge partial tables with the same remaining row sums (in any order) and statistics in the
-    same bin of size `width`: add their weights and average their statistics.
+    """Merge partial tables with the same remaining row sums (in any order) and close statistics.
+
+    Statistics are close if they are in the same bin of size `width`. Weights are added and
+    statistics averaged.
     """
     if not len(remaining):
         return remaining, statistic, log_weight
@@ -156,8 +158,7 @@ def _merge(
 
 def _bounds_of_two_rows(counts: np.ndarray) -> list[np.ndarray] | None:
     """Return, for each column of a table (2, L), the minimum and maximum sum of n ln n over all
-    later
-    columns (2, sums), indexed by the smaller of their row sums; None if this takes too long.
+    later columns (2, sums), indexed by the smaller of their row sums; None if this takes too long.
     """
     from scipy.special import xlogy
 

@@ -22,15 +22,15 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     ----------
     coefficient, shape : ndarray, shape (r,)
         Weights ``c_i`` of either sign, and shapes of the variables. A chi-square variable with d
-        degrees of freedom is twice a gamma variable of shape ``d / 2``.
+        degrees of freedom is twice a gamma variable with shape ``d / 2``.
     x : float, default 0.0
         Threshold for the sum.
 
     Notes
     -----
-    The inversion integral of the moment generating function is evaluated by the trapezoid rule, on
-    a contour that crosses the real axis near the saddle point and bends away from it, where the
-    integrand decreases fast (Rice 1980; Daniels 1987).
+    The inversion integral of the moment generating function is evaluated by the trapezoid rule on a
+    contour that crosses the real axis near the saddle point and bends away from it, along which the
+    integrand decreases rapidly (Rice 1980; Daniels 1987).
 
     Examples
     --------

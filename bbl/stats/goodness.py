@@ -1,4 +1,4 @@
-"""Goodness of fit of a table: distances between observed and fitted counts, p-values, residuals."""
+"""Goodness of fit of a table: fit statistics, p-values and residuals."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ STATISTICS = ("G2", "X2", "Freeman-Tukey")
 SMALL_COUNT = 5.0
 SMALL_SHARE = 0.2  # maximum proportion of small expected counts in Cochran's rule
 LEAST_COUNT = 1.0  # minimum expected count in Cochran's rule
-ROUNDING = 1e-9  # relative rounding error of expected counts that these rules allow for
-# with a leverage this close to 1, the model reproduces the cell's count whatever it is
+ROUNDING = 1e-9  # relative rounding error of expected counts allowed for in these rules
+# with a leverage this close to 1, the model reproduces any count in the cell
 SATURATED = 1e-9
 
 
 def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return likelihood ratio, Pearson and Freeman-Tukey statistic (3,), in the order of
-    `STATISTICS`.
+    """Return the likelihood ratio, Pearson and Freeman-Tukey statistics (see `STATISTICS`).
 
-    ``2 sum n ln(n / m)``, ``sum (n - m)^2 / m`` and ``4 sum (sqrt(n) - sqrt(m))^2``.
+    They are ``2 sum n ln(n / m)``, ``sum (n - m)^2 / m`` and ``4 sum (sqrt(n) - sqrt(m))^2``.
 
     Parameters
     ----------
@@ -58,10 +57,9 @@ def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
 
 
 def is_sparse(fitted: np.ndarray) -> bool:
-    """Return whether expected counts (n,) are too small for chi-square distributions (Cochran's
-    rule).
+    """Return whether expected counts (n,) are too small for Cochran's rule.
 
-    Cells with an expected count of 0 are ignored.
+    The rule is for chi-square distributions. Cells with an expected count of 0 are ignored.
     """
     positive = fitted[fitted > 0.0] * (1.0 + ROUNDING)
     return bool((positive < LEAST_COUNT).any() or (positive < SMALL_COUNT).mean() > SMALL_SHARE)
@@ -75,9 +73,7 @@ def pearson_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return the signed square roots of the cells' contributions to G2, ``2 (n ln(n / m) - n +
-    m)``.
-    """
+    """Return signed square roots of the cells' contributions ``2 (n ln(n / m) - n + m)`` to G2."""
     return np.sign(observed - fitted) * np.sqrt(_deviances(observed, fitted))
 
 
@@ -94,12 +90,11 @@ def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 def adjusted_residuals(
     observed: np.ndarray, fitted: np.ndarray, leverage: np.ndarray
 ) -> np.ndarray:
-    """Return Pearson residuals divided by their standard errors, ``sqrt(1 - leverage)`` (Haberman
-    1973, Biometrics 29).
+    """Return Pearson residuals divided by ``sqrt(1 - leverage)``, their standard errors.
 
-    They are standard normal in large samples from the model, and nan in cells whose count the model
-    always reproduces. `leverage` (n,) contains the diagonal of the hat matrix, which is close to 1
-    in such cells.
+    See Haberman (1973, Biometrics 29). The residuals are standard normal in large samples from the
+    model, and nan in cells whose count is always reproduced by the model. `leverage` (n,) contains
+    the diagonal of the hat matrix, which is close to 1 in such cells.
     """
     variance = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):

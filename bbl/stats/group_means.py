@@ -1,5 +1,4 @@
-"""Tests of equal group means of numeric variables: one-way analysis of variance, and Wilks'
-lambda."""
+"""Tests of equal group means of numeric variables: one-way ANOVA and Wilks' lambda."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ class MeanTests:
     Attributes
     ----------
     F, p : ndarray, shape (q,)
-        Statistics, and p-values from F distributions; nan without residual degrees of freedom.
+        F statistics and p-values; nan without residual degrees of freedom.
     df, residual_df : float
         Degrees of freedom, the same for all variables.
     """
@@ -35,7 +34,7 @@ class WilksTest:
     Attributes
     ----------
     lambda_ : float
-        Wilks' lambda, ``|W| / |T|`` of the sums of squares and products within groups and in all.
+        Wilks' lambda, ``|W| / |T|``, from the within-group and total sums of squares and products.
     F, df, residual_df, p : float
         Rao's approximation by an F distribution, exact for two groups, or for one or two variables.
     """
@@ -53,7 +52,7 @@ def equal_means(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> MeanTes
     Parameters
     ----------
     n : ndarray, shape (K,)
-        Numbers of rows.
+        Number of rows in each group.
     sums, squares : ndarray, shape (K, q)
         Sums of the variables and of their squares, centred near their means.
 
@@ -86,11 +85,11 @@ def wilks(n: np.ndarray, sums: np.ndarray, products: np.ndarray) -> WilksTest | 
     Parameters
     ----------
     n : ndarray, shape (K,)
-        Numbers of rows.
+        Number of rows in each group.
     sums : ndarray, shape (K, q)
         Sums of the variables, centred near their means.
     products : ndarray, shape (K, q, q)
-        Sums of their squares and products.
+        Sums of the variables' squares and products.
     """
     from scipy.special import fdtrc
 

@@ -1,7 +1,6 @@
 """Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small.
 
-There are m predictors with L_i levels, and K groups; equation numbers are those of Woo & Wang
-(2022).
+There are m predictors with L_i levels, and K groups; equation numbers refer to Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -18,35 +17,37 @@ __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
 RANDOM_TABLES = 1999  # tables drawn if the tables with the same margins are not enumerated
 MAX_TABLES = 10**6  # maximum number of 2 x 2 tables to enumerate
-MAX_PARTIAL = 10**6  # maximum number of partial tables per predictor, under a second
+MAX_PARTIAL = (
+    10**6
+)  # maximum number of partial tables per predictor, which takes less than a second
 ALL_PARTIAL = 4 * 10**6  # the same for all predictors of a call together
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
-    """Naive Bayes fields of m predictors in K groups, and the test of equal fields in all groups.
+    """Naive Bayes fields of m predictors in K groups, and tests of equal fields in all groups.
 
     Attributes
     ----------
     h : list of m ndarrays, shape (K, L_i - 1)
-        ``ln f_i(x)/f_i(0)`` in every group (eq. 25): -inf for a level that never occurs, inf where
-        only the reference level never occurs, nan where neither occurs.
+        ``ln f_i(x)/f_i(0)`` in each group (eq. 25): -inf for a level that does not occur, inf if
+        only the reference level does not occur, nan if neither occurs.
     h0 : list of m ndarrays, shape (L_i - 1,)
-        The same for all groups together.
+        The same fields for all groups together.
     chisq : ndarray, shape (m,)
         ``q_i`` of eq. (27).
     df : ndarray of int, shape (m,)
         ``(K - 1)(L_i - 1)``, counting only groups with rows and levels that occur.
     p : ndarray, shape (m,)
-        Asymptotic p-value of `chisq`, from a chi-square with `df` degrees of freedom. If Cochran's
-        rule (`bbl.stats.goodness.is_sparse`) does not hold, the exact conditional p-value, given
-        the margins: from all tables if these can be enumerated, otherwise from 1,999 random tables
-        (with a fixed seed). nan where `df` is zero.
+        Asymptotic p-value of `chisq`, from a chi-square distribution with `df` degrees of freedom;
+        nan where `df` is zero. If Cochran's rule (`bbl.stats.goodness.is_sparse`) is not satisfied,
+        the exact conditional p-value given the margins, from all tables if these can be enumerated,
+        otherwise from 1,999 random tables (with a fixed seed).
     exact : ndarray of bool, shape (m,)
         Whether p is the exact conditional p-value.
     is_drawn : ndarray of bool, shape (m,)
-        Whether p was computed from random tables. It is then at least 1/2,000, and an upper bound
-        at that value.
+        Whether p was computed from random tables. If so, p is at least 1/2,000, and an upper bound
+        at this value.
     """
 
     h: list[np.ndarray]
@@ -59,12 +60,12 @@ class LikelihoodRatio:
 
     @property
     def is_bound(self) -> np.ndarray:
-        """Whether p (m,) is an upper bound: no random table had a statistic as large."""
+        """Whether p (m,) is an upper bound because no random table had a statistic as large."""
         return self.is_drawn & (self.p <= 1.0 / (RANDOM_TABLES + 1.0))
 
     @property
     def test(self) -> np.ndarray:
-        """How each p (m,) was computed, as text; empty without a test."""
+        """Text that describes how each p (m,) was computed; empty without a test."""
         texts = np.where(self.exact, "exact", "chi-square").astype(object)
         texts[self.is_drawn] = "Monte Carlo"
         texts[self.is_bound] = "Monte Carlo, upper bound"
@@ -73,7 +74,7 @@ class LikelihoodRatio:
 
 
 def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> LikelihoodRatio:
-    """Test for each predictor whether its levels have the same distribution in all groups.
+    """Test, for each predictor, whether its distribution is the same in all groups.
 
     Parameters
     ----------
@@ -84,11 +85,11 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
 
     Notes
     -----
-    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square
-    distribution requires rows in nearly every cell (Cochran 1954: expected counts of at least 1 in
-    all cells, and 5 in 80 % of them); the permutation distribution given the margins, as in
-    Fisher's test, keeps its level for any counts. For weights that are not integers, neither is
-    valid, and p is nan. `prior_count` affects `chisq`, but not the exact p-value.
+    The statistics are eqs. (25) and (27) of Woo & Wang without interactions, with ``0 ln 0 = 0``.
+    The chi-square distribution requires rows in nearly all cells (Cochran 1954: expected counts of
+    at least 1 in all cells, and 5 in 80 % of them); the permutation distribution given the margins,
+    as in Fisher's test, is valid for any counts. If weights are not integers, neither is valid, and
+    p is nan. `prior_count` affects `chisq`, but not the exact p-value.
 
     Examples
     --------
@@ -130,12 +131,12 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
 
 
 def _is_listed(n: np.ndarray) -> bool:
-    """Return whether all tables with the margins of the table n (K, L) are enumerated."""
+    """Return whether all tables with the same margins as n (K, L) are enumerated."""
     return n.shape == (2, 2) and min(n.sum(axis=0).min(), n.sum(axis=1).min()) <= MAX_TABLES
 
 
 def _expected(n: np.ndarray) -> np.ndarray:
-    """Return the expected counts of a table (K, L) with equal distributions in all groups."""
+    """Return the expected counts (K, L) under equal distributions in all groups."""
     return n.sum(axis=1, keepdims=True) * n.sum(axis=0) / n.sum()
 
 
@@ -165,8 +166,9 @@ def _listed_p(n: np.ndarray) -> float:
 
 
 def _drawn_p(n: np.ndarray) -> float:
-    """Return the Monte Carlo p-value of a table n (K, L), given its margins; the observed table is
-    included.
+    """Return the Monte Carlo p-value of a table n (K, L), given its margins.
+
+    The observed table is counted as one of the tables.
     """
     from scipy.stats import random_table
 
@@ -186,8 +188,7 @@ def _least_as_large(n: np.ndarray) -> float:
 
 
 def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return fields (K, L - 1), pooled fields (L - 1,) and the statistic q of a predictor with
-    counts n (K, L).
+    """Return a predictor's fields (K, L - 1), pooled fields (L - 1,) and statistic q, given counts.
 
     ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, where group k has size
     N_k and level proportions f_k, and f_0 are the level proportions of all rows.

@@ -1,4 +1,4 @@
-"""Confidence limits valid in small samples: proportions, bounded means, areas under ROC curves."""
+"""Confidence limits that are valid in small samples: proportions, bounded means and AUCs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MAX_DISTINCT = 2048
 def share_limits(
     hits: np.ndarray, total: np.ndarray, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the exact limits of binomial proportions ``hits / total`` (Clopper & Pearson 1934); 0
-    and 1 if `total` is 0.
+    """Return the exact limits of proportions ``hits / total`` (Clopper & Pearson 1934).
+
+    The limits are 0 and 1 if `total` is 0.
 
     Examples
     --------
@@ -41,21 +42,21 @@ def share_limits(
 def mean_limits(
     values: np.ndarray, weights: np.ndarray, low: float, high: float, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return confidence limits of the mean of numbers in [`low`, `high`] with any distribution.
+    """Return confidence limits for the mean of values in [`low`, `high`] with any distribution.
 
     Parameters
     ----------
     values : ndarray, shape (n,)
     weights : ndarray, shape (n,)
-        Frequencies; a weight w counts as w identical numbers.
+        Frequencies; a weight w counts as w identical values.
     low, high : float
-        Smallest and largest possible value.
+        Smallest and largest possible values.
     level : float, default 0.95
 
     Notes
     -----
     The bound of Gaffke (2005) is a quantile of the mean of the values and one additional value at
-    the bound, with random Dirichlet(1, ..., 1) weights. For zeros and ones it equals the exact
+    the bound, with random Dirichlet(1, ..., 1) weights. For zeros and ones, it equals the exact
     limit of Clopper & Pearson. Learned-Miller & Thomas (2020) found no case in which it is invalid.
 
     Examples
@@ -73,8 +74,9 @@ def mean_limits(
 
 
 def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return distinct values and their total weights; if there are too many values, bin them and
-    keep the overall mean.
+    """Return distinct values and their total weights.
+
+    If the number of values is too large, they are binned, preserving the overall mean.
     """
     distinct, value_index = np.unique(values, return_inverse=True)
     if len(distinct) > MAX_DISTINCT:
@@ -88,7 +90,7 @@ def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 
 
 def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
-    """Return the upper limit of the mean of values up to `high`, with tail probability `alpha`.
+    """Return the upper limit for the mean of values up to `high`, with tail probability `alpha`.
 
     The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i``, where the gamma variables G
     have the weights of the values v as shapes. It exceeds a limit if ``sum (v_i - limit) G_i > 0``.
@@ -113,11 +115,10 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
 def sum_limits(
     shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray
 ) -> tuple[float, float]:
-    """Return limits of ``factors @ shares`` for independent estimates with limits `low` and `high`
-    (Zou & Donner 2008).
+    """Return limits for ``factors @ shares``, given limits `low` and `high` of the shares.
 
-    Their distance from the estimate is ``sqrt(sum_i (factor_i (limit_i - share_i))^2)``; factors
-    must not be negative.
+    The estimates must be independent (Zou & Donner 2008). The distance of the limits from the
+    estimate is ``sqrt(sum_i (factor_i (limit_i - share_i))^2)``; factors must not be negative.
     """
     estimate = float(factors @ shares)
     below, above = (
@@ -133,23 +134,23 @@ def area_limits(
     level: float = 0.95,
     wald: tuple[float, float] | None = None,
 ) -> tuple[float, float]:
-    """Return confidence limits of an area under a ROC curve, by method 5 of Newcombe (2006).
+    """Return confidence limits for an area under a ROC curve, by method 5 of Newcombe (2006).
 
-    This is a score interval: the variance is evaluated at the limit instead of the estimate, so
-    that an area of 1 has a lower limit below 1. The variance is Hanley & McNeil's (1982), ``a (1 -
-    a) (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``, with the mean size N of
-    both groups; it assumes equal spread of the scores in both groups.
+    This is a score interval: the variance is evaluated at the limit instead of the estimate, so the
+    lower limit for an area of 1 is below 1. The variance is Hanley & McNeil's (1982), ``a (1 - a)
+    (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``, where N is the mean size of
+    both groups; it assumes that the scores are equally spread in both groups.
 
     Parameters
     ----------
     area : float
-        The estimate.
+        The estimated area.
     cases, controls : float
         Sizes of the two groups; both limits are nan if one is empty.
     level : float, default 0.95
     wald : (float, float), optional
-        Limits from DeLong's variance, which does not assume equal spread but is zero for an area of
-        1. On each side, the limit farther from `area` is returned.
+        Limits based on DeLong's variance, which does not assume equal spread but is zero for an
+        area of 1. On each side, the limit farther from `area` is returned.
 
     Examples
     --------
@@ -166,9 +167,7 @@ def area_limits(
     mean_size_less_one = 0.5 * (cases + controls) - 1.0
 
     def relative_spread(a: float) -> float:
-        """Return the squared half-width of the interval around area `a`, divided by ``a
-        (1 - a)``.
-        """
+        """Return the squared half-width of the interval at area `a`, divided by ``a (1 - a)``."""
         return (
             z**2
             * (1.0 + mean_size_less_one * ((1.0 - a) / (2.0 - a) + a / (1.0 + a)))
@@ -176,9 +175,7 @@ def area_limits(
         )
 
     def excess(a: float) -> float:
-        """Return the squared distance of `a` from the estimate minus the squared half-
-        width at `a`.
-        """
+        """Return the squared distance of `a` from the estimate minus the squared half-width."""
         return (area - a) ** 2 - a * (1.0 - a) * relative_spread(a)
 
     # an area of 0 or 1 is itself a root of `excess` but not a limit. Divide this root out: with b

@@ -1,6 +1,6 @@
 """Class scores by Bayes' rule (Woo & Wang 2022, section 2.5), and metrics with frequency weights.
 
-Log-probabilities `log_p` are (n, K); group codes `y` and `weights` are (n,).
+Log-probabilities `log_p` have shape (n, K); group codes `y` and `weights` have shape (n,).
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ TRAINING = "training rows"
 # an excess over the baseline up to this proportion is tolerated: pseudocounts and ridges can cause
 # it
 TOLERANCE = 1e-3
-# numbers of significant digits to try, until the printed losses differ
+# numbers of significant digits to try until the printed losses differ
 DIGITS = range(3, 12)
 
 
 @dataclass(frozen=True)
 class LossRecord:
-    """Log-loss of a fitted classifier, and its baseline.
+    """Log-loss of a fitted classifier, and the baseline.
 
     Attributes
     ----------
     loss : float
         Mean of ``-ln P(y | x)``.
     baseline : float
-        Mean loss of the class proportions in the training rows.
+        Mean loss of predicting the class proportions in the training rows.
     rows : str
         The rows used: "held-out rows" of a cross-validation inside the fit, or "training rows".
     remedy : str
@@ -85,8 +85,8 @@ class LossRecord:
 
     @property
     def verdict(self) -> str:
-        """Warning about a loss above the baseline, with the remedy; empty if `is_worse`
-        is false.
+        """Warning about a loss above the baseline, with the remedy; empty if `is_worse` is
+        false.
         """
         if not self.is_worse:
             return ""
@@ -107,8 +107,7 @@ class LossRecord:
 
     @property
     def _formatted(self) -> tuple[str, str]:
-        """Loss and baseline, with just enough digits to distinguish them, or with three if they are
-        equal."""
+        """Loss and baseline, with just enough digits to distinguish them (three if equal)."""
         for digits in DIGITS:
             loss = f"{self.loss:.{digits}g}"
             baseline = f"{self.baseline:.{digits}g}"
@@ -130,7 +129,7 @@ def log_share(totals: np.ndarray) -> np.ndarray:
 
 
 def shares_loss(totals: np.ndarray) -> float:
-    """Return the log-loss of predicting the class proportions, for total weights `totals` (K,).
+    """Return the log-loss of predicting the class proportions, given total weights `totals` (K,).
 
     Examples
     --------
@@ -147,7 +146,7 @@ TIE = 1e-12
 
 
 def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the position of the largest value along an axis, and of the first one in case of ties.
+    """Return the position of the largest value along an axis, the first one in case of ties.
 
     Values are tied if they differ by less than 1e-12 times the larger of 1 and the largest absolute
     value.
@@ -163,11 +162,10 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def rising_ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank (n,) of each value, starting at 0 for the smallest; ties share a rank, and
-    infinite values are tied only with each other.
+    """Return the rank (n,) of each value, starting at 0 for the smallest.
 
-    Neighbours in increasing order are tied if they differ by less than 1e-12 times the larger of 1
-    and their absolute value.
+    Ties share a rank, and infinite values are tied only with each other. Neighbours in increasing
+    order are tied if they differ by less than 1e-12 times the larger of 1 and their absolute value.
 
     Examples
     --------
@@ -216,8 +214,9 @@ def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np
 
 
 def log_probabilities(scores: np.ndarray) -> np.ndarray:
-    """Return ``ln P(y|x)`` (n, K) of eq. (28), by log-sum-exp; -inf for all groups if all scores of
-    a row are -inf.
+    """Return ``ln P(y|x)`` (n, K) by eq. (28), using log-sum-exp.
+
+    The result is -inf for all groups if all scores in a row are -inf.
     """
     top = scores.max(axis=1, keepdims=True)  # avoids overflow of exponentials
     if np.isneginf(top).any():
@@ -227,10 +226,9 @@ def log_probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def link(scores: np.ndarray) -> np.ndarray:
-    """Return ``F_y(x)`` of eq. (29), shape (n, K): a group's score minus the log-sum-exp of the
-    other scores.
+    """Return ``F_y(x)`` (n, K) by eq. (29): a score minus the log-sum-exp of the other scores.
 
-    -inf for a group with score -inf; inf if all other scores are -inf.
+    The result is -inf for a group with score -inf, and inf if all other scores are -inf.
     """
     n, K = scores.shape
     out = np.empty((n, K))
@@ -248,10 +246,9 @@ def link(scores: np.ndarray) -> np.ndarray:
 
 
 def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K) for `priors` (K,) instead of `shares` (K,), the class proportions
-    of the training rows.
+    """Return class scores (n, K) for `priors` (K,) instead of the training proportions `shares`.
 
-    A group without rows has no parameters and keeps -inf.
+    A group without rows has no parameters and remains at -inf.
     """
     with np.errstate(divide="ignore"):
         shift = np.where(
@@ -261,10 +258,9 @@ def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> n
 
 
 def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return for each row (n,) the group g with the smallest expected cost ``sum_y P(y|x) costs[y,
-    g]``.
+    """Return, for each row (n,), the group g with the lowest cost ``sum_y P(y|x) costs[y, g]``.
 
-    Here y is the true group and g is the predicted group; ties are resolved in favour of the first
+    Here, y is the true group and g the predicted group; ties are resolved in favour of the first
     group.
     """
     # normalise, so that ties up to rounding do not depend on the unit of costs
@@ -272,8 +268,8 @@ def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
     return first_largest(-np.exp(log_p) @ (costs / scale if scale else costs))
 
 
-FLOOR = 1e-15  # smaller probabilities are raised to this in log-losses
-LEAST = float(np.log(FLOOR))  # smallest log-probability in log-losses
+FLOOR = 1e-15  # lower bound on probabilities in log-losses
+LEAST = float(np.log(FLOOR))  # lower bound on log-probabilities in log-losses
 
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
@@ -282,10 +278,10 @@ def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return ``-ln P(y|x)`` of each row, shape (n,), with P at least `FLOOR`.
+    """Return ``-ln P(y|x)`` (n,) of each row, with P bounded below by `FLOOR`.
 
-    Groups without training rows in a fold have probability 0 there, which must not make the loss
-    infinite.
+    Groups without training rows in a fold have probability 0 there, which would otherwise make the
+    loss infinite.
     """
     return -np.maximum(log_p[np.arange(len(y)), y], LEAST)
 
@@ -301,8 +297,10 @@ def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
 
 
 def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return for each row (n,) the sum over groups of squared differences between probability and
-    indicator of the observed group.
+    """Return each row's Brier loss (n,).
+
+    This is the sum over groups of squared differences between the probability and the indicator of
+    the observed group.
     """
     error = np.exp(log_p)
     error[np.arange(len(y)), y] -= 1.0
@@ -315,12 +313,12 @@ def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: int = 10) -> float:
-    """Return the mean distance between predicted probabilities `p` (n, K) and observed proportions,
-    over rows and groups.
+    """Return the mean distance between predicted probabilities `p` and observed proportions.
 
-    The predictions of each group are divided into `bins` of equal width between 0 and 1. The
-    distance is between a bin's mean prediction and the proportion of its rows that belong to the
-    group (the classwise expected calibration error of Kull et al. 2019).
+    The predictions for each group, columns of `p` (n, K), are divided into `bins` of equal width
+    between 0 and 1. The distance is the absolute difference between a bin's mean prediction and the
+    proportion of its rows that belong to the group, averaged over rows and groups (the classwise
+    expected calibration error of Kull et al. 2019).
 
     Examples
     --------
@@ -351,10 +349,10 @@ def auc(
     Parameters
     ----------
     score : ndarray, shape (n,)
-        Larger for the positive group; ties count one half.
+        Score that is larger for the positive group; ties count one half.
     positive : ndarray of bool, shape (n,)
     weights : ndarray, shape (n,)
-        Integer frequencies; a row of weight w counts as w identical rows.
+        Integer frequencies; a row with weight w counts as w identical rows.
     level : float
         Coverage of the interval.
     """
@@ -383,7 +381,5 @@ def auc(
 
 
 def _mid_ranks(count: np.ndarray) -> np.ndarray:
-    """Return, for each distinct score, the weight below it plus half of its own weight; `count` are
-    the weights.
-    """
+    """Return, for each distinct score, the weight below it plus half of its own weight `count`."""
     return np.cumsum(count) - 0.5 * count

@@ -1,7 +1,6 @@
-"""Odds of levels against a reference level in two samples (2 x 2 tables): smallest cells, limits of
-shifts.
+"""Odds of levels against a reference level in two samples: smallest cells, limits of shifts.
 
-Counts of a sample have shape (2, D): at each of D levels, and at the reference level.
+Counts of a sample have shape (2, D), with counts at each of D levels and at the reference level.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ __all__ = ["least_cells", "shifts_from_pooled"]
 
 
 def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the smallest observed or expected count (D,) of the 2 x 2 tables of samples `one` and
-    `other` (2, D).
+    """Return the smallest observed or expected count (D,) in the 2 x 2 tables of two samples.
 
-    Expected counts have the same margins, and equal odds in both samples.
+    The counts of the samples are `one` and `other` (2, D). Expected counts have the same margins,
+    and equal odds in both samples.
 
     Examples
     --------
@@ -34,21 +33,20 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def shifts_from_pooled(
     log_ratios: np.ndarray, counts: np.ndarray, sizes: np.ndarray, g: int
 ) -> np.ndarray:
-    """Convert limits (D,) of the log odds ratios of group `g` against the others to limits (D,) of
-    its shift.
+    """Convert limits (D,) for log odds ratios of group `g` against the others to limits for shifts.
 
-    The shift is the group's log odds minus the log odds of all groups together; it has the sign of
-    the log odds ratio.
+    The shift is the group's log odds minus the log odds of all groups together; it has the same
+    sign as the log odds ratio.
 
     Parameters
     ----------
     log_ratios : ndarray, shape (D,)
-        Limits of the log odds of `g` minus the log odds of the other groups together; may be
+        Limits for the log odds of `g` minus the log odds of the other groups together; may be
         infinite or nan.
     counts : ndarray, shape (K, 2, D)
         Counts of each group.
     sizes : ndarray, shape (K, D)
-        Number of observations in each group, including further levels.
+        Number of observations in each group, including those at other levels.
     g : int
 
     Notes
@@ -84,8 +82,7 @@ def shifts_from_pooled(
 
 
 def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return the log odds (D,) of a sample, given its log odds ratios (D,) against another sample
-    and the margins.
+    """Return a sample's log odds (D,), given log odds ratios against another sample and margins.
 
     The margins are the sums of the sample's `counts` (2, D), and the counts `total` (2, D) of both
     samples together.
@@ -113,11 +110,11 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
 
 
 def _shift_variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups
-    (delta method).
+    """Return the variance (D,) of the shift of group `g`, given all group sizes (K, D).
 
-    For multinomial counts n_kc of groups with sizes N_k, and derivatives s_kc of the shift by these
-    counts, the variance is ``sum_kc n_kc s_kc^2 - sum_k (sum_c n_kc s_kc)^2 / N_k``.
+    By the delta method, with multinomial counts n_kc of groups with sizes N_k and derivatives s_kc
+    of the shift with respect to these counts, the variance is ``sum_kc n_kc s_kc^2 - sum_k (sum_c
+    n_kc s_kc)^2 / N_k``.
     """
     total = counts.sum(axis=0)
     # derivatives of the shift by the counts (K, 2, D)

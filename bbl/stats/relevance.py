@@ -1,8 +1,7 @@
-"""Forward selection of predictors by score tests in a multinomial logistic regression of the
-groups.
+"""Forward selection of predictors by score tests in a multinomial logistic regression.
 
 K, m and n are the numbers of groups, predictors and rows; D is the number of non-reference levels
-of all predictors. A *cell* is a set of rows with the same levels of all chosen predictors.
+of all predictors. A *cell* is a set of rows with the same levels of all selected predictors.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ ROUNDING = 1e-9  # rounding error of the sum of a row's level proportions
 NEWTON_STEPS = 30
 SLOW = 0.3  # a step longer than this proportion of the previous one recomputes the information
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
-TOLERANCE = 1e-6  # stop after a step that changes no coefficient by more
-# pairs are tested only up to this work, rows times columns squared, and this number of sums of
-# joint levels (160 MB): for each pair of columns, K - 1 scores and K (K - 1) / 2 variances
+TOLERANCE = 1e-6  # stop after a step that changes no coefficient by more than this
+# pairs are tested only up to this amount of work, rows times columns squared, and this number of
+# sums of joint levels (160 MB): for each pair of columns, K - 1 scores and K (K - 1) / 2 variances
 MAX_PAIR_WORK = 5e8
 MAX_PAIR_SUMS = 2e7
 # maximum number of weighted columns, or of variances of candidates, computed at once
@@ -39,14 +38,14 @@ ROWS_PER_PARAMETER = 3.0  # rows required per parameter of the regression
 
 
 class Selection(NamedTuple):
-    """The chosen predictors, in the order of selection.
+    """The selected predictors, in the order of selection.
 
     Attributes
     ----------
     predictors : tuple of int
     p_value : tuple of float
-        Each predictor's p-value when it was chosen, times twice the number of tests (Bonferroni),
-        at most 1.
+        Each predictor's p-value at selection, times twice the number of tests (Bonferroni), at most
+        1.
     """
 
     predictors: tuple[int, ...]
@@ -56,15 +55,15 @@ class Selection(NamedTuple):
 def select_predictors(
     columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float
 ) -> Selection:
-    """Select predictors one at a time, as long as the next one is significant at `level`.
+    """Select predictors one at a time while the next one is significant at `level`.
 
-    Each candidate is tested by its score test (Rao 1948) in the regression of the group on the
-    chosen predictors. The statistic is ``u' V^-1 u``, where u is the gradient with respect to the
+    Each candidate is tested by a score test (Rao 1948) in the regression of the group on the
+    selected predictors. The statistic is ``u' V^-1 u``, where u is the gradient with respect to the
     candidate's coefficients at zero, and V is the covariance of u given the other coefficients. The
-    candidate with the smallest p-value is chosen if this is below half of `level` divided by the
-    number of candidates. If there is none, products of pairs are tested in the same way, with the
-    other half of `level`; the products of the chosen pair and both predictors then enter the
-    regression. If no predictor is relevant, the probability of choosing any is at most `level`.
+    candidate with the smallest p-value is selected if this is below half of `level` divided by the
+    number of candidates. Otherwise, products of pairs are tested in the same way, with the other
+    half of `level`; the products of the selected pair and both its predictors are then added to the
+    regression. If no predictor is relevant, the probability of selecting any is at most `level`.
 
     Parameters
     ----------
@@ -74,11 +73,11 @@ def select_predictors(
     start : ndarray of intp, shape (m + 1,)
         First column of each predictor.
     y : ndarray of intp, shape (n,)
-        Groups; all K occur.
+        Group of each row; all K groups must occur.
     weights : ndarray, shape (n,)
         Row frequencies.
     level : float
-        Significance level of the whole selection.
+        Significance level of the entire selection.
 
     Returns
     -------
@@ -142,19 +141,16 @@ def select_predictors(
 
 
 def _is_significant(log_p: np.ndarray, level: float) -> bool:
-    """Return whether the smallest p-value is below half of `level`, divided by the number of
-    p-values.
-    """
+    """Return whether the smallest of n p-values is below half of `level` divided by n."""
     return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
 
 
 def _deviation_metric(n: int) -> np.ndarray:
-    """Return the matrix M (n - 1, n - 1) with ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2`` for
-    ``x = (0, v)``.
+    """Return the matrix M (n - 1, n - 1) of a penalty on deviations from the mean.
 
-    The n values x are coefficients of all levels or groups, where the first one, the reference, is
-    0. The penalty ``v' M v`` does not depend on the choice of the reference. The factor makes the
-    diagonal of M equal to 1.
+    ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2`` for ``x = (0, v)``, where the n values x are the
+    coefficients of all levels or groups, with 0 for the reference. The penalty ``v' M v`` does not
+    depend on the choice of the reference. The factor makes the diagonal of M equal to 1.
     """
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
@@ -183,8 +179,7 @@ def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
 
 
 def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return second derivatives (n, f) of the rows' losses by the class scores of groups a and b,
-    each (f,).
+    """Return second derivatives (n, f) of losses with respect to scores of groups a and b (f,).
 
     They are ``P_a ([a = b] - P_b)`` for probabilities P (n, K - 1).
     """
@@ -199,7 +194,7 @@ def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
 class _Regression:
     """Multinomial logistic regression with a ridge penalty; the first group is the reference.
 
-    Rows with equal design are merged to R cells, and the likelihood uses the cells' sums.
+    Rows with identical design are merged into R cells, and the likelihood uses sums over cells.
     Coefficients are (p, K - 1), beginning with the constant. Matrices over all coefficients are
     ordered by group.
 
@@ -213,7 +208,7 @@ class _Regression:
         First column of each predictor.
     weights : ndarray, shape (n,)
     has_shares : ndarray of bool, shape (D,)
-        Columns with numbers other than 0 and 1: level proportions, for missing values.
+        Columns with values other than 0 and 1, i.e. level proportions for missing values.
     first_levels : ndarray, shape (n, m)
         Indicators, or proportions, of each predictor's first level.
     varying : ndarray of intp
@@ -223,14 +218,14 @@ class _Regression:
     target : ndarray, shape (n, K - 1)
         Indicators of all groups except the first.
     group_metric : ndarray, shape (K - 1, K - 1)
-        Metric of penalties over groups (see `_deviation_metric`).
+        Penalty metric over groups (see `_deviation_metric`).
     ridge : ndarray, shape (p, p)
-        Metric of the penalty over the columns of `design`.
+        Penalty metric over the columns of `design`.
     coefficients : ndarray, shape (p, K - 1)
     cell : ndarray of intp, shape (n,)
         The cell of each row.
     design : ndarray, shape (R, p)
-        The constant, followed by the columns of chosen predictors and pairs, for each cell.
+        The constant, followed by the columns of selected predictors and pairs, for each cell.
     cell_weights : ndarray, shape (R,)
     cell_targets : ndarray, shape (R, K - 1)
         Weights of all groups except the first in each cell.
@@ -268,7 +263,7 @@ class _Regression:
         return bool(self.coefficients.size * ROWS_PER_PARAMETER < self.weights.sum())
 
     def add(self, columns: np.ndarray, metric: np.ndarray | None = None) -> None:
-        """Add columns (n, q) with penalty metric (q, q) to the regression, and refit."""
+        """Add columns (n, q) with a penalty metric (q, q) to the regression, and refit."""
         p = len(self.ridge)
         q = columns.shape[1]
         ridge = np.zeros((p + q, p + q))
@@ -288,9 +283,9 @@ class _Regression:
     def score_tests(self, candidates: list[int]) -> np.ndarray:
         """Return the log p-value of the score test of each candidate.
 
-        ``u = X' w (target - P)`` for a candidate's columns X. ``V = V_xx - V_xz I^-1 V_zx + s``,
-        where V_xx and V_xz are covariances of scores, z is the design with penalised information I,
-        and s is `SCORE_VARIANCE` times the metric of levels and groups.
+        For a candidate's columns X, ``u = X' w (target - P)`` and ``V = V_xx - V_xz I^-1 V_zx +
+        s``, where V_xx and V_xz are covariances of scores, z is the design with penalised
+        information I, and s is `SCORE_VARIANCE` times the metric over levels and groups.
         """
         # K1: number of groups minus 1
         K1 = self.K - 1
@@ -350,12 +345,13 @@ class _Regression:
         return (u * np.linalg.solve(variance, u[..., None])[..., 0]).sum(axis=1)
 
     def pair_tests(self, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
-        """Return the log p-value of each pair's joint levels, given the `chosen` predictors.
+        """Return the log p-value of each pair's joint levels, given the `chosen` (selected)
+        predictors.
 
         The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, where u (K - 1,)
-        is the score of a joint level's indicator and V is its covariance. V ignores that the
-        coefficients in the regression reduce the variance of scores, so p-values tend to be too
-        large.
+        is the score of a joint level's indicator and V is its covariance. V does not account for
+        the reduction in variance due to the coefficients in the regression, so p-values tend to be
+        too large.
         """
         K1 = self.K - 1
         # indicators of all levels
@@ -411,11 +407,11 @@ class _Regression:
         )
 
     def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
-        """Return the covariances (d, K - 1, K - 1, p) of the scores of two sets of columns, for all
-        pairs of groups except the first.
+        """Return the covariances (d, K - 1, K - 1, p) of the scores of two sets of columns.
 
-        The first set, times the weights of rows (or cells), is `weighted` (r, d); the second is
-        `columns` (r, p). P (r, K - 1) are probabilities.
+        They are for all pairs of groups except the first group. The first set, times the weights of
+        rows (or cells), is `weighted` (r, d); the second is `columns` (r, p). P (r, K - 1) contains
+        probabilities.
         """
         K1 = self.K - 1
         (r, p) = columns.shape
@@ -431,10 +427,10 @@ class _Regression:
         return out
 
     def _fit(self) -> None:
-        """Sum over the rows of cells, and maximise the penalised likelihood by Newton's method.
+        """Sum over the rows in cells, and maximise the penalised likelihood by Newton's method.
 
-        The search starts from the current coefficients. Computing the information takes far longer
-        than a gradient, so it is reused as long as steps become much shorter.
+        The iteration starts from the current coefficients. Computing the information takes far
+        longer than computing the gradient, so it is reused as long as steps become much shorter.
         """
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array
@@ -472,8 +468,9 @@ class _Regression:
         self._predict()
 
     def _predict(self) -> None:
-        """Set the probabilities (R, K - 1) of all groups except the first: ``exp(s_g) / (1 + sum_g
-        exp(s_g))``.
+        """Set the probabilities (R, K - 1) of all groups except the first, given scores s.
+
+        They are ``exp(s_g) / (1 + sum_g exp(s_g))``.
         """
         scores = self.design @ self.coefficients
         highest = np.maximum(scores.max(axis=1, initial=0.0), 0.0)[:, None]

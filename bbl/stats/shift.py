@@ -1,7 +1,6 @@
-"""Shift of one sample's log odds ratio from the pooled log odds ratio of two samples, given all
-margins.
+"""Shift of a sample's log odds ratio from the pooled log odds ratio, given all margins.
 
-The log odds ratio of a sample is the parameter of a `PowerSeries`; it counts as infinite if its
+The log odds ratio of a sample is the parameter of a `PowerSeries`; it is treated as infinite if its
 absolute value is at least `FURTHEST`.
 """
 
@@ -21,10 +20,10 @@ __all__ = ["Shift"]
 class Shift:
     """Shift of the first of two samples as a function of the difference of their log odds ratios.
 
-    Given the margins and the sum of both counts, the pooled parameter is fixed: the common
-    parameter that both samples would have. The difference determines both parameters, because their
-    mean counts must add up to the observed sum, and hence the shift, which is the first parameter
-    minus the pooled one. A difference of zero gives a shift of zero.
+    Given the margins and the sum of both counts, the pooled parameter, i.e. the common parameter
+    that both samples would have, is fixed. The difference determines both parameters, because the
+    mean counts must add up to the observed sum, and therefore also the shift, which is the first
+    parameter minus the pooled parameter. A difference of zero gives a shift of zero.
     """
 
     one: PowerSeries  # distribution of the first sample's count
@@ -38,7 +37,7 @@ class Shift:
         return cls(one, other, common) if abs(common) < FURTHEST else None
 
     def at(self, difference: float, error: float) -> float:
-        """Return the limit of the shift that corresponds to a limit of the difference.
+        """Return the limit for the shift that corresponds to a limit for the difference.
 
         `error` is the standard error of the shift. If it exceeds the standard error given the
         margins, the limit is moved away from the estimate by the ratio of the two errors: linearly
@@ -47,7 +46,7 @@ class Shift:
         """
         limit = self._shift(difference)
         estimate, margins_error = self._observed
-        # the ratio of limit and estimate is undefined
+        # the ratio of the limit to the estimate is undefined
         if not (np.isfinite(limit) and np.isfinite(estimate) and estimate):
             return limit
         widening = max(1.0, error / margins_error) if np.isfinite(error) else 1.0
@@ -58,9 +57,7 @@ class Shift:
 
     @cached_property
     def _observed(self) -> tuple[float, float]:
-        """Estimate of the shift, and its standard error given the margins; nan if a parameter is
-        infinite.
-        """
+        """Estimate of the shift and its standard error given the margins; nan if not finite."""
         first = self.one.estimate
         second = self.other.estimate
         if not abs(first) + abs(second) < np.inf:
@@ -80,9 +77,7 @@ class Shift:
 
 
 def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) -> float:
-    """Return the first parameter such that the second is lower by `difference` and mean counts add
-    up to the observed sum.
-    """
+    """Return the first parameter, given the `difference` from the second and the observed sum."""
     difference = float(np.clip(difference, -2.0 * FURTHEST, 2.0 * FURTHEST))
     total = one.t + other.t
     # smallest and largest possible sum
@@ -90,9 +85,7 @@ def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) ->
         return np.inf if total else -np.inf
 
     def excess(first: float) -> tuple[float, float]:
-        """Return the sum of the mean counts minus the observed sum, as a function of the first
-        parameter, and its slope.
-        """
+        """Return the sum of mean counts minus the observed sum, and its slope."""
         (mean, variance) = one.moments(first)
         (other_mean, other_variance) = other.moments(first - difference)
         return mean + other_mean - total, variance + other_variance

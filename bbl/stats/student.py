@@ -1,4 +1,4 @@
-"""Quantiles and p-values of Student's t distribution, including the normal as its limit."""
+"""Quantiles and p-values of Student's t distribution, including the normal limit."""
 
 from __future__ import annotations
 

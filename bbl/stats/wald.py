@@ -53,8 +53,9 @@ def wald(
 
 
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
-    """Return p-values (n,) adjusted for multiple testing; nan (no test) remains nan and is not
-    counted.
+    """Return p-values (n,) adjusted for multiple testing.
+
+    Values of nan (no test) remain nan and are not counted.
 
     Parameters
     ----------

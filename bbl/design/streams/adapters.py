@@ -1,4 +1,4 @@
-"""Turn data read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask, callables.
+"""Create a `Source` from data read in batches: Arrow, DuckDB, polars, Dask, callables.
 
 DuckDB's lazy tables are called *relations*; its categorical type is *enum*.
 """
@@ -31,7 +31,7 @@ __all__ = ["lazy_source"]
 
 
 def lazy_source(data: Any, argument: str = "data") -> Source | None:
-    """Return `data` as a `Source` if it is read in batches, else None.
+    """Return `data` as a `Source` if it is read in batches, otherwise None.
 
     Parameters
     ----------
@@ -76,9 +76,7 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
 
 
 def _stream_source(data: ArrowStream) -> Source:
-    """Return the source of an object that creates a new Arrow stream at each call of
-    ``__arrow_c_stream__``.
-    """
+    """Return the source for an object whose ``__arrow_c_stream__`` creates new Arrow streams."""
     pa = pyarrow_for(f"A {type(data).__name__}")
     columns = getattr(data, "columns", None)
     names = tuple(columns) if isinstance(columns, list | tuple) else None
@@ -122,7 +120,7 @@ def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 
 class _Spool:
-    """A RecordBatchReader, which can only be read once, and a copy of the wanted columns.
+    """A RecordBatchReader, which can be read only once, with a copy of the requested columns.
 
     The copy is a temporary Arrow `file`, created by the first `read`. `pa` is the module pyarrow.
     """
@@ -135,7 +133,7 @@ class _Spool:
         self.names: list | None = None  # columns in the file; None before the reader is read
 
     def read(self, wanted: list) -> Iterator[Batch]:
-        """Yield all rows from the file; the first call copies the wanted columns into it."""
+        """Yield all rows from the file; the first call copies the requested columns to it."""
         if self.names is None:
             self._spool(wanted)
         if not set(wanted) <= set(self.names or ()):  # a column was not copied
@@ -149,7 +147,7 @@ class _Spool:
             yield arrow_batch(batch.select(wanted), "", declared_order(self.reader.schema))
 
     def _spool(self, wanted: list) -> None:
-        """Copy the wanted columns to the temporary file."""
+        """Copy the requested columns to the temporary file."""
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
         # closes the file when this object is garbage-collected
         weakref.finalize(self, self.file.close)
@@ -169,7 +167,7 @@ class _Spool:
 
 @contextmanager
 def _explain_write_errors() -> Iterator[None]:
-    """Turn an OSError in the ``with`` block into a DataError that names the temporary directory."""
+    """Convert an OSError in the ``with`` block to a DataError that names the directory."""
     try:
         yield
     except OSError as error:
@@ -182,7 +180,7 @@ def _explain_write_errors() -> Iterator[None]:
 
 
 def _polars_source(data: pl.LazyFrame) -> Source:
-    """Return the source of a polars LazyFrame, collected in batches by polars."""
+    """Return the source for a polars LazyFrame, collected in batches by polars."""
     pyarrow_for("A LazyFrame")
     if not hasattr(data, "collect_batches"):
         raise BBLTypeError(
@@ -211,7 +209,7 @@ def _polars_source(data: pl.LazyFrame) -> Source:
 
 
 def _dask_source(data: dd.DataFrame) -> Source:
-    """Return the source of a Dask DataFrame; each partition, computed by Dask, is a batch."""
+    """Return the source for a Dask DataFrame, with partitions computed by Dask as batches."""
 
     def read(wanted: list) -> Iterator[Batch]:
         """Yield each partition; set `bbl_place` on errors to its name, for `Source.batches`."""
@@ -246,7 +244,7 @@ def _partition_source(frame: pd.DataFrame, place: str) -> Source:
 
 
 def _callable_source(data: Callable) -> Source:
-    """Return the source of a callable that returns a new iterator of tables at each call."""
+    """Return the source for a callable that returns a new iterator of tables in each call."""
     text = f"the iterator returned by {getattr(data, '__name__', type(data).__name__)}()"
 
     def make_tables() -> Iterator[TableLike]:

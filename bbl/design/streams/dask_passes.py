@@ -1,4 +1,4 @@
-"""Make the two passes over a `Source` on a Dask cluster; workers read *parts* and keep their rows.
+"""The two passes over a `Source` on a Dask cluster, whose workers read *parts* and keep their rows.
 
 A *future* is Dask's handle for a value on a worker, a *sink* stores encoded rows, and an *assigner*
 assigns rows to folds.
@@ -32,9 +32,9 @@ __all__ = ["OnCluster", "choose_cluster"]
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
     """Return the cluster for the passes over a source, or None for this process.
 
-    A Dask DataFrame is read by `client` or the active client. Other data with parts are read only
-    by `client`, because its workers need access to the files. For data without parts, `client` is
-    refused.
+    A Dask DataFrame is read with `client` or the active client. Other data with parts are read only
+    with `client`, because its workers require access to the files. For data without parts, a
+    `client` is refused.
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):
@@ -56,7 +56,7 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
 
 @dataclass
 class OnCluster:
-    """Makes the passes of `encode_source` on workers, which cache batches for the second pass."""
+    """Runs the passes of `encode_source` on workers, which cache batches for the second pass."""
 
     client: Client
     summaries: list[SourceSummary] = field(default_factory=list)  # one for each part
@@ -85,13 +85,13 @@ class OnCluster:
     def make_sink(
         self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool
     ) -> Sink:
-        """Return a `TableSink` if there are few states, and otherwise a `ClusterSink`.
+        """Return a `TableSink` if the number of states is small, otherwise a `ClusterSink`.
 
-        The arguments are as in `bbl.rows.fold_assignment.make_sink`.
+        The arguments are the same as in `bbl.rows.fold_assignment.make_sink`.
         """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
-            """Return an empty sink on the cluster; the arguments of other sinks are not needed."""
+            """Return an empty sink on the cluster; the arguments for other sinks are not needed."""
             return ClusterSink(self.client, n_levels, weighted, masked)
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
@@ -103,8 +103,8 @@ class OnCluster:
         assigner: FoldAssigner | None,
         sink: TableSink | ClusterSink,
     ) -> int:
-        """Make the second pass over each part, store the rows in the sink, and return the number
-        of rows.
+        """Make the second pass over each part, store the rows in the sink, and return the number of
+        rows.
         """
         # one assigner for each part; together they assign the rows as `assigner` would
         assigners = (
@@ -150,7 +150,7 @@ class OnCluster:
 
 @dataclass
 class ClusterSink(Sink):
-    """Sink that leaves rows on their workers, as one `Part` for each part of the source."""
+    """Sink that leaves rows on the workers, as one `Part` for each part of the source."""
 
     client: Client
     n_levels: np.ndarray  # (m,); number of levels of each predictor
@@ -188,7 +188,7 @@ class _PartSink:
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return a reader without its source, to send to workers, which read the source of a part.
+    """Return a reader without its source, to be sent to workers, which read a part's source.
 
     `iter` is a placeholder for the reading function because it can be pickled; it is never called.
     """
@@ -236,7 +236,7 @@ def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 
 def _copy(summary: SourceSummary) -> SourceSummary:
-    """Return a copy of a summary that can be joined with other summaries."""
+    """Return a copy of a summary, to be merged with other summaries."""
     # join it to an empty summary: ``type(column)(name)`` is a `Merged` without values
     return _join(
         SourceSummary(
@@ -247,6 +247,6 @@ def _copy(summary: SourceSummary) -> SourceSummary:
 
 
 def _join(summary: SourceSummary, other: SourceSummary) -> SourceSummary:
-    """Join `other` to a summary in place, and return it."""
+    """Merge `other` into a summary in place, and return the summary."""
     summary.join(other)
     return summary

@@ -1,4 +1,4 @@
-"""`Merged`: the distinct values of a column and their counts, merged over batches of a source."""
+"""`Merged`: a column's distinct values and their counts, merged over batches of a source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_DISTINCT = 1_000_000  # a column with more distinct values is refused as an 
 # a column is an identifier if it has this many distinct values, and hardly more rows
 MANY_DISTINCT = 16_384
 ROWS_OF_A_VALUE = 1.1
-# number of distinct values at which a column is first checked, and then each time it doubles
+# a column is first checked at this number of distinct values, and then whenever it doubles
 FIRST_CHECK_AT = 12
 
 
@@ -29,14 +29,15 @@ class Merged:
     name, values, kinds, order_problem
         As in `Column`.
     counts, totals : ndarray, shape (number of values,)
-        Number of rows, and sum of the weights, of each value.
+        Number of rows and sum of weights for each value.
     declared : bool or None
         Whether all batches so far have declared categories; None before the first batch with
         values.
     ordered : bool
-        Whether a batch declares its categories as ordered.
+        Whether the categories of a batch are declared as ordered.
     listed : bool
-        Whether `xlevels` lists the levels of the column, so that any number of values is allowed.
+        Whether the levels of the column are listed in `xlevels`, so that any number of values is
+        allowed.
     """
 
     def __init__(self, name: Hashable, listed: bool = False):
@@ -53,7 +54,7 @@ class Merged:
         self._next_check_at = FIRST_CHECK_AT
 
     def add(self, column: Column, weights: np.ndarray | None) -> None:
-        """Add the rows of a batch with `weights` (n,), None for ones.
+        """Add the rows of a batch with `weights` (n,), which are 1 if None.
 
         Columns with too many values are refused.
         """
@@ -107,7 +108,7 @@ class Merged:
         self.ordered = self.ordered or column.ordered
 
     def _check(self) -> None:
-        """Refuse continuous columns and identifiers early, before their values fill the memory."""
+        """Refuse continuous columns and identifiers early, before their values exhaust memory."""
         self._next_check_at = 2 * len(self.values)
         # More rows cannot help with fractions, but they can with rare integers.
         if has_many_fractions(self.kinds, self.values):
@@ -149,7 +150,7 @@ class Merged:
     def by_level(
         self, factor: Factor, argument: str, skip_missing: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of rows (L,) and the sum of weights (L,) of each level of `factor`.
+        """Return the number of rows (L,) and the sum of weights (L,) for each level of `factor`.
 
         Missing values are a level unless `skip_missing`. `argument` is the name of the data in
         messages.

@@ -1,4 +1,4 @@
-"""Sources of Parquet files and pyarrow Datasets, read fragment by fragment, without reading ahead.
+"""Sources for Parquet files and pyarrow Datasets, read by fragment without reading ahead.
 
 A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. The values of
 *partition keys* are in the directory names.
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SUFFIXES", "dataset_source", "parquet_source"]
 
-PART_ROWS = 2**19  # minimum number of rows of a Parquet file that a cluster task reads
+PART_ROWS = 2**19  # minimum number of rows of a Parquet file that are read in a cluster task
 SUFFIXES = (".parquet", ".parq", ".pq")
 
 
 def _find_files(path: str, argument: str) -> list[str]:
-    """Return the sorted Parquet files of a path, directory or glob, or raise an error."""
+    """Return the sorted Parquet files in a path, directory or glob, or raise an error."""
     if os.path.isdir(path):
         paths_in_folder = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
         # skip hidden files and directories
@@ -53,7 +53,7 @@ def _find_files(path: str, argument: str) -> list[str]:
         paths = sorted(glob.glob(path, recursive=True))
     is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
     is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
-    if not paths and (is_formula or not is_path):  # probably not meant as a path
+    if not paths and (is_formula or not is_path):  # probably not intended as a path
         raise BBLTypeError(
             f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict "
             f"of lists) or the path of Parquet data; got the string {path!r}.",
@@ -73,7 +73,7 @@ def _find_files(path: str, argument: str) -> list[str]:
 
 
 def parquet_source(paths: list[str], argument: str) -> Source:
-    """Return the Parquet files of paths, directories and globs as one source."""
+    """Return the Parquet files in paths, directories and globs as one source."""
     pa = pyarrow_for("A Parquet file")
     files = [file for path in paths for file in _find_files(path, argument)]
     root = paths[0] if len(paths) == 1 and os.path.isdir(paths[0]) else None
@@ -103,7 +103,7 @@ def parquet_source(paths: list[str], argument: str) -> Source:
 
 
 def _schema_of_all(data: Dataset) -> Schema:
-    """Return the schema of the first file, followed by the columns that only later files have."""
+    """Return the schema of the first file, followed by columns found only in later files."""
     import pyarrow as pa
 
     fields = {field.name: field for field in data.schema}
@@ -149,7 +149,7 @@ def dataset_source(
     def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
         """Yield the batches of one fragment.
 
-        Text is read as dictionaries, and partition keys are added as columns.
+        Text columns are read as dictionaries, and partition keys are added as columns.
         """
         file_schema = fragment.physical_schema
         partition_keys = ds.get_partition_keys(fragment.partition_expression)
@@ -229,8 +229,9 @@ def _place_of(path: str) -> str:
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return the columns among `names` that a Parquet file stores without a dictionary, and hence
-    without a declared order.
+    """Return the columns among `names` that are stored without a dictionary.
+
+    Such columns of a Parquet file have no declared order.
     """
     column_paths = set()
     # without names, the metadata need not be read
@@ -279,8 +280,8 @@ def _check_schema(
 ) -> None:
     """Refuse a file if one of the columns `names` is absent, or differs in kind from `schema`.
 
-    `schema` is the source's. `place` is the file's name in messages; `partition_keys` are the
-    columns from its path, with their values.
+    `schema` is the source's schema, and `place` the file's name in messages; `partition_keys`
+    contains the columns from its path, with their values.
     """
     for name in names:
         if name in partition_keys:

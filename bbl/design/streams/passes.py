@@ -62,7 +62,7 @@ class Encoded:
 
 @dataclass
 class SourceSummary:
-    """Values and counts of the used rows of a source; `rows` and `dropped` include other rows."""
+    """Values and counts over the used rows of a source; `rows` and `dropped` include other rows."""
 
     columns: dict[Hashable, Merged]  # columns of the formula, by name
     n: int = 0  # number of used rows
@@ -85,7 +85,7 @@ class SourceSummary:
     rows_by_place: Counter = field(default_factory=Counter)
 
     def join(self, other: SourceSummary) -> None:
-        """Add the values and counts of another part of the source."""
+        """Add the values and counts from another part of the source."""
         for name, column in other.columns.items():
             self.columns[name].join(column)
         self.whole = self.whole and other.whole
@@ -109,7 +109,7 @@ class SourceSummary:
 
     @property
     def weight_unit(self) -> float:
-        """The divisor of real-valued weights (`bbl.design.weights.weight_unit`); 1 for counts."""
+        """Divisor of real-valued weights (`bbl.design.weights.weight_unit`); 1 for counts."""
         if self.whole:
             return 1.0
         return weight_unit(self.total, self.squares, self.least, self.most)
@@ -134,32 +134,33 @@ def encode_source(
     rules: EncodingRules | None = None,
     workers: int = 1,
 ) -> Encoded:
-    """Parse a formula, collect levels in a first pass over a source, and encode rows in a second.
+    """Parse a formula, collect levels in one pass over a source, and encode rows in a second.
 
     Parameters
     ----------
     source : Source
     formula, xlevels, novarOk, missing, rules
-        As in `Design.from_data`, which applies the same rules to tables in memory.
+        The same as in `Design.from_data`, which applies the same rules to tables in memory.
     weights : column name, optional
     assignment : FoldAssignment, optional
         The folds to create.
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
-        The cluster for the passes; by default they run in this process.
+        The cluster for the passes; by default, they run in this process.
     workers : int, default 1
-        Number of threads for coding batches.
+        Number of threads for encoding batches.
 
     Returns
     -------
     Encoded
-        The caller must close the sample if there are too many states for a table of counts.
+        The result. The caller must close its sample if there are too many states for a table of
+        counts.
 
     Raises
     ------
     FormulaError, DataError, LevelError, BBLTypeError
-        As in `Design.from_data`; also raised if a file cannot be read or written, or if the data
+        The same as in `Design.from_data`; also if a file cannot be read or written, or if the data
         changed between the two passes.
     """
     flag("novarOk", novarOk)
@@ -274,7 +275,7 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
 
 
 def _check_names(source: Source, terms: FormulaTerms) -> None:
-    """Refuse a source with duplicates of a column name in the formula."""
+    """Refuse a source with duplicate names of columns in the formula."""
     name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
     if name is not None:
         raise DataError(
@@ -285,10 +286,10 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
 
 
 def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
-    """Make the first pass: return the values of all columns, and their counts in used rows.
+    """Run the first pass: return the values of all columns and their counts in used rows.
 
-    If `cache` is given, the batches are appended to it for `Reader.cached_batches` in the second
-    pass.
+    If `cache` is given, batches are appended to it, to be used as `Reader.cached_batches` in the
+    second pass.
     """
     terms = reader.terms
     summary = SourceSummary(
@@ -329,7 +330,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 
 
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
-    """Return the summary; refuse sources without rows or without weight.
+    """Return the summary; refuse sources without rows or with zero total weight.
 
     With ``missing="drop"``, `incomplete` is set to the weight of the dropped rows, in place.
     """
@@ -365,17 +366,16 @@ def _make_factors(
     sums_out: bool,
     problems: ColumnProblems,
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
-    """Return the response, the predictors, and the number of rows (K,) and weight (K,) of each
-    group.
+    """Return the response, the predictors, and the rows (K,) and weight (K,) of each group.
 
-    `levels_by_name` are the factors in `xlevels`; `sums_out` states whether the error about missing
-    values may suggest ``missing="marginal"``. Errors about columns are added to `problems`. Other
-    arguments are as in `column_factor`.
+    `levels_by_name` contains the factors in `xlevels`; `sums_out` indicates whether the error about
+    missing values may suggest ``missing="marginal"``. Errors about columns are added to `problems`.
+    The other arguments are the same as in `column_factor`.
     """
     described = False
 
     def tell_missing() -> str:
-        """Return a sentence about missing values in all predictors, at the first call only."""
+        """Return a sentence about missing values in all predictors, in the first call only."""
         nonlocal described
         if described:
             return ""
@@ -384,7 +384,7 @@ def _make_factors(
         return describe_missing(counts, summary.n - summary.n_incomplete, summary.n)
 
     def make_factor(name: Hashable, is_response: bool) -> tuple[Factor, np.ndarray, np.ndarray]:
-        """Return the factor of a column, and the number of rows and the weight of each level."""
+        """Return the factor for a column, and the number of rows and weight of each level."""
         merged = summary.columns[name]
         factor = column_factor(
             merged.counted(),
@@ -416,9 +416,9 @@ def _make_factors(
 
 
 def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, sink: Any) -> int:
-    """Make the second pass: encode the used rows and store them in the sink by group and fold.
+    """Run the second pass: encode the used rows and store them in the sink by group and fold.
 
-    Returns the number of rows. Rows with a missing response have group -1, and with an assigner
+    Returns the number of rows. Rows with a missing response have group -1 and, with an assigner,
     fold -1, so that they are training rows in every fold.
     """
     n = 0
@@ -453,7 +453,7 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
 def _encode_batch(
     design: Design, batch: UsedRows, dtype: np.dtype, unit: float
 ) -> tuple[Sample, np.ndarray]:
-    """Return the encoded rows of a batch, and their groups (n,); -1 for a missing response.
+    """Return the encoded rows of a batch and their groups (n,); -1 if missing.
 
     `dtype` is the type of the codes; weights are divided by `unit`.
     """
@@ -485,7 +485,7 @@ def _check_files(before: FileVersions, source: Source) -> None:
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
-    """Refuse data with different row numbers `n`, sums of weights or level counts in the passes."""
+    """Refuse data whose numbers of rows, weights or level counts differ between the passes."""
     # sums of real-valued weights in the two passes may differ by rounding
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):

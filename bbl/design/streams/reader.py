@@ -1,6 +1,6 @@
-"""Read the used rows of a `Source` batch by batch, as codes and distinct values of columns.
+"""Read the used rows of a `Source` in batches, as codes and distinct values of columns.
 
-The *place* of a batch is its file or partition, as named in messages.
+The *place* of a batch is its file or partition, for use in messages.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["Reader", "UsedRows", "place_in_errors"]
 
-MAX_AHEAD = 2  # batches that are coded at the same time, to limit memory
-MAX_COLUMNS_AHEAD = 100  # if a source has more columns, one batch is coded at a time
+MAX_AHEAD = 2  # maximum number of batches encoded at the same time, to limit memory
+MAX_COLUMNS_AHEAD = 100  # if a source has more columns than this, one batch is encoded at a time
 
 
 class UsedRows(NamedTuple):
@@ -60,7 +60,7 @@ class Reader:
     weights : column name or None
         Column of row weights.
     missing : {"raise", "drop", "level", "marginal"}
-        Treatment of missing values; only "drop" is relevant here.
+        How missing values are treated; only "drop" is relevant here.
     whole : bool
         Whether weights must be integers.
     step : callable or None
@@ -68,7 +68,7 @@ class Reader:
     cached_batches : list of UsedRows, optional
         The batches of an earlier pass, used instead of the source.
     workers : int, default 1
-        Number of threads that code batches while the caller uses earlier ones.
+        Number of threads that encode batches while the caller processes earlier batches.
     weight_unit : float, default 1.0
         Divisor of the weights in the second pass, when rows are encoded.
     listed : frozenset of column names
@@ -87,7 +87,9 @@ class Reader:
     listed: frozenset[Hashable] = frozenset()
 
     def batches(self, title: str) -> Iterator[UsedRows]:
-        """Yield the used rows of each batch; `title` names the pass in progress reports."""
+        """Yield the used rows of each batch; `title` is the name of the pass in progress
+        reports.
+        """
         if self.cached_batches is not None:
             yield from self.cached_batches
             return
@@ -121,9 +123,7 @@ class Reader:
     def _select_used_rows(
         self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None
     ) -> UsedRows:
-        """Return the rows of a batch with positive weight and, if ``missing="drop"``, no missing
-        values.
-        """
+        """Return the rows of a batch with positive weight (and no missing values to drop)."""
         # mask of the used rows
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0

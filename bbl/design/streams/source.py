@@ -1,6 +1,6 @@
-"""`Source`: data that can be read more than once, batch by batch.
+"""`Source`: data that can be read repeatedly, in batches.
 
-A *part* of a source is read by one task of a Dask cluster.
+A *part* of a source is read in one task on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
     """Return a pyarrow RecordBatch as a batch.
 
-    `declared` contains the names of the columns that the source's schema declares as categories.
+    `declared` contains the names of the columns declared as categories in the source's schema.
     """
     names = tuple(batch.schema.names)
 
@@ -67,7 +67,7 @@ def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> B
 
 @dataclass(frozen=True)
 class Source:
-    """Data that can be read more than once, batch by batch.
+    """Data that can be read repeatedly, in batches.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Source:
     file_versions: Callable[[], FileVersions] = dict
 
     def frame(self, argument: str) -> Frame:
-        """Return an empty table with these columns, to check names.
+        """Return an empty table with these columns, for checking names.
 
         `argument` is its name in messages.
         """
@@ -110,7 +110,7 @@ class Source:
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows with the columns `names`; turn errors of the reader into DataErrors."""
+        """Yield all rows with the columns `names`; convert errors of the reader to DataErrors."""
         place = self.text
         batches = self.read(list(dict.fromkeys(names)))  # each name once
         try:
@@ -135,7 +135,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSource:
-    """The data that a fit was made from, to be read again for results that need all rows.
+    """The training data of a fit, to be read again for results that require all rows.
 
     Attributes
     ----------

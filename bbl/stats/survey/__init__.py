@@ -1,1 +1,1 @@
-"""Survey sampling designs on arrays: covariances of totals, replicate weights, Rao-Scott tests."""
+"""Survey sampling designs on arrays: covariances of totals, replicates, Rao-Scott tests."""

@@ -1,9 +1,8 @@
-"""`SamplingPlan`: strata, clusters and finite populations of a sample's rows, and the design
-covariance of totals.
+"""`SamplingPlan`: strata, clusters and finite populations, and design covariances of totals.
+*Units* are drawn at each stage: first clusters within strata, then clusters within clusters, and
+finally rows.
 
-*Units* are drawn at each stage: first clusters within strata, then clusters within clusters,
-finally rows. A unit is *lonely* if it is the only one drawn from a stratum or cluster with more
-units.
+A unit is *lonely* if it is the only unit drawn from a stratum or cluster that has more units.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Stage(NamedTuple):
 
     parent: np.ndarray  # (u,): stratum or cluster of each unit
     n_drawn: np.ndarray  # (q,): number of units drawn from each stratum or cluster
-    share: np.ndarray  # (q,): proportion of its units drawn; 0 without a finite population
+    share: np.ndarray  # (q,): proportion of units drawn; 0 without a finite population
     shares_before: np.ndarray  # (q,): product of these proportions over earlier stages
 
     @property
@@ -37,7 +36,7 @@ class _Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How n rows were drawn.
+    """The sampling plan of n rows.
 
     Attributes
     ----------
@@ -48,13 +47,13 @@ class SamplingPlan:
     clusters : tuple of ndarray of intp, shape (n,)
         For each stage, the unit of each row, numbered from 0 over all units of the stage.
     population : tuple of ndarray, shape (n,), or None
-        For each stage, the number of units in the population of the row's stratum or cluster; None
-        for sampling with replacement, where only the first stage counts.
+        For each stage, the population size (number of units) of the row's stratum or cluster; None
+        for sampling with replacement, where only the first stage contributes to the variance.
     lonely : {"error", "adjust", "remove", "average"}
-        Contribution of strata with a lonely unit to the variance. "error": none, because callers
+        Contribution to the variance of strata with a lonely unit. "error": none, because callers
         check `lonely_strata` and raise an error; "adjust": the squared deviation of the unit's
-        total from 0; "remove": none; "average": the mean contribution of the other strata (at the
-        first stage; none at later stages).
+        total from 0; "remove": none; "average": the mean contribution of the other strata at the
+        first stage, none at later stages.
     """
 
     weights: np.ndarray
@@ -70,7 +69,7 @@ class SamplingPlan:
 
     @property
     def units(self) -> np.ndarray:
-        """The unit (n,) of each row at the last stage contributing to the variance."""
+        """The unit (n,) of each row at the last stage that contributes to the variance."""
         return self.clusters[0 if self.population is None else -1]
 
     @property
@@ -80,7 +79,9 @@ class SamplingPlan:
 
     @cached_property
     def _stages(self) -> list[_Stage]:
-        """The stages contributing to the variance: only the first for sampling with replacement."""
+        """The stages that contribute to the variance; only the first when sampling with
+        replacement.
+        """
         # row_parents (n,): the stratum, or the unit of the previous stage, of each row's unit
         stages = []
         row_parents = self.strata
@@ -100,9 +101,7 @@ class SamplingPlan:
 
     @property
     def lonely_strata(self) -> tuple[int, np.ndarray]:
-        """The first stage with lonely units, and the numbers of their strata or clusters; empty
-        without any.
-        """
+        """The first stage with lonely units and their strata or clusters; empty without any."""
         for k, stage in enumerate(self._stages):
             if stage.is_lonely.any():
                 return k, np.flatnonzero(stage.is_lonely)
@@ -110,17 +109,15 @@ class SamplingPlan:
 
     @property
     def is_census(self) -> bool:
-        """Whether the sample includes all units of the population at each stage, so that it has no
-        sampling error.
-        """
+        """Whether the sample includes the entire population and has no sampling error."""
         return self.population is not None and all(
             bool((stage.share[stage.n_drawn > 0] >= 1.0).all()) for stage in self._stages
         )
 
     @property
     def oversampled_stage(self) -> tuple[int, int] | None:
-        """The first stage with more units drawn than in the population, and the position of such a
-        row; otherwise None.
+        """First stage with more units than in the population, with the position of a row, or
+        None.
         """
         for k, stage in enumerate(self._stages):
             if (stage.share > 1.0).any():
@@ -130,8 +127,9 @@ class SamplingPlan:
 
     @property
     def uneven_stage(self) -> tuple[int, int, int] | None:
-        """The first stage with different population sizes in one stratum or cluster, and positions
-        of two such rows; otherwise None.
+        """First stage with differing population sizes within a stratum or cluster, or None.
+
+        The positions of two such rows are also included.
         """
         row_parents = self.strata
         for k, population in enumerate(self.population or ()):
@@ -144,16 +142,17 @@ class SamplingPlan:
         return None
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return the number of first-stage clusters minus the number of strata, counting only those
-        with `rows` of a domain.
+        """Return the number of first-stage clusters minus the number of strata.
+
+        Only clusters and strata with `rows` of a domain are counted.
         """
         return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))
 
     def totals(self, values: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        """Add values (k, p) of the rows at positions `rows` (k,) to the unit totals `out` (n_units,
-        p) in place.
+        """Add values (k, p) of the rows at positions `rows` (k,) to the unit totals `out`.
 
-        Values must already be multiplied by the rows' weights.
+        `out` (n_units, p) is changed in place. Values must already be multiplied by the rows'
+        weights.
         """
         from scipy.sparse import csr_matrix
 
@@ -165,13 +164,13 @@ class SamplingPlan:
         out[units] += indicator @ values
 
     def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Return a matrix E (., p) such that ``E'E`` is the design covariance of the sum of unit
-        totals (n_units, p).
+        """Return a matrix E (., p) such that ``E'E`` is the covariance of the sum of unit totals.
 
-        Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over the u units
-        in each stratum or cluster, where f is the proportion of units drawn, times the proportions
-        of earlier stages (Särndal, Swensson & Wretman 1992, section 4.3). With
-        ``lonely="average"``, the average is over strata with `rows` of the domain.
+        Unit totals have shape (n_units, p). Each stage contributes ``(1 - f) u/(u - 1) sum (t -
+        mean t)(t - mean t)'`` over the u units in each stratum or cluster, where f is the
+        proportion of units drawn, multiplied by the proportions of earlier stages (Särndal,
+        Swensson & Wretman 1992, section 4.3). With ``lonely="average"``, the average is over strata
+        with `rows` of the domain.
         """
         stage_deviations = []
         # last stage first; unit totals are then summed within the units of the previous stage
@@ -192,7 +191,7 @@ class SamplingPlan:
     ) -> np.ndarray:
         """Return the rows of `deviations` contributed by a stage, given its unit totals (u, p).
 
-        `strata` are the strata of the domain's rows at the first stage, None at later stages.
+        `strata` contains the strata of the domain's rows at the first stage; None at later stages.
         """
         lonely = stage.is_lonely
         n_drawn = stage.n_drawn
@@ -208,8 +207,8 @@ class SamplingPlan:
             factor[lonely] = 0.0
         if self.lonely == "average" and strata is not None:
             has_rows = np.bincount(strata, minlength=len(n_drawn)) > 0
-            # strata with a lonely unit contribute the mean of the other strata, which are weighted
-            # up
+            # strata with a lonely unit contribute the mean of the other strata, whose weights are
+            # increased
             n_averaged = int((has_rows & ~lonely).sum())
             factor *= has_rows.sum() / max(n_averaged, 1)
         contributes = factor[stage.parent] > 0.0

@@ -1,7 +1,7 @@
-"""Rao-Scott tests: statistics that ignore the sampling design, corrected by design effects.
+"""Rao-Scott tests: statistics that ignore the sampling design, corrected for design effects.
 
 A *working* statistic is computed as if rows were sampled independently, under the *working
-covariance* of its parameters. Under the design it is distributed as a weighted sum of chi-square
+covariance* of its parameters. Under the design, it is distributed as a weighted sum of chi-square
 variables, whose weights are the generalised *design effects*.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["CorrectedTest", "design_effects", "rao_scott", "rao_scott_wald"]
 
 
 class CorrectedTest(NamedTuple):
-    """A statistic with the second-order correction of Rao & Scott.
+    """A test statistic with the second-order Rao-Scott correction.
 
     Attributes
     ----------
@@ -40,11 +40,10 @@ class CorrectedTest(NamedTuple):
 
 
 def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np.ndarray:
-    """Return the design effects (q,), the non-negative eigenvalues of ``working_covariance^-1
-    covariance``.
+    """Return the design effects (q,): eigenvalues of ``working_covariance^-1 covariance``.
 
-    `covariance` (q, q) is the design covariance of q parameters. If it is not finite, the design
-    effects are nan.
+    Negative eigenvalues are set to 0. `covariance` (q, q) is the design covariance of q parameters.
+    If it is not finite, the design effects are nan.
     """
     from scipy.linalg import eigh
 
@@ -54,8 +53,9 @@ def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np
 
 
 def rao_scott(statistic: float, effects: np.ndarray, design_df: float) -> CorrectedTest:
-    """Test a working statistic distributed as ``sum_k effects[k] X_k``, where X_k is chi-square
-    with one degree of freedom.
+    """Test a working statistic that is distributed as ``sum_k effects[k] X_k``.
+
+    X_k are chi-square variables with one degree of freedom.
 
     ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` numerator degrees of
     freedom. The denominator has `design_df` times as many, because `effects` are estimated with the
@@ -88,7 +88,7 @@ def rao_scott_wald(
     working_covariances: Sequence[np.ndarray],
     design_df: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that each parameter table is zero, by working Wald statistics corrected by `rao_scott`.
+    """Test that each parameter table is zero, by Wald statistics corrected by `rao_scott`.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Replicate weights of a survey, given or generated, and the scales for variance estimation from
-replicates (Wolter 2007; Rao, Wu & Yue 1992). There are R replicates of n rows.
+"""Replicate weights of a survey, given or generated, and scales for variance estimation. See Wolter
+(2007) and Rao, Wu & Yue (1992). The number of replicates of n rows is R.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = ("JK1", "JKn", "BRR", "Fay", "bootstrap")
 
 @dataclass(frozen=True)
 class Replicates:
-    """Replicate weights, and the scales of the squared deviations of replicate estimates.
+    """Replicate weights, and scales for the squared deviations of replicate estimates.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class Replicates:
     mse: bool = False
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return the rank of the weights of `rows`, a domain, minus 1."""
+        """Return the rank of the weights of a domain's `rows`, minus 1."""
         return int(np.linalg.matrix_rank(self.weights[rows])) - 1
 
     def deviations(self, estimates: np.ndarray, full: np.ndarray) -> np.ndarray:
         """Return a matrix E (R, p) such that ``E'E`` is the covariance of an estimate.
 
-        `full` (p,) is the full-sample estimate, `estimates` (R, p) are the replicate estimates.
-        Replicates with non-finite estimates are omitted; E is nan if too few remain.
+        `full` (p,) is the full-sample estimate, and `estimates` (R, p) contains the replicate
+        estimates. Replicates with non-finite estimates are omitted; E is nan if too few remain.
         """
         varies = self.rscales > 0.0
         is_used = varies & np.isfinite(estimates).all(axis=1)
@@ -61,9 +61,9 @@ class Replicates:
 
 
 def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
-    """Return scale and rscales (R,) for replicates of a kind: "JK1", "BRR", "Fay" or "bootstrap".
+    """Return scale and rscales (R,) for a kind of replicates: "JK1", "BRR", "Fay" or "bootstrap".
 
-    `rho` is the parameter of Fay's method (see `make_replicates`), unused for other kinds.
+    `rho` is the parameter of Fay's method (see `make_replicates`); it is unused for other kinds.
     """
     R = n_replicates
     scales = {
@@ -90,11 +90,11 @@ def make_replicates(
         A plan with a single stratum for "JK1", and two clusters per stratum for "BRR" and "Fay".
     kind : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}
         "JK1", "JKn": jackknife without and with strata, dropping one cluster at a time. "BRR":
-        balanced repeated replication. "Fay": the same, but one half of each stratum has its weights
-        multiplied by `rho` and the other half by ``2 - rho``. "bootstrap": n - 1 draws with
+        balanced repeated replication. "Fay": the same, but the weights in one half of each stratum
+        are multiplied by `rho`, and in the other half by ``2 - rho``. "bootstrap": n - 1 draws with
         replacement from the n clusters of each stratum (Rao, Wu & Yue 1992).
     n_replicates : int
-        Number of bootstrap replicates; the plan determines the number for other kinds.
+        Number of bootstrap replicates; for other kinds, the number is determined by the plan.
     rho : float
         Parameter of Fay's method, between 0 and 1.
     rng : numpy.random.Generator, optional
@@ -123,7 +123,7 @@ def make_replicates(
         rscales = (n_in_stratum - 1.0) / n_in_stratum * fpc[stratum]
         scale = 1.0
         if kind == "JK1":
-            # the same for all, as there is a single stratum
+            # the same for all, because of the single stratum
             scale = float(rscales[0])
             rscales = np.ones(len(clusters))
     elif kind == "bootstrap":
@@ -137,7 +137,8 @@ def make_replicates(
         is_first = np.zeros(len(clusters), dtype=bool)
         # the first cluster of each stratum
         is_first[np.unique(stratum, return_index=True)[1]] = True
-        # (R, clusters): 1 for the half that is weighted up in a replicate, -1 for the other half
+        # (R, clusters): 1 for the half whose weights are increased in a replicate, -1 for the other
+        # half
         cluster_signs = np.where(is_first, -1.0, 1.0) * signs[:, stratum]
         rho = rho if kind == "Fay" else 0.0
         factors = (1.0 + (1.0 - rho) * cluster_signs).T
@@ -170,8 +171,9 @@ def _bootstrap_factors(
 
 
 def _hadamard(n_strata: int) -> np.ndarray:
-    """Return a matrix (R, R) of 1 and -1 with orthogonal columns, where R is the smallest power of
-    2 above the number of strata.
+    """Return a matrix (R, R) of 1 and -1 with orthogonal columns.
+
+    R is the smallest power of 2 above the number of strata.
     """
     from scipy.linalg import hadamard
 

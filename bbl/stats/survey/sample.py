@@ -1,4 +1,4 @@
-"""`SurveySample`: the sampling design of all N rows of a table, and the rows that a fit uses."""
+"""`SurveySample`: the sampling design of all N rows of a table, and the rows used in a fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SurveySample", "check_single_rows", "have_same_design"]
 class SurveySample:
     """The sampling design of N rows, and the positions of a domain of n rows.
 
-    Rows outside the domain have scores of zero, but their clusters and strata contribute to the
+    Rows outside the domain have zero scores, but their clusters and strata contribute to the
     variance.
 
     Attributes
@@ -30,9 +30,9 @@ class SurveySample:
     rows : ndarray of intp, shape (n,)
         Positions of the rows in the domain.
     fitted_rows : ndarray of intp or None
-        Positions of all fitted rows if `rows` are the rows of one response group; otherwise None.
-        With ``lonely="average"``, the average is over the strata of the fit, so that a stratum
-        counts even if its lonely cluster does not contain the group.
+        Positions of all fitted rows if `rows` contains the rows of one response group; otherwise
+        None. With ``lonely="average"``, the average is over the strata of the fit, so a stratum is
+        counted even if its lonely cluster does not contain the group.
     """
 
     plan: SamplingPlan
@@ -46,22 +46,23 @@ class SurveySample:
         return replace(self, rows=self.rows[selected], fitted_rows=fitted_rows)
 
     def deviations(self, totals: np.ndarray) -> np.ndarray:
-        """Return a matrix E (., p) such that ``E'E`` is the design covariance of the sum of unit
-        totals (n_units, p); see `SamplingPlan.deviations`.
+        """Return a matrix E (., p) such that ``E'E`` is the covariance of the sum of unit totals.
+
+        Unit totals have shape (n_units, p); see `SamplingPlan.deviations`.
         """
         rows = self.rows if self.fitted_rows is None else self.fitted_rows
         return self.plan.deviations(totals, rows)
 
     def only(self, selected: np.ndarray) -> SurveySample:
-        """Return a smaller domain: the rows `selected` by a mask (n,) or positions."""
+        """Return a smaller domain with the rows `selected` by a mask (n,) or positions."""
         return replace(self, rows=self.rows[selected])
 
     def of_rows(self, rows: np.ndarray, weights: np.ndarray) -> SurveySample:
-        """Return the design of the fitted rows at positions `rows` (n,), scaled to their encoded
-        `weights` (n,).
+        """Return the design of the fitted rows at positions `rows` (n,), with encoded `weights`
+        (n,).
 
-        Sampling weights are replaced by `weights`. Replicate weights are divided by a common
-        factor, such that their sums over the rows have the mean ``weights.sum()``.
+        Sampling weights are replaced by `weights`. Replicate weights are divided by a common factor
+        so that the mean of their sums over the rows is ``weights.sum()``.
         """
         unit = self.plan.weights[rows[0]] / weights[0]
         plan = replace(self.plan, weights=self.plan.weights / unit)
@@ -74,9 +75,7 @@ class SurveySample:
 
     @cached_property
     def df(self) -> int:
-        """Degrees of freedom of the domain: number of clusters minus strata, or rank of the
-        replicate weights minus 1.
-        """
+        """Degrees of freedom: clusters minus strata, or rank of the replicate weights minus 1."""
         # rank for replicates, clusters minus strata for the plan
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
 
@@ -125,8 +124,9 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
 
 
 def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
-    """Return rows, weights, strata, populations, replicates and clusters of a design; absent parts
-    are empty.
+    """Return the arrays of a design; absent parts are empty.
+
+    They are rows, weights, strata, populations, replicates and clusters.
     """
     plan = survey.plan
     replicates = survey.replicates
@@ -152,8 +152,10 @@ def check_single_rows(
     *,
     hint: str = "Use inference(), whose tests account for the design.",
 ) -> None:
-    """Raise a DataError if there is a sampling design; `what` begins the message and names the
-    method that ignores the design, and `hint` states what to use instead.
+    """Raise a DataError if a sampling design is given.
+
+    `what`, the beginning of the message, names the method that ignores the design, and `hint`
+    states what to use instead.
     """
     if survey is not None:
         raise DataError(

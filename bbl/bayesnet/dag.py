@@ -11,7 +11,7 @@ from functools import cached_property
 
 __all__ = ["Dag", "Family", "directed_forest", "naive"]
 
-# a feature and its feature parents, in the order in which they were added
+# a feature and its feature parents, in order of addition
 Family = tuple[int, tuple[int, ...]]
 
 

@@ -44,7 +44,7 @@ class Validation:
     sample : Sample
         The N held-out rows; the last column of their codes, after the m features, is the fold.
     fold : ndarray of int, shape (N,)
-        The fold in which each row is validated.
+        The fold for the validation of each row.
     context : (int, int)
         The column of the fold and the number of folds, for `Families`.
     fold_totals : ndarray, shape (k,)

@@ -1,6 +1,4 @@
-"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, from the
-likelihood or from trees.
-"""
+"""Feature weights for naive Bayes: an exponent in [0, 1] for each feature's table."""
 
 from __future__ import annotations
 
@@ -28,10 +26,10 @@ __all__ = [
 
 
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``theta ** w`` (cells, K), renormalised within parent configurations; ``0 ** 0 = 1``.
+    """Return ``theta ** w`` (cells, K), renormalised within parent configurations.
 
-    `theta` (cells, K) contains the tables, `weights` (m,) the weight w of each feature in the order
-    of the tables.
+    `theta` (cells, K) contains the tables, and `weights` (m,) the weight w of each feature in the
+    order of the tables. ``0 ** 0`` is 1.
     """
     # `cell_family` (cells,): the feature of each cell
     powered = theta ** weights[families.cell_family][:, None]
@@ -44,20 +42,20 @@ def weighted(network: Network, weights: np.ndarray) -> Network:
 
 
 class ConditionalLikelihood:
-    """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
+    """Negative conditional log-likelihood of weighted naive Bayes, with gradient.
 
     The objective is ``-sum_i v_i ln P(y_i | x_i)`` with row weights v_i, where ``P(y, x)`` is the
-    product of P(y) and the weighted tables' entries for the known features. The unweighted tables
-    are naive Bayes with ``smooth=1``, estimated from the rows of known class. Because weighted
-    tables are renormalised, the gradient involves log-probabilities centred at their means under
-    the weighted tables. The features have `n_levels` (m,) levels, and there are `K` classes.
+    product of P(y) and the weighted table entries of the known features. The unweighted tables are
+    naive Bayes with ``smooth=1``, estimated from the rows of known class. Because weighted tables
+    are renormalised, the gradient involves log-probabilities centred at their means under the
+    weighted tables. The features have `n_levels` (m,) levels, and there are `K` classes.
 
     Attributes
     ----------
     sample : Sample
         The rows of known class.
     base : Network
-        Naive Bayes without weights.
+        Unweighted naive Bayes.
     counts, log_theta : ndarray, shape (cells, K)
         Row counts of the cells, and the logarithms of the tables of `base`.
     """
@@ -84,9 +82,7 @@ class ConditionalLikelihood:
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
     def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at class log-probabilities (n, K), and its derivative by the log
-        tables (cells, K).
-        """
+        """Return the objective at class log-probabilities, and its derivative in log tables."""
         sample = self.sample
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
         # expected counts of the cells if each row's class is drawn from its probabilities
@@ -97,16 +93,14 @@ class ConditionalLikelihood:
 
 
 class SquaredError(ConditionalLikelihood):
-    """The squared error of the class probabilities of weighted naive Bayes, and its gradient.
+    """Squared error of the class probabilities of weighted naive Bayes, with gradient.
 
-    The objective is ``1/2 sum_i v_i sum_y (1[y = y_i] - P(y | x_i))^2``; the rest is as in the base
-    class.
+    The objective is ``1/2 sum_i v_i sum_y (1[y = y_i] - P(y | x_i))^2``; everything else is the
+    same as in the base class.
     """
 
     def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at class log-probabilities (n, K), and its derivative by the log
-        tables (cells, K).
-        """
+        """Return the objective at class log-probabilities, and its derivative in log tables."""
         sample = self.sample
         p = np.exp(log_p)
         error = p.copy()
@@ -123,8 +117,9 @@ def conditional_weights(
     K: int,
     loss: type[ConditionalLikelihood] = ConditionalLikelihood,
 ) -> np.ndarray:
-    """Return the weights (m,) in [0, 1] that minimise `loss` (WANBIA), starting from ones: the
-    negative conditional log-likelihood or the squared error.
+    """Return the weights (m,) in [0, 1] that minimise `loss` (WANBIA), starting from ones.
+
+    `loss` is the negative conditional log-likelihood or the squared error.
 
     References
     ----------
@@ -139,7 +134,7 @@ def conditional_weights(
     total_weight = max(objective.sample.total, 1.0)
 
     def mean_objective(w: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return objective and gradient (m,) per observation."""
+        """Return the objective and its gradient (m,) per observation."""
         value, gradient = objective(w)
         return value / total_weight, gradient / total_weight
 

@@ -1,7 +1,7 @@
 """Blocks of a two-way table, and groups for new rows.
 
-A table has I rows in a groups and J columns in b groups; a pair is a row and a column. Each cell of
-a categorical table has one of L levels.
+A table has I rows in a groups and J columns in b groups; a pair consists of a row and a column.
+Each cell of a categorical table has one of L levels.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ __all__ = ["best_groups", "ordered"]
 def block_sums(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> np.ndarray:
-    """Return the sums over each block: weights of the L levels (a, b, L), or weight and weighted
-    sum of values (a, b, 2).
+    """Return sums over each block: level weights (a, b, L), or weight and weighted sum (a, b, 2).
 
-    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, each
-    cell means that the row rated the column, and a pair without a cell is an observed zero; the
+    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a
+    cell indicates that the row rated the column, and a pair without a cell is an observed zero; the
     weight of a block is then its number of pairs.
     """
     a = int(rows.max()) + 1
@@ -42,11 +41,10 @@ def block_sums(
 def ordered(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Renumber groups by increasing mean (categorical tables: by decreasing size); arguments as in
-    `block_sums`.
+    """Renumber groups by increasing mean (categorical tables: by decreasing size).
 
-    Returns the row labels, the column labels, the block sums and the within-block sum of squares
-    (nan with levels).
+    The arguments are the same as in `block_sums`. Returns the row labels, the column labels, the
+    block sums and the within-block sum of squares (nan with levels).
     """
     # by first appearance, which resolves ties
     labels = [canonical(rows), canonical(columns)]
@@ -84,10 +82,10 @@ def best_groups(
 ) -> np.ndarray:
     """Return the label of the best row group for each new row, int32 (new rows,).
 
-    `cells` are the new rows' cells, `columns` the column labels, `means` (a, b) the block means.
-    With `log_shares` (a, b, L), the log proportions of levels in each block, values are level codes
-    and are compared with these proportions instead. If `rated`, `means` contains the proportions of
-    rated pairs, and pairs without a cell are unrated.
+    `cells` contains the new rows' cells, `columns` the column labels, and `means` (a, b) the block
+    means. With `log_shares` (a, b, L), the log proportions of levels in each block, values are
+    level codes and are compared with these proportions instead. If `rated`, `means` contains the
+    proportions of rated pairs, and pairs without a cell are unrated.
     """
     b = means.shape[1]
     if rated:
@@ -110,8 +108,8 @@ def best_groups(
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
     """Return minus the log-likelihood (rows, a) of each row in each row group.
 
-    `columns` (J,) are the column labels, `log_shares` (a, b, L) the log proportions of levels in
-    each block.
+    `columns` (J,) contains the column labels, and `log_shares` (a, b, L) the log proportions of
+    levels in each block.
     """
     L = log_shares.shape[2]
     # cells of a table with b L columns, the pairs of a column group and a level

@@ -1,4 +1,7 @@
-"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column."""
+"""Observed cells of a two-way table, as compressed sparse rows.
+
+A pair consists of a row and a column.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,16 @@ __all__ = ["Cells"]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Observed cells of an I x J table, sorted by row, column and value; pairs may have several
-    values.
+    """Observed cells of an I x J table, sorted by row, column and value.
+
+    Pairs may have several values.
 
     Attributes
     ----------
     shape : (int, int)
-        I and J.
+        Numbers of rows I and columns J.
     start : ndarray of intp, shape (I + 1,)
-        Position of each row's first cell, and n.
+        Position of each row's first cell, followed by n.
     column : ndarray of int32, shape (n,)
         Column of each cell.
     value : ndarray of float64, shape (n,)
@@ -39,8 +43,9 @@ class Cells:
 
     @classmethod
     def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Sort entries (arrays of equal length), and merge entries with equal row, column and value
-        by adding weights.
+        """Sort entries, and merge entries with equal row, column and value by adding weights.
+
+        The arguments are arrays of equal length.
         """
         order = np.lexsort((value, column, row))
         row, column, value, weight = (
@@ -54,9 +59,7 @@ class Cells:
 
     @classmethod
     def _sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells from rows `row`, columns, values and weights, (n,) each, already sorted by
-        row.
-        """
+        """Return cells, given rows, columns, values and weights (n,) that are sorted by row."""
         start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(
             np.intp
         )
@@ -67,8 +70,9 @@ class Cells:
 
     @classmethod
     def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells from arrays with checked dtypes and ranges; raise a ValueError if `start` is
-        inconsistent with the others.
+        """Return cells from arrays whose dtypes and ranges have been validated.
+
+        Raises a ValueError if `start` is inconsistent with the others.
         """
         n = len(value)
         if n == 0 or start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any():
@@ -101,7 +105,9 @@ class Cells:
         return self.start, self.column, self.value, self.weight
 
     def averaged(self) -> Cells:
-        """Return the table with one cell per observed pair, the weighted mean of its values."""
+        """Return the table with one cell per observed pair: the weighted mean of the pair's
+        values.
+        """
         is_first = np.ones(self.n, dtype=bool)  # whether a cell is the first of its pair
         is_first[1:] = self.column[1:] != self.column[:-1]
         # first cells of rows; the last rows may be empty
@@ -117,10 +123,9 @@ class Cells:
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and weighted values of each row, summed by column group: two arrays (I,
-        groups).
+        """Return each row's weights and weighted values, summed by column group, (I, groups) each.
 
-        `group` (J,) contains the column labels, `groups` is the number of groups.
+        `group` (J,) contains the column labels, and `groups` is the number of groups.
         """
         counts, sums = np.empty((2, self.shape[0], groups))
         kernel.group_sums(*self.arrays, group, counts, sums)

@@ -12,8 +12,9 @@ __all__ = ["du_draws"]
 
 
 def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator) -> np.ndarray:
-    """Return partitions (draws, n) with canonical labels, `thin` steps apart; the first is `thin`
-    steps from the labels `start` (n,).
+    """Return partitions (draws, n) with canonical labels, `thin` steps apart.
+
+    The first partition is `thin` steps from the labels `start` (n,).
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Genetic algorithm for two-way clustering of ordinal ratings (Li 2014, section 1.3).
 
-An individual is a partition of the items and a partition of the users: a row of labels, items
-first. Smaller fitness is better.
+An individual consists of a partition of the items and a partition of the users: a row of labels,
+items first. Smaller fitness is better.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CHUNK = 2  # number of generations between checks of the stop flag
 
 
 class Ratings(NamedTuple):
-    """Ratings and the block model, in the order of the kernel's arguments.
+    """Ratings and the block model; attributes are in the order of the kernel's arguments.
 
-    A rating r in a block with mean m has the probability of (r - .5, r + .5) under a normal
+    The probability of a rating r in a block with mean m is that of (r - .5, r + .5) under a normal
     distribution with mean m and standard deviation `sigma`, truncated to the scale. The fitness is
     minus twice the log-likelihood plus `penalty` per block.
 
@@ -32,7 +32,7 @@ class Ratings(NamedTuple):
     item, user : ndarray of int32, shape (n,)
         Item and user of each rating.
     rating : ndarray of int32, shape (n,)
-        0 for the lowest rating.
+        The ratings, counted from 0 for the lowest rating.
     weight : ndarray, shape (n,)
         Frequency of the user's rating of the item.
     items, users, levels : int
@@ -58,9 +58,9 @@ class Ratings(NamedTuple):
     def from_cells(
         cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool
     ) -> Ratings:
-        """Return ratings from cells with integers in low..high; rows are items, columns are users.
+        """Return ratings from cells with integers in low..high; rows are items and columns users.
 
-        The penalty of a block is `penalty` times the log of the number of ratings.
+        The penalty per block is `penalty` times the log of the number of ratings.
         """
         rating = np.rint(cells.value - low).astype(np.int32)
         block_penalty = penalty * float(np.log(cells.weight.sum()))
@@ -78,8 +78,9 @@ class Ratings(NamedTuple):
         )
 
     def fitness(self, population: np.ndarray) -> np.ndarray:
-        """Return the fitness (n,) of individuals (n, items + users); makes their labels canonical
-        in place.
+        """Return the fitness (n,) of individuals (n, items + users).
+
+        Labels are made canonical in place.
         """
         out = np.empty(len(population))
         kernel.fitness_of(*self, population, out)
@@ -87,18 +88,18 @@ class Ratings(NamedTuple):
 
 
 class Evolved(NamedTuple):
-    """Result of a run.
+    """Result of a run of the genetic algorithm.
 
     Attributes
     ----------
     items, users : ndarray of int32, shape (items,) and (users,)
         Labels of the best individual.
     fitness : float
-        Its fitness.
+        Fitness of the best individual.
     history : ndarray, shape (1 + generations,)
         Smallest fitness of the initial population and of each generation.
     population : ndarray of int32, shape (members, items + users)
-        The last population, by increasing fitness.
+        The last population, sorted by increasing fitness.
     population_fitness : ndarray, shape (members,)
     """
 
@@ -111,13 +112,12 @@ class Evolved(NamedTuple):
 
 
 def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
-    """Return the initial population (n_individuals, items + users), and advance the generator state
-    `stream` (4,).
+    """Return the initial population (n_individuals, items + users), advancing the generator.
 
-    The first member has groups of size one. The other members result from it by steps of the Du
-    process (a random item or user moves to another group or to a new one); the number of steps
-    equals the number of items or users. Crossover never adds groups, so the search starts from as
-    many groups as possible.
+    `stream` (4,) is the generator's state. The first member has groups of size one. The other
+    members are obtained from it by steps of the Du process (a random item or user moves to another
+    group or to a new group); the number of steps equals the number of items or users. Crossover
+    never adds groups, so the search starts from as many groups as possible.
     """
     items = ratings.items
     users = ratings.users
@@ -130,11 +130,11 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
 
 
 def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
-    """Run the genetic algorithm once; `options` are those of `Genetic` from ``population`` to
-    ``refine``.
+    """Run the genetic algorithm once.
 
-    Its ``population`` is the number of individuals; ``crossover``, ``mutation`` and ``elitism`` are
-    passed to the kernel. With ``refine`` the best individual is improved at the end.
+    `options` contains the options of `Genetic` from ``population``, the number of individuals, to
+    ``refine``; ``crossover``, ``mutation`` and ``elitism`` are passed to the kernel. With
+    ``refine``, the best individual is improved at the end.
     """
     items = ratings.items
     users = ratings.users
@@ -180,8 +180,9 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
 
 
 def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
-    """Move single items and users while this decreases the fitness; return the labels (items +
-    users,) and the fitness.
+    """Move single items and users while the fitness decreases; return labels and fitness.
+
+    The labels have shape (items + users,).
     """
     labels = best.copy()
     # moves labels in place, and returns the fitness

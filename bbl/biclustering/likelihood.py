@@ -1,8 +1,7 @@
-"""Criteria for the number of groups, on the scale of minus twice a log-likelihood; smaller is
-better.
+"""Criteria for the number of groups, on the scale of minus twice a log-likelihood.
 
-A table has a row groups and b column groups; a pair is a row and a column. Cells are numeric or
-have L levels.
+Smaller values are better. A table has a row groups and b column groups; a pair consists of a row
+and a column. Cells are numeric or have L levels.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def normal_deviance(squares: float, total: float, resolution: float) -> float:
 def levels_deviance(counts: np.ndarray) -> float:
     """Return minus twice the log-likelihood of blocks with separate distributions of L levels.
 
-    `counts` (..., L) are the counts of levels in each block.
+    `counts` (..., L) contains the counts of levels in each block.
     """
     n = counts.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -42,11 +41,11 @@ def levels_deviance(counts: np.ndarray) -> float:
 def integrated_completed(
     deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float
 ) -> float:
-    """Return minus twice the log integrated completed likelihood, in its large-sample form (Keribin
-    et al. 2015).
+    """Return minus twice the log integrated completed likelihood (Keribin et al. 2015).
 
-    It is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) + (k - 1) ln n`` for
-    the rows and for the columns, where n rows (columns) are in k groups of sizes n_g.
+    The large-sample form is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) +
+    (k - 1) ln n`` for the rows and for the columns, where n rows (columns) are in k groups of sizes
+    n_g.
 
     Parameters
     ----------
@@ -72,15 +71,16 @@ def integrated_completed(
 
 
 class Noise(NamedTuple):
-    """Noise of the values, which does not depend on the groups; pairs (row, column) may be observed
-    repeatedly.
+    """Noise in the values, which does not depend on the groups.
+
+    Pairs (row, column) may be observed repeatedly.
 
     Attributes
     ----------
     total : float
         Number of observations.
     within : float
-        Sum of squared differences of repeated observations from their pair's mean.
+        Sum of squared differences between repeated observations and the pair's mean.
     resolution : float
         Smallest gap between distinct values.
     """
@@ -91,7 +91,7 @@ class Noise(NamedTuple):
 
     @classmethod
     def from_cells(cls, cells: Cells) -> Noise:
-        """Return the noise of the cells of a table."""
+        """Return the noise in the cells of a table."""
         means = cells.averaged()
         total = float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))

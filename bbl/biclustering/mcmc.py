@@ -1,5 +1,5 @@
-"""MCMC for partitions of raters and of the items they rate (Li 2014, section 1.2). Raters are the
-rows of a table, items its columns.
+"""MCMC for partitions of raters and of rated items (Li 2014, section 1.2). Raters are the rows of a
+table, items its columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["MIXED", "Draws", "log_likelihood", "sample"]
 # rater has probability ``prod_{i in R} v_i / e_n(v)``, where the elementary symmetric polynomial
 # e_n is the sum of such products over all sets of n items.
 
-MIXED = 1.1  # chains count as mixed up to this split R-hat
+MIXED = 1.1  # chains are considered mixed up to this split R-hat
 
 
 class Draws(NamedTuple):
@@ -32,7 +32,7 @@ class Draws(NamedTuple):
     rows, columns : ndarray of int32, shape (..., draws, raters) and (..., draws, items)
         Labels of the groups of raters and of items.
     log_posterior : ndarray, shape (..., draws)
-        Up to a constant.
+        Log posterior density, up to a constant.
     loyalty : ndarray, shape (..., raters)
         Mean lambda of each rater's group.
     popularity : ndarray, shape (..., items)
@@ -47,9 +47,7 @@ class Draws(NamedTuple):
 
     @property
     def traces(self) -> np.ndarray:
-        """Log posterior, and numbers of groups of raters and items, of each draw, shape (...,
-        draws, 3).
-        """
+        """Log posterior and numbers of groups of raters and items in each draw, (..., draws, 3)."""
         groups = [labels.max(axis=-1) + 1.0 for labels in (self.rows, self.columns)]
         return np.stack([self.log_posterior, *groups], axis=-1)
 
@@ -57,11 +55,11 @@ class Draws(NamedTuple):
 def _chain(
     cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator
 ) -> Chain:
-    """Return a chain without partitions; `popularity` (items,) contains the weights w, None for
-    equal ones.
+    """Return a chain without partitions.
 
-    `alpha` is the concentration of the prior of the weights (0 fixes them); `sigma` is the prior
-    standard deviation of the logit of lambda, `step` the proposal standard deviation.
+    `popularity` (items,) contains the weights w; None means equal weights. `alpha` is the
+    concentration of the prior on the weights (0 fixes them), `sigma` the prior standard deviation
+    of the logit of lambda, and `step` the proposal standard deviation.
     """
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
     stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
@@ -79,8 +77,9 @@ def _chain(
 
 
 def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return random labels (n,) of k groups, where k is uniform in 1..min(n, 10); some may be
-    empty.
+    """Return random labels (n,) of k groups, with k uniform in 1..min(n, 10).
+
+    Some groups may be empty.
     """
     return canonical(rng.integers(1 + rng.integers(min(n, 10)), size=n)).astype(np.int32)
 
@@ -88,9 +87,9 @@ def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
 def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None = None) -> Draws:
     """Run one chain from random partitions.
 
-    `cells` contains the items (columns) rated by each rater (row); `options` are the options of
-    `Mcmc` from ``draws`` to ``step``; `popularity` (items,) fixes the weights w, which by default
-    are drawn from their posterior.
+    `cells` contains the items (columns) rated by each rater (row), and `options` the options of
+    `Mcmc` from ``draws`` to ``step``. `popularity` (items,) fixes the weights w, which are drawn
+    from their posterior by default.
     """
     rng = np.random.default_rng(seed)
     n = options["draws"]
@@ -109,12 +108,11 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
 
 
 def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
-    """Return the log-likelihood of the rated items: eq. 1.1, with the normalising constant that it
-    lacks.
+    """Return the log-likelihood of the rated items: eq. 1.1 with its normalising constant.
 
-    `rows` (raters,) and `columns` (items,) are labels of a and b groups, `gamma` (a,) the logits of
-    lambda, `rank` (a, b) the ranks 1, 2, ... given by groups of raters to groups of items,
-    `popularity` (items,) the weights w.
+    `rows` (raters,) and `columns` (items,) are labels of a and b groups, `gamma` (a,) contains the
+    logits of lambda, `rank` (a, b) the ranks 1, 2, ... given by groups of raters to groups of
+    items, and `popularity` (items,) the weights w.
     """
     # priors and proposals are unused
     chain = _chain(

@@ -1,6 +1,6 @@
-"""Two-way clustering methods: METHODS maps the value of ``method=`` to a class of options.
+"""Two-way clustering methods: METHODS maps the values of ``method=`` to classes of options.
 
-Each class has a `name`, the required kind of cells (`response`), and `fit`.
+Each class has a `name`, the required kind of cells (`response`), and a `fit` method.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PENALTIES = {"bic": 1.0, "thesis": 0.5}
 
 @dataclass(frozen=True)
 class Genetic:
-    """Genetic algorithm for ordinal ratings, which also chooses the numbers of groups.
+    """Cluster ordinal ratings by a genetic algorithm, which also determines the numbers of groups.
 
     Parameters
     ----------
@@ -41,19 +41,19 @@ class Genetic:
     sigma : float, default 0.5
         Standard deviation of a rating before rounding.
     penalty : {"bic", "thesis"} or float, default "bic"
-        Penalty of each block as a multiple of ln N: 1 ("bic"), 1/2 (as in the thesis), or a number.
+        Penalty per block as a multiple of ln N: 1 ("bic"), 1/2 (as in Li 2014), or a number.
     mean : {"block", "mle"}, default "block"
-        Mean of a block: the mean of its ratings, or the maximum-likelihood estimate before
+        Block means: the mean of a block's ratings, or the maximum-likelihood estimate before
         truncation.
     population : int, default 6
     generations : int, default 1000
     crossover, mutation : float, default 0.8 and 0.2
-        Probabilities.
+        Probabilities of crossover and mutation.
     elitism : bool, default True
         Whether the best individual always survives.
     refine : bool, default True
-        Whether to move single items of the best individual at the end, as long as the fitness
-        improves.
+        Whether to improve the best individual at the end by moving single items as long as the
+        fitness decreases.
 
     Raises
     ------
@@ -103,13 +103,13 @@ class Genetic:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks for the progress bar, `n_init` populations; other arguments
-        are ignored.
-        """
+        """Return the number of tasks for the progress bar: `n_init` populations."""
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
-        """Return the ratings with the block model; raise a DataError for values off the scale."""
+        """Return the ratings with the block model; raise a DataError for values outside the
+        scale.
+        """
         low, high = self.scale
         off_scale = (
             (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
@@ -141,10 +141,9 @@ class Genetic:
         return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run the algorithm from `n_init` populations and return the best individual; `groups` must
-        be None.
+        """Run the algorithm from `n_init` populations and return the best individual.
 
-        `n_levels` is not used; it exists because all methods have the same arguments.
+        `groups` must be None. `n_levels` is unused; it is part of the signature of all methods.
         """
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
@@ -166,12 +165,12 @@ class Genetic:
 
 @dataclass(frozen=True)
 class Mcmc:
-    """Posterior of the groups of raters and items, given the items rated by each rater.
+    """Cluster raters and items by MCMC, given the items rated by each rater.
 
     Parameters
     ----------
     draws : int, default 1000
-        Number of draws per chain; `n_init` of `bicluster` is the number of chains.
+        Number of draws per chain. The number of chains is the argument `n_init` of `bicluster`.
     warmup : int, default 1000
         Number of sweeps before the first draw.
     thin : int, default 1
@@ -183,11 +182,13 @@ class Mcmc:
     step : float, default 1.0
         Proposal standard deviation for the logit of lambda.
     popularity : array_like of shape (columns,), optional
-        Fixed weights of the items, in column order; by default sampled from their posterior.
+        Fixed weights of the items, in column order; by default, weights are sampled from their
+        posterior.
     loss : {"vi", "binder"}, default "vi"
-        Loss of the reported partition. "binder" minimises its posterior expectation, "vi" a lower
-        bound on the expected variation of information (Wade & Ghahramani 2018), whose minimum may
-        lie elsewhere. The best draw is improved by moves of single items.
+        Loss whose posterior expectation is minimised by the reported partition. For "vi", the
+        variation of information, a lower bound on the expectation is minimised instead (Wade &
+        Ghahramani 2018); its minimum may differ. The best draw is improved by moves of single
+        items.
 
     Raises
     ------
@@ -219,13 +220,11 @@ class Mcmc:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks for the progress bar, `n_init` chains; other arguments are
-        ignored.
-        """
+        """Return the number of tasks for the progress bar: `n_init` chains."""
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
-        """Return the checked weights of the `n` items, with sum 1, or None to sample them."""
+        """Return the validated weights of the `n` items, with sum 1, or None to sample them."""
         if self.popularity is None:
             return None
         try:
@@ -240,10 +239,10 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions with the smallest expected loss (for "vi",
-        its lower bound); `groups` must be None.
+        """Run `n_init` chains and return the partitions with the smallest expected loss.
 
-        `n_levels` is not used; it exists because all methods have the same arguments.
+        For "vi", this is a lower bound on the loss. `groups` must be None. `n_levels` is unused; it
+        is part of the signature of all methods.
         """
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items

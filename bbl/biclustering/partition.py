@@ -1,4 +1,4 @@
-"""Partitions of I items as labels (I,): comparisons, and a point estimate from posterior draws."""
+"""Partitions of items as labels: comparisons, and point estimates from posterior draws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CANDIDATES = 1000
 
 
 def canonical(labels: np.ndarray) -> np.ndarray:
-    """Relabel as 0, 1, ... in order of first appearance, so that equal partitions get equal labels.
+    """Relabel as 0, 1, ... by first appearance, so that equal partitions have equal labels.
 
     Examples
     --------
@@ -45,8 +45,9 @@ def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the Rand index (Rand 1971) and the adjusted Rand index (Hubert & Arabie 1985) of two
-    partitions, labels (n,).
+    """Return the Rand index and the adjusted Rand index of two partitions, given labels (n,).
+
+    See Rand (1971) and Hubert & Arabie (1985).
 
     Examples
     --------
@@ -74,8 +75,9 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
-    """Return the proportion (I, I) of draws in which two items are in the same group, from labels
-    `draws` (n, I).
+    """Return the proportion (I, I) of draws where two items are in the same group.
+
+    `draws` (n, I) contains the labels.
 
     Examples
     --------
@@ -89,8 +91,9 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
-    """Return a group's contribution to the expected Binder loss, the sum of ``1 - 2 share`` over
-    pairs of its k members.
+    """Return a group's contribution to the expected Binder loss.
+
+    This is the sum of ``1 - 2 share`` over pairs of the group's k members.
 
     `share` (k, k) contains the similarities of the members.
     """
@@ -98,8 +101,9 @@ def _binder(share: np.ndarray) -> float:
 
 
 def _information(share: np.ndarray) -> float:
-    """Return a group's contribution to the expected variation of information, ``sum_i (ln k - 2 ln
-    sum_j share_ij)``.
+    """Return a group's contribution to the expected variation of information.
+
+    This is ``sum_i (ln k - 2 ln sum_j share_ij)``.
 
     `share` (k, k) contains the similarities of its k members.
     """
@@ -111,12 +115,13 @@ LOSSES = {"vi": _information, "binder": _binder}
 
 
 def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> float:
-    """Return the posterior expected loss of a partition, from the similarity matrix `share` (I, I).
+    """Return the posterior expected loss of a partition, given the similarity matrix `share` (I,
+    I).
 
     ``"binder"``: the number of pairs of items that are together only in the partition or only in
     the draw. ``"vi"``: the variation of information in nats, with the logarithm of a mean instead
-    of the mean of logarithms (Wade & Ghahramani 2018, eq. 13). It is exact for a single draw, and
-    otherwise a lower bound for the part that depends on the partition.
+    of the mean of logarithms (Wade & Ghahramani 2018, eq. 13). The result is exact for a single
+    draw, otherwise a lower bound on the part that depends on the partition.
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
@@ -127,8 +132,9 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
 
 
 def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> np.ndarray:
-    """Return the partition with the smallest expected loss, int32 (I,): the best draw, improved by
-    moves of single items.
+    """Return the partition with the smallest expected loss, as int32 labels (I,).
+
+    This is the best draw, improved by moves of single items.
 
     `draws` (n, I) contains canonical labels, `share` (I, I) their `similarity`; `loss` is one of
     `LOSSES`.

@@ -1,6 +1,4 @@
-"""Two-way clustering by prototypes: rows and columns are assigned in turn to the group with the
-best fitting block prototypes.
-"""
+"""Two-way clustering by prototypes: alternating assignment of rows and columns."""
 
 from __future__ import annotations
 
@@ -38,9 +36,9 @@ class PrototypeFit(NamedTuple):
     rows, columns : ndarray of int32, shape (I,) and (J,)
         Labels of the groups.
     value : float
-        Objective, see `Table.objective`.
+        Objective; see `Table.objective`.
     history : ndarray
-        Objective at the start, then after each half-step, which moves rows or columns; with
+        Objective at the start and after each half-step, where rows or columns are moved; with
         "pearson", the sum over both half-steps after each iteration.
     n_iter : int
     converged : bool
@@ -56,9 +54,7 @@ class PrototypeFit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over the cells of each line by group of the other axis; with "levels", by level and
-    group.
-    """
+    """Sums over each line's cells by group of the other axis; with "levels", also by level."""
 
     counts: np.ndarray  # weights of each line, (n, L k_other)
     sums: np.ndarray  # weighted values of each line, (n, L k_other)
@@ -81,14 +77,14 @@ class Table:
     ----------
     cells : Cells
         One cell per observed pair. With the metric "levels", the shape is (I, J L), each column
-        stands for a level of a column of the table, and all values are 1: there is one cell for
-        each level of an observed pair.
+        represents a level of a column of the table, and all values are 1: each level of an observed
+        pair has a cell.
     metric : {"squared", "levels", "pearson"}
     n_levels : int, default 1
         Number of levels L of a cell.
     fill : float, default 0.0
-        Prototype of blocks without cells; with "levels", the prior count spread over the levels of
-        a block.
+        Prototype of blocks without cells; with "levels", the prior count that is spread over the
+        levels of a block.
     """
 
     cells: Cells
@@ -109,7 +105,7 @@ class Table:
         return Cells.from_entries(row, column, ones, ones, shape)
 
     def side(self, axis: int) -> Cells:
-        """Return the cells by row if `axis` is 0, by column if it is 1."""
+        """Return the cells by row (axis 0) or by column (axis 1)."""
         return self.cells.T if axis else self.cells
 
     def size(self, axis: int) -> int:
@@ -118,10 +114,11 @@ class Table:
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
-        """Return the part of each line's cost (n,) that is common to all groups and omitted by
-        `costs`.
+        """Return the part of each line's cost (n,) that is common to all groups.
 
-        With "squared" it is the weighted sum of squares, otherwise 0.
+        It is not included in `costs`.
+
+        With "squared", this is the weighted sum of squares, otherwise 0.
         """
         if self.metric != "squared":
             return np.zeros(self.size(axis))
@@ -129,8 +126,8 @@ class Table:
         return np.bincount(side.row, side.weight * side.value**2, side.shape[0])
 
     def sums(self, axis: int, labels: np.ndarray, other: np.ndarray, k: int, k_other: int) -> Sums:
-        """Return the sums of an axis with labels `labels` (n,), given the labels `other` of the
-        other axis.
+        """Return the sums for an axis with `labels` (n,), given the labels `other` of the other
+        axis.
         """
         counts, sums = self.grouped(self.side(axis), axis, other, k_other)
         return Sums(counts, sums, add_rows(labels, counts, k), add_rows(labels, sums, k))
@@ -138,10 +135,10 @@ class Table:
     def grouped(
         self, side: Cells, axis: int, other: np.ndarray, k_other: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and weighted values of each line, each (n, L k_other), by level and group
-        of `other`.
+        """Return each line's weights and weighted values (n, L k_other) by level and group of
+        `other`.
 
-        `side` is the result of `side(axis)`; `other` contains the labels of the other axis.
+        `side` is the result of ``side(axis)``; `other` contains the labels of the other axis.
         """
         L = self.n_levels
         if L == 1:
@@ -156,8 +153,7 @@ class Table:
         return side.sums(group, L * k_other)
 
     def prototypes(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return the prototypes (k, L k_other): block means, or log proportions of the block's
-        levels.
+        """Return the prototypes (k, L k_other): block means, or log proportions of levels.
 
         `counts` and `sums` (k, L k_other) are sums over groups of lines.
         """
@@ -168,8 +164,9 @@ class Table:
             return np.log(smoothed / smoothed.sum(axis=1, keepdims=True)).reshape(counts.shape)
 
     def costs(self, counts: np.ndarray, sums: np.ndarray, prototype: np.ndarray) -> np.ndarray:
-        """Return the cost (n, k) of each line in each group, from sums (n, L k_other) and
-        prototypes (k, L k_other).
+        """Return the cost (n, k) of each line in each group.
+
+        It is computed from sums (n, L k_other) and prototypes (k, L k_other).
 
         "squared": squared distance minus `misfit`; "levels": deviance; "pearson": the line's weight
         times (1 - r).
@@ -197,8 +194,7 @@ class Table:
         return weight * (1.0 - np.clip(r, -1.0, 1.0))
 
     def objective(self, axis: int, sums: Sums, labels: np.ndarray, other: np.ndarray) -> float:
-        """Return the objective for `labels` of an axis and `other` of the other axis, given their
-        `sums`.
+        """Return the objective for labels of an axis and of the other axis, given their `sums`.
 
         "squared": sum of squared residuals; "levels": deviance of counts plus prior counts;
         "pearson": sum of the costs on this axis.
@@ -215,17 +211,17 @@ class Table:
 def _pattern_costs(
     table: Table, axis: int, labels, other, k: int, k_other: int, tied: np.ndarray
 ) -> np.ndarray:
-    """Return minus the log-likelihood of the pattern of observed pairs, for lines `tied` in each
-    group, (len(tied), k).
+    """Return minus the log-likelihood of the observation pattern of `tied` lines in each group.
 
-    Whether a pair is observed is Bernoulli with one rate per block. `labels` (n,) are the axis's
-    labels, `other` the other axis's.
+    The result has shape (len(tied), k). Whether a pair is observed is a Bernoulli variable with one
+    rate per block. `labels` (n,) contains the labels of the axis, and `other` those of the other
+    axis.
     """
     # (n, k_other): observed pairs of each line by group of the other axis
     n_observed = (table.pairs.T if axis else table.pairs).sums(other, k_other)[0]
     size = np.bincount(labels, minlength=k)[:, None]
     size_other = np.bincount(other, minlength=k_other).astype(float)
-    # between 0 and 1 in empty blocks, too
+    # also between 0 and 1 in empty blocks
     rate = (add_rows(labels, n_observed, k) + 0.5) / (size * size_other + 1.0)
     return (
         -(n_observed[tied] @ np.log(rate).T) - (size_other - n_observed[tied]) @ np.log1p(-rate).T
@@ -241,9 +237,9 @@ def _assign_lines(
     k_other: int,
     misfit: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return each line's best group (n,), its cost there (n,), and the tolerance for tied costs.
+    """Return each line's best group (n,), the line's cost (n,), and the tolerance for tied costs.
 
-    With tied costs, a line stays in its `old` group (n,) unless another group fits its pattern of
+    If costs are tied, a line stays in its `old` group (n,) unless another group fits its pattern of
     observed cells better. `other` contains the labels of the other axis, `misfit` (n,) is
     `Table.misfit`.
     """
@@ -282,9 +278,7 @@ def _assign_lines(
 
 
 def _drop_empty(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
-    """Return labels without gaps for empty ones of the `k` groups, and the number of
-    groups in use.
-    """
+    """Return labels renumbered without empty groups, and the number of groups in use."""
     used = np.bincount(labels, minlength=k) > 0
     return (np.cumsum(used) - 1)[labels].astype(np.int32), int(used.sum())
 
@@ -297,12 +291,11 @@ def alternate(
     move: str = "all",
     empty: str = "reseed",
 ) -> PrototypeFit:
-    """Assign rows and columns in turn to the groups with the smallest cost, until nothing moves (Li
-    2014, eqs. 2.1 and 2.2).
+    """Assign rows and columns in turn to the groups with the smallest cost until nothing moves.
 
-    The equations are corrected: a row is compared with prototypes over its observed cells only,
-    ``sum_h n_ih (A_gh - mean_ih)^2`` over the column groups h, where n_ih is the number and mean_ih
-    the mean of the cells of row i in h.
+    The equations of Li (2014, eqs. 2.1 and 2.2) are corrected: a row is compared with prototypes
+    over its observed cells only, ``sum_h n_ih (A_gh - mean_ih)^2`` over the column groups h, where
+    n_ih is the number of cells of row i in h and mean_ih their mean.
 
     Parameters
     ----------
@@ -311,15 +304,16 @@ def alternate(
         Initial labels 0, 1, ...
     max_iter : int, default 100
     move : {"all", "one"}, default "all"
-        Whether all lines of an axis move at once, or one after the other, with blocks updated after
-        each move ("squared" only).
+        Whether all lines of an axis are moved at once or one after another, with blocks updated
+        after each move ("squared" only).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting line or is dropped.
 
     Returns
     -------
     PrototypeFit
-        Labels are 0, 1, ... without gaps; groups that stayed empty or were dropped are omitted.
+        The fit. Labels are 0, 1, ... without gaps; groups that remained empty or were dropped are
+        omitted.
     """
     labels = [
         np.ascontiguousarray(rows, dtype=np.int32),
@@ -382,8 +376,8 @@ def alternate(
 def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[Table, Cells]:
     """Return the table for `alternate`, and the cells for its `Starts`.
 
-    `fill` is as in `Table`. The cells for the starts are the table's cells; with "levels", an
-    observed cell becomes L cells, 1 at its level and 0 at the others.
+    `fill` is the same as in `Table`. The cells for the starts are the table's cells; with "levels",
+    an observed cell becomes L cells: 1 at its level, 0 at the other levels.
 
     Raises
     ------
@@ -431,10 +425,10 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
 def fit_once(
     table: Table, starts: Starts, groups: tuple[int, int], seed: int, options: dict
 ) -> PrototypeFit:
-    """Fit from one start: separate clusterings of rows and columns.
+    """Fit from one start, which consists of separate clusterings of rows and columns.
 
-    `starts` are made from the cells returned by `make_tables` with `table`; `options` are keyword
-    arguments of `alternate`.
+    `starts` is created from the cells returned by `make_tables` with `table`; `options` contains
+    keyword arguments of `alternate`.
     """
     rng = np.random.default_rng(seed)
     with serial_blas():  # so that results do not depend on the number of threads

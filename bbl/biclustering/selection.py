@@ -1,6 +1,4 @@
-"""Two-way clustering by block prototypes from many starts, and the choice of the numbers of
-groups.
-"""
+"""Two-way clustering by block prototypes from many starts, with selected numbers of groups."""
 
 from __future__ import annotations
 
@@ -29,25 +27,25 @@ TIED = 1e-9
 
 @dataclass(frozen=True)
 class Prototype:
-    """Block prototypes: rows and columns are assigned to the closest block means.
+    """Cluster rows and columns by assigning them to the closest block prototypes.
 
     Parameters
     ----------
     metric : {"squared", "levels", "pearson"}, default "squared"
         "squared": sum of squares. "levels": deviance, with a distribution of levels for each block.
-        "pearson": ``1 - r`` for a row and a prototype.
+        "pearson": ``1 - r``, where r is the correlation between a row and a prototype.
     move : {"all", "one"}, default "all"
-        Whether all rows move at once, or one after the other, which takes longer and reaches a
+        Whether all rows are moved at once or one after another, which takes longer but reaches a
         lower objective ("squared" only).
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
-        Initial groups of rows and of columns. "kmeans": k-means++ and a few steps of Lloyd's
-        algorithm. "hierarchical": Ward's clustering, a single start for any `n_init`, which
-        compares all pairs of rows. "random": the nearest of random rows, the prototypes of Li
-        (2014).
+        Initial groups of rows and columns. "kmeans": k-means++ and a few steps of Lloyd's
+        algorithm. "hierarchical": Ward's clustering, which compares all pairs of rows and gives a
+        single start for any `n_init`. "random": assignment to the nearest of several random rows,
+        as in Li (2014).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting row or is dropped.
     fill : float, optional
-        Mean of blocks without cells; by default 3 for ratings 1 to 5, otherwise the mean of all
+        Mean of blocks without cells; by default, 3 for ratings 1 to 5, otherwise the mean of all
         cells.
     prior_count : float, default 1.0
         Pseudocount spread over the levels of each block, for "levels".
@@ -89,11 +87,11 @@ class Prototype:
 
     @property
     def response(self) -> str:
-        """Kind of cells required by the metric: "levels" of a factor, or "numeric" values."""
+        """Kind of cells required by the metric: factor "levels" or "numeric" values."""
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks for the progress bar: starts over all numbers of groups."""
+        """Return the number of tasks for the progress bar: all starts for all numbers of groups."""
         return self._n_starts(n_init) * len(self._grid(groups, shape))
 
     def _n_starts(self, n_init: int) -> int:
@@ -103,7 +101,9 @@ class Prototype:
     def _grid(
         self, groups: tuple[int, int] | None, shape: tuple[int, int]
     ) -> list[tuple[int, int]]:
-        """Return the numbers of row and column groups to try: given, or all up to `max_groups`."""
+        """Return the numbers of row and column groups to try: as given, or all up to
+        `max_groups`.
+        """
         if groups is not None:
             return [groups]
         if self.metric == "pearson":
@@ -116,9 +116,7 @@ class Prototype:
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
 
     def empty_block_mean(self, cells: Cells) -> float:
-        """Return the mean of blocks without cells: the option `fill`, or its default for these
-        cells.
-        """
+        """Return the mean of blocks without cells: the option `fill`, or its default."""
         if self.fill is not None:
             return self.fill
         value = cells.value
@@ -126,11 +124,10 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` starts for each pair of group numbers; return the fit with the smallest
-        criterion.
+        """Fit from `n_init` starts for each pair of group numbers; return the best fit.
 
-        `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for
-        numeric cells.
+        The best fit has the smallest criterion. `groups` is (rows, columns), or None to try all up
+        to `max_groups`; `n_levels` is 1 for numeric cells.
         """
         grid = self._grid(groups, cells.shape)
         largest = max(a for a, _ in grid), max(b for _, b in grid)  # numbers of groups
@@ -178,8 +175,8 @@ class Prototype:
         )
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
-        """Warn if a chosen number of groups is the largest one tried, although more
-        were possible.
+        """Warn if a selected number of groups is the largest one tried but not the largest
+        possible.
         """
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
         if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):
@@ -194,7 +191,7 @@ class Prototype:
 
 
 def _choose_fit(fits: list[PrototypeFit]) -> PrototypeFit:
-    """Return the fit with the smallest objective, the first of those tied up to rounding."""
+    """Return the fit with the smallest objective; the first if tied up to rounding."""
     least = min(fit.value for fit in fits)
     # history[0]: the objective at the start
     tolerance = TIED * max(abs(fit.history[0]) for fit in fits)

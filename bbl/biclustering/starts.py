@@ -1,4 +1,4 @@
-"""Starts of two-way clustering: separate clusterings of the I rows and the J columns.
+"""Starts for two-way clustering: separate clusterings of the I rows and the J columns.
 
 Centres are arrays (J, centres); `is_observed`, of the same shape, is 1 where a centre has a value
 and 0 elsewhere.
@@ -32,8 +32,9 @@ STEPS = 5  # steps of Lloyd's algorithm: a start need not be optimal
 
 
 class _Distances:
-    """Squared distances of rows from centres: the mean over jointly observed columns, times the
-    row's weight.
+    """Squared distances of rows from centres.
+
+    A distance is the mean over jointly observed columns, times the row's weight.
 
     Attributes
     ----------
@@ -66,7 +67,7 @@ class _Distances:
             self.wxx = (self.wx * x).sum(axis=1)[:, None]
 
     def __call__(self, centres: np.ndarray, is_observed: np.ndarray) -> np.ndarray:
-        """Return the distances (I, centres) from centres (J, centres), which may have unobserved
+        """Return distances (I, centres) from centres (J, centres), which may have unobserved
         values.
         """
         # w (x - c)^2 = w x^2 - 2 w x c + w c^2, by matrix products
@@ -99,11 +100,10 @@ def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Cluster the rows by greedy k-means++ (Arthur & Vassilvitskii 2007) and a few steps of Lloyd's
-    algorithm.
+    """Cluster the rows by greedy k-means++ and a few steps of Lloyd's algorithm.
 
-    `cells` contains one cell per observed pair of row and column; `groups` is at most I. Returns
-    labels, int32 (I,), with each of 0..groups-1 present.
+    See Arthur & Vassilvitskii (2007). `cells` contains one cell per observed pair of row and
+    column; `groups` is at most I. Returns labels, int32 (I,), with each of 0..groups-1 present.
     """
     distances = _Distances(cells)
     n = cells.shape[0]
@@ -113,7 +113,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
     n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
-        if stop[0]:  # set by an interrupt: the labels will not be used
+        if stop[0]:  # set on an interrupt: the labels will not be used
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         candidates = (
@@ -142,8 +142,9 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
 def refill_empty_groups(
     labels: np.ndarray, groups: int, misfit: np.ndarray, least: float
 ) -> np.ndarray:
-    """Return `labels` (I,) after moving the row with the largest `misfit` (I,) into each empty
-    group, if the misfit exceeds `least`.
+    """Return `labels` (I,) after moving the worst-fitting row into each empty group.
+
+    This is the row with the largest `misfit` (I,); it is moved only if the misfit exceeds `least`.
 
     A row that is alone in its group stays there.
     """
@@ -165,8 +166,9 @@ def refill_empty_groups(
 
 
 def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `groups` random rows, the prototypes of Li (2014), and assign each row to the nearest;
-    return the labels, int32 (I,).
+    """Draw `groups` random rows and assign each row to the nearest; return int32 labels (I,).
+
+    The random rows are the prototypes of Li (2014).
     """
     seeds = rng.choice(cells.shape[0], groups, replace=False)
     labels = _Distances(cells)(*_rows_as_centres(cells, seeds)).argmin(axis=1).astype(np.int32)
@@ -175,10 +177,10 @@ def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.
 
 
 def merge_rows(cells: Cells) -> np.ndarray:
-    """Merge the rows (at least two) by Ward's method; return the tree (I - 1, 4) of `linkage`.
+    """Merge rows (at least two) by Ward's method; return the tree (I - 1, 4) from `linkage`.
 
-    The squared distance of two rows is the mean squared difference over their jointly observed
-    columns, or the variance of all cells if there are none.
+    The squared distance between two rows is the mean squared difference over their jointly observed
+    columns, or the variance of all cells without such columns.
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
@@ -218,7 +220,7 @@ def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """Initial groups for the alternation: a separate clustering of each axis of a table.
+    """Initial groups for `alternate`: a separate clustering of each axis of a table.
 
     Attributes
     ----------
@@ -226,7 +228,7 @@ class Starts:
     sides : (Cells, Cells)
         The cells by row, and by column.
     trees : tuple of ndarray
-        The merges of rows and of columns for "hierarchical", see `merge_rows`; otherwise empty.
+        The merges of rows and of columns for "hierarchical" (see `merge_rows`); otherwise empty.
     """
 
     kind: str
@@ -235,7 +237,7 @@ class Starts:
 
     @classmethod
     def from_cells(cls, cells: Cells, n_levels: int = 1, kind: str = "kmeans") -> Starts:
-        """Return the starts of a table; `cells` of shape (I, J L) come from `make_tables`."""
+        """Return the starts for a table; `cells` of shape (I, J L) come from `make_tables`."""
         sides = (cells, _transposed(cells, n_levels))
         trees: tuple[np.ndarray, ...] = ()
         if kind == "hierarchical":
@@ -254,7 +256,7 @@ class Starts:
 
 
 def _transposed(cells: Cells, n_levels: int) -> Cells:
-    """Return the transposed table: cells (I, J L), by levels of columns, become cells (J, I L)."""
+    """Transpose a table whose cells (I, J L) are by levels of columns, to cells (J, I L)."""
     if n_levels == 1:
         return cells.T
     column, level = np.divmod(cells.column, n_levels)

@@ -56,8 +56,7 @@ class Judging:
     refit : bool
         Whether to fit all rows at the best setting; otherwise, the fit to the last fold is kept.
     ordered : bool
-        Whether folds consist of consecutive rows, in which case a warning is given if rows are
-        ordered.
+        Whether folds consist of consecutive rows. If so, a warning is given if rows are ordered.
     stacklevel : int
         Stack level of warnings, counted from the caller of `cross_fit`.
     """

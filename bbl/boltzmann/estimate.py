@@ -278,10 +278,10 @@ def fit_group(
         Generator and progress function for engines that sample; `rng` is also used by
         ``log_z="ais"``.
     coefficients : ndarray, shape (1 + layout.size,), optional
-        Intercept and parameters from which iterative engines start.
+        Initial intercept and parameters for iterative engines.
     warm_starts : WarmStarts, optional
-        Site solutions at other settings from which to start. If given, fits are only precise enough
-        to compare settings.
+        Site solutions at other settings, used as starting values. If given, fits are only precise
+        enough to compare settings.
     keep_sites : bool, default False
         Whether to keep site solutions regardless of their size.
     """
@@ -386,10 +386,10 @@ def estimate_path(
     progress : callable, optional
         ``progress(share=1.0, note="")`` is called to report progress.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Intercepts and parameters from a fit to the same rows with different weights, from which
-        iterative engines start.
+        Initial intercepts and parameters for iterative engines, from a fit to the same rows with
+        different weights.
     warm_start_sets : sequence of WarmStarts, optional
-        Solutions at other settings from which to start, for each group and then for the pooled
+        Solutions at other settings, used as starting values, for each group and then for the pooled
         rows. If given, fits are only precise enough to compare settings.
 
     Returns
@@ -726,9 +726,9 @@ def estimate_jointly(
 ) -> list[Estimate]:
     """Fit P(group | row) for all groups jointly at each of `values`; `log_z_kind` is "none".
 
-    `generative` contains the out-of-fold scores of the generative fit from which the joint fit
-    starts, and the generative fit to all rows; by default, both are computed by `fit_start`.
-    `coefficients` contains the starting values for an unpenalised fit.
+    `generative` contains the out-of-fold scores of the generative fit that starts the joint fit,
+    and the generative fit to all rows; by default, both are computed by `fit_start`. `coefficients`
+    contains the starting values for an unpenalised fit.
     """
 
     def fit_start(

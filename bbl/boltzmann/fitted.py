@@ -202,7 +202,7 @@ def build_predictive(
     kind : str
         How ln Z is computed; "exact" and "ais" do not depend on the rows.
     starts : sequence of ndarray, shape (D,)
-        Fields from which annealing starts in each group, for "ais".
+        Initial fields for annealing in each group, for "ais".
     rngs : sequence of Generator
         Random generator of each group, for "ais".
     workers : int

@@ -95,7 +95,7 @@ class FitData:
     survey : SurveySample, optional
         Sampling design of the rows of `frame`, with the positions of the n rows.
     source : TrainingSource, optional
-        Source from which data in batches can be read again; None for a table.
+        Source for reading data in batches again; None for a table.
     selections : dict, optional
         Cache of selected predictors for `bbl.boltzmann.relevance.choose_once`, shared by the fits
         of different engines to the same rows.

@@ -67,7 +67,7 @@ def refine(
     generative : Tuning
         The tuning of pseudo-likelihood.
     warm_starts : list of WarmStarts
-        The solution for each group on the first fold, from which fits on the other folds start.
+        The solution for each group on the first fold, used to start fits on the other folds.
 
     Returns
     -------

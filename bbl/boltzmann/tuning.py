@@ -177,8 +177,8 @@ def tune_many(
     best, last : Tuning
         The tunings at the selected setting and at the weakest penalty tried.
     warm_starts : list of WarmStarts
-        The solution for each group on the training rows at the weakest penalty, from which later
-        fits may start.
+        The solution for each group on the training rows at the weakest penalty, to start later
+        fits.
     """
     sample = data.rows
     engine = spec.engine

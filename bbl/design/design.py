@@ -222,7 +222,7 @@ class Design:
 
     @property
     def number_centers(self) -> np.ndarray:
-        """Values (q,) from which the codes of the q numbers of a Boltzmann machine are measured."""
+        """Values (q,) with code 0 of the q numeric predictors in a Boltzmann machine."""
         return np.array(
             [f.center for f in self.predictors if isinstance(f, NumberFactor) and f.is_measured]
         )

@@ -85,7 +85,7 @@ class FormulaTerms:
 
     @property
     def order(self) -> int:
-        """The highest order of a term; 1 if there are no interactions."""
+        """The highest order of a term; 1 without interactions."""
         return self.interactions.order
 
 

@@ -99,7 +99,7 @@ class EngineFit:
     state : dict of str to ndarray
         Other arrays that are needed by methods called later; stored in model files.
     history : dict of str to ndarray
-        Progress of the fit: columns of equal length, the first of which is the iteration.
+        Progress of the fit: columns of equal length, starting with the iteration.
     """
 
     theta: np.ndarray

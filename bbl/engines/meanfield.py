@@ -39,7 +39,7 @@ class MeanField(Engine):
     prior_count : float, default 1.0
         Pseudocount in eqs. (20)-(23), spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
-        Coordinates in which the covariance is shrunk towards a multiple of the identity: indicators
+        Coordinates for shrinking the covariance towards a multiple of the identity: indicators
         of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels. With
         "zero-sum", probabilities do not depend on the choice of reference levels, and eq. (31) uses
         the zero-sum gauge. The two are equivalent if all predictors have two levels.
@@ -199,7 +199,7 @@ def covariance(
     `counts` (D, D) contains the weight of the rows that have both levels of a pair; the array is
     overwritten by the covariance. `level_shares` (D,) contains the frequencies of the levels. With
     missing values, the covariance of two predictors and the means in it are computed from the rows
-    in which both are observed; means over other rows would add noise.
+    where both are observed; means over other rows would add noise.
     """
     C = counts
     even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)

@@ -96,8 +96,8 @@ class JointTraits:
         not None, contains out-of-fold scores from the generative start, which serve as an offset.
         Unpenalised fits begin at the coefficients `start` (K, 1 + size), if not None.
     start : callable
-        ``start(engine)`` returns the generative engine from which the fit starts and the settings
-        to try for it, or None if the fit starts from equal scores.
+        ``start(engine)`` returns the generative engine for starting the fit and the settings to try
+        for it, or None if the fit starts from equal scores.
     check_differences : callable
         ``check_differences(engine, n)`` raises an OptionError if a fit to `n` distinct rows has no
         standard errors for differences between groups.
@@ -126,7 +126,7 @@ def strengths_of_draws(
 ) -> np.ndarray | None:
     """Return the strength of each pair in each posterior draw, an array (n_draws, n_pairs).
 
-    Returns None if there are no draws. `engine` and `rng` are unused; they are part of the
+    Returns None without draws. `engine` and `rng` are unused; they are part of the
     signature of `PosteriorTraits.strengths`.
     """
     if fit.draws is None:
@@ -170,8 +170,8 @@ class PosteriorTraits:
 
         `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge,
         including reference levels, so that pairs with different numbers of levels are comparable.
-        With two levels this is the Ising coupling. Both arrays have shape (n_pairs,) and are nan if
-        there are no draws.
+        With two levels this is the Ising coupling. Both arrays have shape (n_pairs,) and are nan
+        without draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:

@@ -72,7 +72,7 @@ class Clamped:
         Columns of these parameters' known levels; D or -1, which select a column of ones, for
         unknown or absent members.
     _target : ndarray of intp, shape (sources,)
-        Parameter of the smaller model to which each of them contributes.
+        For each of them, the parameter of the smaller model that it contributes to.
 
     Examples
     --------

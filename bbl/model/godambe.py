@@ -30,7 +30,7 @@ class RowInfluence(ABC):
     ----------
     layout : Layout
     total : float
-        Total weight of the rows to which the group was fitted.
+        Total weight of the group's training rows.
     determined : ndarray of bool, shape (layout.size,)
         Whether each parameter is determined by the rows or a penalty; rows have no influence on the
         others.
@@ -89,7 +89,7 @@ class Influence(RowInfluence):
     Parameters
     ----------
     sample : Sample
-        The rows to which the group was fitted.
+        The group's training rows.
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.

@@ -110,7 +110,7 @@ def approximate_log_z(
     ----------
     kind : {"pseudo", "half", "mf"}
     sample : Sample
-        The rows to which the group was fitted.
+        The group's training rows.
     layout : Layout
     theta : ndarray, shape (layout.size,)
     site_theta : ndarray, shape (layout.D, 1 + D), optional
@@ -220,7 +220,7 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     Parameters
     ----------
     sample : Sample
-        The rows to which the group was fitted.
+        The group's training rows.
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
     half : bool

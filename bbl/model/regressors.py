@@ -164,7 +164,7 @@ def to_floats(argument: str, value) -> np.ndarray:
 
 
 class Regressors:
-    """The predictors and sets on which each site is regressed.
+    """The predictors and sets that serve as regressors of each site.
 
     A *set* is a term (i, j, k, ...) of three or more predictors without one member: given all other
     predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13).
@@ -244,7 +244,7 @@ class Regressors:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Order (D,) of the term to which each column belongs."""
+        """Order (D,) of each column's term."""
         # 2 for the m predictors, 3 for sets of two, ...
         orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)

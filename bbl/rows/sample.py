@@ -357,7 +357,7 @@ class Sample(Rows):
     def group(self, y: int) -> Sample:
         """Return the rows of group `y` as one group.
 
-        If there is no response, all rows are in group 0.
+        Without a response, all rows are in group 0.
         """
         return self.rows(self.response == y).pooled
 

@@ -1,9 +1,8 @@
-"""Choose the penalty from a path, by the extended BIC (EBIC) or cross-validation, and raw or
-refitted weights.
+"""Select the penalty from a path by the extended BIC (EBIC) or cross-validation. *Raw* weights are
+penalised; *refitted* weights are not.
 
-*Raw* weights are penalised; *refitted* weights are not. The *loss* is the weighted sum of ``-ln p``
-of the rows' classes. The path starts at the largest penalty, and each fit starts from the previous
-one.
+The *loss* is the weighted sum of ``-ln p`` of the rows' classes. The path starts at the largest
+penalty, and each fit starts from the previous one.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ SMALLEST_SHARE = 0.02  # last penalty of a path, as a proportion of the first
 GAMMA = 0.5  # gamma of the extended BIC
 # a path ends when the loss falls below this proportion of the loss without terms
 SATURATED_SHARE = 0.01
-# a refit whose loss in a fold exceeds the loss without terms by this proportion of the total loss
-# without terms is not compared further: raw weights win
+# if the loss of a refit in a fold exceeds the loss without terms by this proportion of the total
+# loss without terms, raw weights are chosen
 HOPELESS = 1.0
 # a path ends after this many consecutive penalties without improvement of the EBIC or held-out loss
 PATIENCE = 12
@@ -41,7 +40,7 @@ NO_LOSS = np.full(2, np.nan)  # held-out losses not computed
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A penalty of a path, and its fits."""
+    """A penalty on a path, and its fits."""
 
     penalty: Penalty
     stages: list[Stage]  # one per order
@@ -52,9 +51,7 @@ class Point:
 
     @property
     def criterion(self) -> float:
-        """The criterion to minimise: the EBIC or otherwise the smaller held-out loss; nan if
-        neither is available.
-        """
+        """The criterion to minimise: the EBIC, the smaller held-out loss, or nan."""
         # fmin ignores nan
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
@@ -87,7 +84,7 @@ def choose(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Choice:
-    """Select terms of up to `order` predictors that separate the classes, and fit their weights.
+    """Select terms of up to `order` predictors that discriminate between classes, and fit weights.
 
     Parameters
     ----------
@@ -97,31 +94,31 @@ def choose(
     order : int
         Maximum number of predictors in a term.
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
-        Penalties on the sum of losses, one per order; or the criterion that chooses a single
-        penalty for all orders from a path of 30. "ebic" minimises ``2 loss + df ln n + 2 gamma
-        sum_t ln C(m, |t|)`` of the refitted terms, where gamma = 0.5, df is the number of weights
-        and intercepts, and n is the sum of the row weights. "cv" minimises the held-out loss. A
-        path ends early after 12 consecutive penalties without improvement.
+        Penalties on the scale of the summed loss, one per order; or the criterion for selecting a
+        common penalty for all orders from a path of 30. "ebic" minimises ``2 loss + df ln n + 2
+        gamma sum_t ln C(m, |t|)`` over the refitted terms, where gamma = 0.5, df is the number of
+        weights and intercepts, and n is the sum of the row weights. "cv" minimises the held-out
+        loss. A path ends early after 12 consecutive penalties without improvement.
     group : bool, default True
-        Penalty of a term: ``lambda sqrt(d) ||W_t||`` if True, otherwise lambda times the sum of the
-        norms of its features' weights.
+        Penalty on a term: ``lambda sqrt(d) ||W_t||`` if True, otherwise lambda times the sum of the
+        norms of the weights of its features.
     screen : {"heredity", "all"}
-        Candidate pairs: pairs with a selected predictor, or all pairs.
+        Candidate pairs: pairs that contain a selected predictor, or all pairs.
     refit : "auto", True or False
-        Whether to refit the weights without penalty; "auto" chooses by the held-out loss.
+        Whether to refit the weights without a penalty; with "auto", the held-out loss decides.
     nfold : int, default 5
         Number of folds for "cv" and "auto", stratified by class.
     rng : numpy.random.Generator, optional
-        Assigns rows to folds; required for "cv" and "auto".
+        Generator for assigning rows to folds; required for "cv" and "auto".
     workers : int
         Number of threads for the folds. The result does not depend on it.
     progress : callable, optional
-        Called after every penalty and every fold.
+        Function called after each penalty and each fold.
     Notes
     -----
-    `Problem.make` merges and sorts rows, so that weights and repeated rows give bitwise identical
-    results. Inner loops release the global interpreter lock, so many regressions can run in
-    threads.
+    Rows are merged and sorted by `Problem.make`, so weights and repeated rows give bitwise
+    identical results. The global interpreter lock is released in inner loops, so several
+    regressions can run in threads.
     """
     with serial_blas():
         if isinstance(lambda_, str):
@@ -174,8 +171,9 @@ def choose(
 
 
 def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
-    """Return the penalties of a path, from the smallest one that selects no term to a proportion of
-    it.
+    """Return the penalties of a path, starting with the smallest that selects no term.
+
+    The path ends at a proportion of this penalty.
     """
     largest = largest_penalty(problem, group, screen)
     if largest <= 0:  # no term has a gradient: every penalty gives the model without terms
@@ -187,7 +185,7 @@ def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> l
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
-    """Return the EBIC of terms whose refit has the sum of losses `loss`; see `choose`."""
+    """Return the EBIC of terms whose refit has the summed loss `loss`; see `choose`."""
     q = problem.K - 1
     df = q * (1 + sum(problem.size(t) for t in terms))
     search_space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
@@ -204,7 +202,7 @@ def _fit_path(
     """Fit a path of penalties, each starting from the previous one.
 
     ``evaluate(point, last)`` returns a point with its criterion; `last` is the previous point, or
-    None. The path ends early when the loss is nearly zero, when the penalty part of the EBIC alone
+    None. The path ends early when the loss is nearly zero, when the penalty term of the EBIC
     exceeds the best EBIC, or after `PATIENCE` penalties without improvement.
     """
     points: list[Point] = []
@@ -234,15 +232,16 @@ def _best_index(points: Sequence[Point]) -> int:
 
 
 def _keep_unevaluated(point: Point, last: Point | None) -> Point:
-    """Return the point unchanged, without a criterion; `last` is not used, but all `evaluate`
-    functions have this argument.
+    """Return the point unchanged, without a criterion.
+
+    `last` is unused; it is part of the signature of all `evaluate` functions.
     """
     return point
 
 
 def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
-    """Return the point with a refit of its terms and EBIC; the refit of `last` is reused for the
-    same terms.
+    """Return the point with a refit of its terms and the EBIC. The refit of `last` is reused if the
+    terms are the same.
     """
     final = point.stages[-1]
     terms = list(final.weights)
@@ -253,14 +252,16 @@ def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
 
 
 class CrossValidation:
-    """Held-out losses of the penalties of a path, in order; parameters are as in `choose`.
+    """Held-out losses of the penalties on a path, in order.
+
+    The parameters are described in `choose`.
 
     Attributes
     ----------
     folds : Folds
         Row weights (folds, n) in each fold: `train` for training, `held` for validation.
     fold_losses : ndarray, shape (folds, 2)
-        Summed losses of raw and of refitted weights at the last penalty; inf for a hopeless refit.
+        Summed losses of raw and refitted weights at the last penalty; inf for a hopeless refit.
     refits : list of Refit or None
         The last refit of each fold; None if not computed.
     """
@@ -290,8 +291,8 @@ class CrossValidation:
     def evaluate(self, point: Point, last: Point | None = None) -> Point:
         """Return the point with mean held-out losses (2,) of raw and refitted weights.
 
-        Points of a path must be given in order because folds keep their last refits. `last` is not
-        used, but is part of the signature shared with `_evaluate_ebic`. The loss of raw weights is
+        Points of a path must be given in order because folds keep their last refits. `last` is
+        unused; it is part of the signature shared with `_evaluate_ebic`. The loss of raw weights is
         nan if the option `refit` is True, and that of refitted weights is nan if it is False.
         """
         tasks = [
@@ -332,9 +333,9 @@ def _losses_of_fold(
     """Return the summed held-out losses of raw and refitted weights in one fold, and the refit.
 
     Terms are selected again from the training rows. `train` and `held_out` (n,) are the row weights
-    in the two parts. Gradients of irrelevant terms grow with the square root of the number of rows,
-    so the penalty is scaled by the square root of the proportion of training rows: about the same
-    number of irrelevant terms is then selected as from all rows. If the refit is hopeless (see
+    in the two parts. Gradients of irrelevant terms increase with the square root of the number of
+    rows, so the penalty is scaled by the square root of the proportion of training rows; about as
+    many irrelevant terms are then selected as from all rows. If the refit is hopeless (see
     HOPELESS) at this penalty, or was at a larger one (`is_hopeless`), its loss is infinite: with
     more terms, refits do not improve and take a long time. `last_refit` is reused for the same
     terms.
@@ -360,8 +361,9 @@ def _losses_of_fold(
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:
-    """Return the weighted sum of ``-ln p`` over the rows, given weights (d, K - 1) of terms and an
-    intercept (K - 1,).
+    """Return the weighted sum of ``-ln p`` over the rows, given weights and an intercept.
+
+    The weights of a term have shape (d, K - 1), and the intercept (K - 1,).
     """
     from scipy.special import log_softmax
 

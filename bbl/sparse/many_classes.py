@@ -1,5 +1,6 @@
-"""Minimise over a working set with the group penalty for more than two classes: proximal gradient
-steps find the nonzero terms, Newton's method their weights.
+"""Minimisation over a working set with the group penalty for more than two classes.
+
+Proximal gradient steps find the nonzero terms, and Newton's method their weights.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Gradients of the loss by weights (D, q) and intercept (q,), zero for intercepts held at their
-    bound; and the violation of the optimality conditions, in units of penalties.
+    """Gradients of the loss with respect to weights (D, q) and intercept (q,), and the violation.
+
+    Gradients are zero for intercepts held at their bound. The violation of the optimality
+    conditions is in units of penalties.
     """
 
     theta: Floats
@@ -59,8 +62,8 @@ class Slope(NamedTuple):
 def minimise_groups(descent: Descent) -> float:
     """Minimise over the working set of `descent` in place, and return the remaining violation.
 
-    Stops at ``descent.max_violation``, after ``descent.max_steps`` steps of either kind, or if no
-    step makes progress beyond rounding.
+    The iteration stops at ``descent.max_violation``, after ``descent.max_steps`` steps of either
+    kind, or if no step makes progress beyond rounding.
     """
     link = descent.products.link(descent.theta, descent.intercept)
     point = Point(descent.theta, descent.intercept, link, descent.evaluate(link))
@@ -116,10 +119,10 @@ def _slope_at(descent: Descent, point: Point) -> Slope:
 
 def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[Point, float]:
     """Take accelerated proximal gradient steps (Beck & Teboulle 2009) until the set of nonzero
-    terms
-    settles; return the point and the last curvature.
+    terms settles; return the point and the last curvature.
 
-    The loss must have been evaluated last at `point`, and is evaluated at the returned point.
+    The last evaluation of the loss must have been at `point`; afterwards, it is at the returned
+    point.
     """
     products = descent.products
     ahead = point  # the point at which gradients are taken
@@ -216,8 +219,7 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
 
 
 def _step_to_bound(intercept: Floats, move: Floats) -> float:
-    """Return the largest step, at most 1, along `move` that keeps all intercepts within their
-    bound.
+    """Return the largest step, at most 1, along `move` that keeps all intercepts within bounds.
 
     Intercepts already at their bound do not change.
     """
@@ -227,10 +229,10 @@ def _step_to_bound(intercept: Floats, move: Floats) -> float:
 
 
 class _Model:
-    """The quadratic model of loss and penalty at a point, over the nonzero terms.
+    """Quadratic model of the loss and penalty at a point, over the nonzero terms.
 
-    `weights` (D, q) are their weights, and `norms` (T,) are the terms' norms; `gradient` (D, q) and
-    `by_intercept` (q,) are the gradients of loss plus penalty.
+    `weights` (D, q) contains the terms' weights and `norms` (T,) their norms; `gradient` (D, q) and
+    `by_intercept` (q,) are the gradients of the loss plus the penalty.
     """
 
     def __init__(
@@ -264,8 +266,7 @@ class _Model:
 
     def curve(self, v: Floats, v_intercept: Floats) -> tuple[Floats, Floats]:
         """Return the Hessian times weights (D, q) and intercept (q,); zero for intercepts held at
-        their
-        bound.
+        their bound.
         """
         scores = self.to_scores @ self.active.link(v, v_intercept)
         centred = scores - (self.p * scores).sum(axis=0)

@@ -1,5 +1,6 @@
-"""Stagewise selection of terms: candidates of order k are products of a selected term of order k -
-1 and one more predictor (Min, Ning, Cheng & Gerstein 2014, section 3.2).
+"""Stagewise selection of terms (Min, Ning, Cheng & Gerstein 2014, section 3.2).
+
+Candidates of order k are products of a selected term of order k - 1 and one more predictor.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ def grow(
     screen: str = "heredity",
     start: Sequence[Stage] | None = None,
 ) -> list[Stage]:
-    """Return one stage per order: the minimum over the terms selected by the previous stage and
-    their products.
+    """Return one stage per order.
 
-    Lower-order terms may be dropped at later stages. The stages end when there is no term left to
-    multiply.
+    Each stage is the minimum over the terms selected in the previous stage and their products.
+    Lower-order terms may be dropped at later stages. The stages end when no term remains to be
+    multiplied.
 
     Parameters
     ----------
     problem : Problem
     penalty : Penalty
-        One factor per order.
+        Penalty with one factor per order.
     screen : {"heredity", "all"}
-        With "all", every pair of predictors is a candidate, even if neither was selected.
+        With "all", each pair of predictors is a candidate, even if neither was selected.
     start : stages of a similar problem, optional
         Warm starts, one per order: `weights` (d, q) by term and `intercept` (q,). They do not
         change the minimum.

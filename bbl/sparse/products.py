@@ -1,9 +1,8 @@
-"""Features of products of predictors in a multinomial logistic regression, and gradients of all
-candidate products.
+"""Features of products of predictors in a multinomial logistic regression, with gradients.
+*Features*, *link* and *slope* are defined in the glossary.
 
-*Features*, *link* and *slope* are defined in the glossary. A term's *state* in a row numbers the
-joint level of its predictors, as far as its features distinguish them. T terms have D features in
-all; q = K - 1.
+A term's *state* in a row is the number of the joint level of its predictors, to the extent that its
+features distinguish levels. T terms have D features in total; q = K - 1.
 """
 
 from __future__ import annotations
@@ -43,8 +42,9 @@ BLOCK_SIZE = 2**21  # numbers in a block of features, or of slopes times parents
 
 
 def simplex(levels: int) -> np.ndarray:
-    """Return the corners of a simplex as rows (L, L - 1); columns are orthogonal with mean 0 and
-    mean square 1.
+    """Return the corners of a simplex as rows (L, L - 1).
+
+    Columns are orthogonal with mean 0 and mean square 1.
     """
     out = np.zeros((levels, levels - 1))
     for k in range(1, levels):
@@ -54,17 +54,17 @@ def simplex(levels: int) -> np.ndarray:
 
 
 def contrasts(K: int) -> np.ndarray:
-    """Return the matrix (K, K - 1) that maps links to class scores; for K = 2 the link is the log
-    odds.
+    """Return the matrix (K, K - 1) that maps links to class scores.
 
-    Its columns are orthogonal, with sum 0 and squared norm 1/2.
+    Its columns are orthogonal, with sum 0 and squared norm 1/2. For K = 2, the link is the log
+    odds.
     """
     return simplex(K) / math.sqrt(2 * K)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A regression of the class on predictors; equal rows are merged into one weighted row."""
+    """A regression of the class on predictors, with identical rows merged into weighted rows."""
 
     # (m, n), C-contiguous: level codes as uint8, uint16 or int32, one row per predictor; float64 if
     # some predictors are numeric, see `feature_values`
@@ -80,8 +80,7 @@ class Problem:
     ) -> Problem:
         """Return the problem for `codes` (n, m), with equal rows merged and sorted.
 
-        Repeated rows and weights therefore give bitwise identical results, whatever the order of
-        rows.
+        Repeated rows and weights therefore give bitwise identical results, for any order of rows.
         """
         levels = tuple(int(L) for L in n_levels)
         has_numbers = np.asarray(codes).dtype.kind == "f"
@@ -109,7 +108,7 @@ class Problem:
         )
 
     def weighted(self, weights: np.ndarray) -> Problem:
-        """Return the problem with other weights (n,), dropping rows of weight 0."""
+        """Return the problem with different weights (n,), dropping rows with weight 0."""
         rows = np.flatnonzero(weights > 0)
         codes = np.ascontiguousarray(self.codes[:, rows])
         return Problem(
@@ -142,10 +141,10 @@ class Problem:
 
 
 def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the position of one row of each set of equal rows, in sorted order, and each set's
-    total weight.
+    """Return the position of one row from each set of equal rows, and each set's total weight.
 
-    `rows` (n, width) are compared by their bytes; `weights` (n,) are the rows' weights.
+    Positions are in sorted order. `rows` (n, width) are compared by their bytes; `weights` (n,)
+    contains their weights.
     """
     if not rows.size:  # nothing to merge
         return np.arange(len(rows)), weights
@@ -174,13 +173,13 @@ def feature_values(codes: np.ndarray, n_levels: Levels, is_number: np.ndarray) -
 
 
 def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
-    """Return the state of a term in every row (n,), and its features in every state (S, d).
+    """Return the state of a term in each row (n,), and its features in each state (S, d).
 
-    `codes` is (m, n). The two-level predictors together have two states, the sign of their product:
-    1 if it is positive, otherwise 0. The joint levels of the other predictors are numbered, with
-    the last predictor varying fastest. A term with predictors of both kinds has state 2 * number +
-    sign. If codes are floats, the distinct values of the product of two-level predictors are
-    numbered instead of the signs.
+    `codes` has shape (m, n). The two-level predictors together have two states, the sign of their
+    product: 1 if it is positive, otherwise 0. The joint levels of the other predictors are
+    numbered, with the last predictor varying fastest. A term with predictors of both kinds has
+    state 2 * number + sign. If codes are floats, the distinct values of the product of two-level
+    predictors are numbered instead of the signs.
     """
     if codes.dtype.kind == "f":
         return _value_states(codes, n_levels, term)
@@ -210,7 +209,7 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
 
 
 def _value_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
-    """Return states and features of a term as `term_states` does, for float codes."""
+    """Return the states and features of a term, like `term_states`, for float codes."""
     value = np.ones(codes.shape[1])
     for i in term:
         if n_levels[i] == 2:
@@ -229,9 +228,7 @@ def _value_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.n
 
 
 def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
-    """Return the features (S, d) of a term in its S states: the Kronecker product of its
-    predictors' contrasts.
-    """
+    """Return the features (S, d) of a term's states: Kronecker products of contrasts."""
     table: np.ndarray = EMPTY_TERM.copy()  # made read-only below
     for L in levels:
         table = np.kron(table, simplex(L))
@@ -243,8 +240,9 @@ _kept_features = lru_cache(maxsize=1024)(_features_of_states)
 
 
 class Products:
-    """Terms of a problem in the form required by the kernels: states (T, n) and tables, never a
-    full feature matrix.
+    """Terms of a problem in the form required by the kernels.
+
+    They are represented by states (T, n) and tables, without a full feature matrix.
 
     Parameters
     ----------
@@ -263,10 +261,10 @@ class Products:
     sizes : ndarray of intp, shape (T,)
         Number d of each term's features.
     starts : ndarray of intp, shape (T + 1,)
-        First feature of each term, and D.
+        First feature of each term, followed by D.
     layout : tuple of ndarrays
-        The tables for the kernels: numbers of states (T,), all tables concatenated, first entry of
-        each table (T + 1,), and `starts`.
+        The tables in the kernels' format: numbers of states (T,), all tables concatenated, first
+        entry of each table (T + 1,), and `starts`.
     """
 
     def __init__(self, codes: np.ndarray, n_levels: Levels, terms: Sequence[Term]):
@@ -313,7 +311,9 @@ class Products:
         return out
 
     def gradient(self, slope: np.ndarray) -> np.ndarray:
-        """Return the gradient (D, q) of the loss by the weights, for a slope (q, n)."""
+        """Return the gradient (D, q) of the loss with respect to the weights, given a slope
+        (q, n).
+        """
         out = np.empty((int(self.starts[-1]), len(slope)))
         _kernel.gradients(self.codes, *self.layout, slope, out)
         return out
@@ -321,8 +321,7 @@ class Products:
     def features(
         self, rows: slice = slice(None), which: np.ndarray | None = None, dtype: DTypeLike = float
     ) -> np.ndarray:
-        """Return a matrix (D + 1, n) with the features of the terms at `which` (default all),
-        followed by a row of ones.
+        """Return the features (D + 1, n) of the terms at `which` (default: all), and a row of ones.
 
         The slice `rows` selects the columns.
         """
@@ -347,13 +346,12 @@ class Products:
         which: np.ndarray | None = None,
         dtype: DTypeLike = float,
     ) -> np.ndarray:
-        """Return the Hessian ((D + 1) q, (D + 1) q) of the loss at a link (q, n), by weights and
-        intercept.
+        """Return the Hessian ((D + 1) q, (D + 1) q) of the loss at a link (q, n).
 
-        The q weights of a feature are adjacent; the intercept is last. For two classes `curve` (n,)
-        is the second derivative of the loss by the link; for more classes it is computed from the
-        link and the row `weights` (n,). `which` selects terms (default all); features are
-        multiplied in `dtype`.
+        The q weights of a feature are adjacent; the intercept is last. For two classes, `curve`
+        (n,) is the second derivative of the loss with respect to the link; for more classes, it is
+        computed from the link and the row `weights` (n,). `which` selects terms (default: all);
+        features are multiplied in `dtype`.
         """
         from scipy.special import softmax
 
@@ -370,7 +368,7 @@ class Products:
             feature_block = self.features(rows, which, dtype)
             if q == 1:
                 feature_block *= np.sqrt(curve[rows]).astype(dtype)
-                # a matrix times its own transpose needs half of the work
+                # a matrix times its own transpose takes half of the work
                 out[:, 0, :, 0] += feature_block @ feature_block.T
                 continue
             p = softmax(to_scores @ link[:, rows], axis=0)
@@ -392,8 +390,7 @@ class Products:
 def candidate_ratios(
     problem: Problem, slope: np.ndarray, parents: Sequence[Term], group: bool, single: bool = False
 ) -> Iterator[tuple[Sequence[Term], np.ndarray]]:
-    """Yield the ratios (m, parents) of gradient norm to penalty at lambda = 1, for each block of
-    parents.
+    """Yield the ratios (m, parents) of gradient norm to penalty at lambda = 1, by parent block.
 
     A candidate is the product of a parent term and one more predictor. For the `group` penalty, its
     ratio is the norm of the gradient (d, q) divided by sqrt(d); otherwise it is the largest norm of
@@ -455,8 +452,8 @@ def _binary_ratios(problem: Problem, slope: np.ndarray) -> np.ndarray:
 
 
 def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) -> np.ndarray:
-    """Return the features (sum of L - 1, n) of single predictors; `which` are
-    consecutive numbers.
+    """Return the features (sum of L - 1, n) of single predictors; `which` contains consecutive
+    numbers.
     """
     predictor_codes = problem.codes[which[0] : which[-1] + 1]
     if problem.has_numbers:

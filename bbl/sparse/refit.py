@@ -1,8 +1,7 @@
-"""Refit selected terms by maximum likelihood without penalties, and find terms whose weights have
-no finite optimum.
+"""Refit selected terms by maximum likelihood, and find weights without a finite optimum.
 
-D is the number of features of all terms, q = K - 1 for K classes; *link* and *slope* are defined in
-the glossary.
+D is the number of features of all terms, and q = K - 1 for K classes; *link* and *slope* are
+defined in the glossary.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from bbl.sparse.workingset import Weights
 
 __all__ = ["Objective", "Refit", "maximise", "refit"]
 
-RIDGE = 1e-7  # per observation: makes every optimum finite and unique
+RIDGE = 1e-7  # per observation: makes all optima finite and unique
 MAX_GRADIENT = 1e-9  # per observation and weight: Newton's method stops here
 MAX_NEWTON_STEPS = 100
 MAX_CONJUGATE_STEPS = 200  # maximum number of conjugate gradient steps per Newton step
-# a weight that a Newton step without the ridge changes by more has no finite optimum
+# a weight that changes by more in a Newton step without the ridge has no finite optimum
 UNBOUNDED_SHIFT = 0.05
 
 
@@ -55,8 +54,8 @@ class Objective:
     link, slope : ndarrays, shape (q, n)
         Values at the last weights evaluated.
     curve : ndarray, shape (n,)
-        Second derivative of the loss by the link there, exact for two classes, otherwise an upper
-        bound.
+        Second derivative of the loss with respect to the link at these weights, exact for two
+        classes, otherwise an upper bound.
     """
 
     def __init__(self, problem: Problem, Z: np.ndarray):
@@ -69,7 +68,7 @@ class Objective:
         self.curve = np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:
-        """Return objective and loss at `theta`, and set `link`, `slope` and `curve`."""
+        """Return the objective and loss at `theta`, and set `link`, `slope` and `curve`."""
         problem = self.problem
         self.link = np.ascontiguousarray(theta.T @ self.Z)
         # writes slope and curve
@@ -89,13 +88,13 @@ class Objective:
         gradients.
 
         The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), the
-        same for each of the q links. For two classes this is the Hessian, so the first step is
-        exact; for more classes it is an upper bound.
+        same for each of the q links. For two classes, this is the Hessian, so the first step is
+        exact; for more classes, it is an upper bound.
         """
         from scipy.linalg import cho_factor, cho_solve
 
         scaled = self.Z * np.sqrt(self.curve)
-        # a matrix times its own transpose needs half of the work
+        # a matrix times its own transpose takes half of the work
         curvature_matrix = scaled @ scaled.T
         curvature_matrix[np.diag_indices_from(curvature_matrix)] += self.ridge
         preconditioner = cho_factor(curvature_matrix, overwrite_a=True)
@@ -128,8 +127,7 @@ class Objective:
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Minimise the objective by Newton's method from `theta`: return the weights (D + 1, q) and
-    their loss.
+    """Minimise the objective by Newton's method from `theta`; return weights (D + 1, q) and loss.
 
     The loss does not include the ridge.
     """
@@ -159,8 +157,7 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
 
 
 def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
-    """Fit terms by maximum likelihood, starting from their penalised weights (d, q) and `intercept`
-    (q,).
+    """Fit terms by maximum likelihood, starting from penalised weights (d, q) and `intercept`.
 
     A ridge of 1e-7 per observation keeps weights finite if classes are separated, and unique if
     features coincide. Weights that a Newton step without the ridge would change by more than 0.05

@@ -1,8 +1,8 @@
 """Stepwise selection of terms by the extended BIC, one joint state of predictors at a time.
 
 A *model* is a logistic regression on indicators of states, ``1[x_j = a, x_k = b]``; all levels are
-treated alike, without a reference. An interaction confined to one state requires a single
-indicator, whereas the whole table of its term requires many.
+treated alike, without a reference level. An interaction confined to one state requires a single
+indicator, whereas the complete table of its term requires many.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from bbl.sparse.refit import Objective, maximise
 
 __all__ = ["GAMMA", "add_subterms", "choose_stepwise"]
 
-GAMMA = 1.0  # gamma of the extended BIC: indicators of a table overlap, and there are many
+GAMMA = 1.0  # gamma of the extended BIC; large because a table has many overlapping indicators
 MAX_FITS = 3  # number of most promising additions (and removals) fitted at each step
 # number of best additions whose score statistics are adjusted for the model
 MAX_PROJECTED = 30
-# an indicator is collinear if the model leaves at most this proportion of its variance
+# an indicator is collinear if at most this proportion of its variance is unexplained by the model
 COLLINEAR_SHARE = 1e-6
 MAX_STEPS = 500
 MIN_GAIN = 1e-6  # smaller decreases of the EBIC are rounding errors
 
 
 class State(NamedTuple):
-    """Joint levels of some predictors: a level code for each predictor in `term`."""
+    """A joint level of several predictors, with a level code for each predictor in `term`."""
 
     term: Term
     levels: tuple[int, ...]
 
 
 class Model(NamedTuple):
-    """Indicators of states with weights `theta` (states + 1, q), the intercept last, and their
-    EBIC.
+    """Indicators of states, with weights `theta` (states + 1, q), and their EBIC.
 
-    `objective` contains the rows' indicators followed by a row of ones, `Z` (states + 1, n), a
-    small `ridge`, and the `slope` (q, n) and curvature `curve` (n,) at the weights.
+    The intercept is the last weight. `objective` contains the rows' indicators followed by a row of
+    ones, `Z` (states + 1, n), a small `ridge`, and the `slope` (q, n) and curvature `curve` (n,) at
+    the weights.
     """
 
     states: tuple[State, ...]
@@ -68,12 +68,13 @@ def add_subterms(terms: Iterable[Term]) -> list[Term]:
 def choose_stepwise(
     problem: Problem, order: int, parents: Iterable[Term], screen: str = "heredity"
 ) -> list[Term]:
-    """Return the terms, with their sub-terms, of a set of indicators that no single step improves.
+    """Select indicators by a stepwise search; return their terms with all sub-terms.
 
-    A step adds or removes an indicator, or replaces it by the indicators of its states with one
-    predictor removed. The search starts without indicators and always takes the step to the
-    smallest EBIC: ``2 loss + (K - 1) S ln n + 2 gamma sum_s ln(C(m, |s|) d_s)`` for S states s with
-    |s| predictors whose terms have d_s features, with total row weight n and gamma = 1.
+    A step adds or removes an indicator, or replaces it by indicators of its states with one
+    predictor removed. The search starts without indicators, takes the step to the smallest EBIC
+    each time, and ends when no step improves it. The EBIC is ``2 loss + (K - 1) S ln n + 2 gamma
+    sum_s ln(C(m, |s|) d_s)`` for S states s with |s| predictors whose terms have d_s features,
+    where n is the total row weight and gamma = 1.
 
     Parameters
     ----------
@@ -81,8 +82,8 @@ def choose_stepwise(
     order : int
         Maximum number of predictors in a term.
     parents : iterable of terms
-        Their products with one more predictor are candidates, in addition to such products of terms
-        in the model.
+        Terms whose products with one more predictor are candidates, in addition to such products of
+        terms in the model.
     screen : {"heredity", "all"}
         With "all", all pairs are also candidates.
     """
@@ -90,7 +91,8 @@ def choose_stepwise(
     fixed_sources = set(add_subterms(parents))
     if screen == "all":
         fixed_sources |= {(i,) for i, L in enumerate(problem.n_levels) if L > 1}
-    # models already fitted were worse than a model chosen earlier, and hence than the current one
+    # models already fitted were worse than a model chosen earlier, and therefore worse than the
+    # current one
     visited: set[frozenset[State]] = set()
     with serial_blas():
         model = _fit(problem, (), np.zeros((1, problem.K - 1)))
@@ -130,7 +132,7 @@ def _cost(problem: Problem, order: int, size: int) -> float:
 
 
 def _indicators(problem: Problem, states: Sequence[State]) -> np.ndarray:
-    """Return the indicators of states, shape (len(states), n)."""
+    """Return the indicators of states, as an array (len(states), n)."""
     out = np.ones((len(states), problem.n))
     for row, state in zip(out, states, strict=True):
         for i, level in zip(*state, strict=True):
@@ -149,7 +151,7 @@ def _fit(problem: Problem, states: tuple[State, ...], start: np.ndarray) -> Mode
 
 
 def _information(objective: Objective) -> np.ndarray:
-    """Return the Hessian (states + 1, states + 1) by the weights of one of the q linear predictors.
+    """Return the Hessian (states + 1, states + 1) in the weights of one of q linear predictors.
 
     It is exact for K = 2 and approximate for more classes.
     """
@@ -164,7 +166,7 @@ def _additions(
     """Return models with one more state, best first by adjusted score statistics, and their
     starting weights.
 
-    Candidates are the states of the terms in `sources`, joined with a level of one more predictor.
+    Candidates are states of the terms in `sources` joined with a level of one more predictor.
     """
     objective = model.objective
     shortlist = [
@@ -203,8 +205,8 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
 
     The score statistic is the squared gradient of the state's indicator over its information.
     Correlations with the model's indicators are handled by `_additions`. Each source contributes at
-    most ``2 * MAX_PROJECTED`` states, twice as many as `_additions` needs, because some are already
-    in the model or come from several sources.
+    most ``2 * MAX_PROJECTED`` states, twice as many as required in `_additions`, because some are
+    already in the model or come from several sources.
     """
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
     # each level of each predictor
@@ -250,8 +252,7 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
     """Return the models without one state, for the states with the smallest Wald statistics, and
     their starting weights.
 
-    The Wald statistic is the sum over a state's q weights of their squares divided by their
-    variance.
+    The Wald statistic is the sum of a state's q squared weights divided by their variances.
     """
     variance = np.diag(np.linalg.inv(_information(model.objective)))
     wald = ((model.theta**2).sum(axis=1) / variance)[:-1]  # without the intercept
@@ -262,8 +263,8 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
 
 
 def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return models in which a joint state is replaced by its states with one predictor removed,
-    and their starting weights.
+    """Return models with a joint state replaced by its states with one predictor removed, and their
+    starting weights.
 
     Two predictors with equal separate effects resemble an effect of their joint state, which has
     half the penalty. The search may therefore add the joint state first, and no single addition or

@@ -1,6 +1,4 @@
-"""Tables of term weights over joint levels, in the zero-sum and the reference gauge, and links and
-features of new rows.
-"""
+"""Tables of term weights in the zero-sum and reference gauges, and links of new rows."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def zero_sum_table(
 
     The table is in the zero-sum gauge. `theta` contains the weights, `n_levels` the levels of all
     predictors. The two entries along the axis of a predictor in `numbers` are for its values 0 and
-    1, so that the second is the effect of one unit.
+    1, so the second is the effect of one unit.
     """
     binary = [i for i in term if n_levels[i] == 2]
     # the order in which `term_states` multiplies features
@@ -38,9 +36,7 @@ def zero_sum_table(
 
 
 def log_odds(link: np.ndarray) -> np.ndarray:
-    """Return the log odds (..., K - 1) of every class against the first, from links
-    (..., K - 1).
-    """
+    """Convert links (..., K - 1) to log odds (..., K - 1) of each class against the first."""
     to_scores = contrasts(link.shape[-1] + 1)  # (K, K - 1): class scores are to_scores @ link
     return link @ (to_scores[1:] - to_scores[0]).T
 
@@ -51,7 +47,8 @@ def _states_of_rows(
     """Yield, for each term, its state in each row (n,), its features in each state (S, d), and
     whether it is known (n, 1).
 
-    `codes` and `missing` are (n, m). A term is known in a row if none of its predictors is missing.
+    `codes` and `missing` have shape (n, m). A term is known in a row if all its predictors are
+    known.
     """
     for term in terms:
         term_codes = np.ascontiguousarray(codes[:, term].T)
@@ -92,12 +89,12 @@ def term_features(
 
 
 def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
-    """Convert tables from any gauge to the reference gauge; their sum over all terms is unchanged.
+    """Convert tables from any gauge to the reference gauge, preserving their sum over all terms.
 
-    Tables are (L_1, ..., L_k, q). Along each axis, an entry is the sum of the value at the
-    reference level and the difference from that value. The table is thus a sum over subsets of its
-    axes, of differences along the axes in the subset at the reference level of the others. Each
-    part is added to the table of its subset; the empty subset is the intercept.
+    Tables have shape (L_1, ..., L_k, q). Along each axis, an entry is the sum of the value at the
+    reference level and the difference from that value. A table is therefore a sum over subsets of
+    its axes: differences along the axes in the subset, at the reference level of all other axes.
+    Each part is added to the table of its subset; the empty subset is the intercept.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():

@@ -1,10 +1,9 @@
-"""Exact penalised fit over very many candidate terms, by descent over a working set that violators
-join.
+"""Exact penalised fits over very many candidate terms, by descent over a working set.
 
 The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free
 intercept and weights ``W_t`` (d, q), where Omega is ``sqrt(d) ||W_t||`` (group penalty) or the sum
-of the norms of the rows of ``W_t`` (l1). T terms have D features. A *violator* is a term with zero
-weights whose gradient exceeds its penalty.
+of the norms of the rows of ``W_t`` (l1). T terms have D features. A *violator*, which is added to
+the working set, is a term with zero weights whose gradient exceeds its penalty.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ MAX_VIOLATION = 1e-6  # of the optimality conditions by candidates, in units of 
 WORKING_SET_VIOLATION = 2e-7  # the same for terms in the working set
 MAX_NEWTON_STEPS = 1000
 MAX_SWEEPS = 2000  # maximum number of coordinate descent sweeps per Newton step
-# consecutive Newton steps that exhaust their sweeps: separated rows with huge weights, without end
+# maximum number of consecutive Newton steps that exhaust their sweeps, as with separated rows
 MAX_EXHAUSTED_STEPS = 50
-# maximum number of passes over all candidates, each followed by violators joining the working set
+# maximum number of passes over all candidates; each pass adds violators to the working set
 MAX_ROUNDS = 1000
 FULL_HESSIAN_SIZE = 64  # the Hessian is always formed for up to this many weights
 # the Hessian is formed for up to this many weights if coordinate descent over rows is slow
@@ -51,7 +50,7 @@ Weights = dict[Term, np.ndarray]
 
 
 class Penalty(NamedTuple):
-    """Penalty factors of the terms."""
+    """Penalties on terms."""
 
     lambdas: tuple[float, ...]  # on the sum of losses, for orders 1, 2, ...
     group: bool = True  # group penalty, otherwise l1
@@ -62,7 +61,7 @@ class Penalty(NamedTuple):
         return by_order * np.sqrt([problem.size(t) for t in terms]) if self.group else by_order
 
     def scaled(self, factor: float) -> Penalty:
-        """Return all penalties multiplied by a factor."""
+        """Return the penalties multiplied by a factor."""
         return Penalty(tuple(factor * v for v in self.lambdas), self.group)
 
 
@@ -94,11 +93,12 @@ def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
 def violations(
     theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool
 ) -> float:
-    """Return the largest violation of the optimality conditions by weights (D, q), in units of the
-    penalties (T,).
+    """Return the largest violation of the optimality conditions by weights (D, q).
+
+    The violation is in units of the penalties (T,).
 
     `gradient` (D, q) is the gradient of the loss; the rows of each term start at `starts` (T + 1,).
-    At nonzero weights, the gradient of loss plus penalty must be zero. At zero weights, the
+    At nonzero weights, the gradient of the loss plus the penalty must be zero. At zero weights, the
     gradient of the loss must not exceed the penalty.
     """
     if not len(penalty):
@@ -119,7 +119,7 @@ def violations(
 
 
 class Descent:
-    """A working set of T terms with weights, and the descent to its minimum.
+    """A working set of T terms with weights, and the minimisation over it.
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ class Descent:
     Attributes
     ----------
     products : Products
-        The terms in the form required by the kernels: `codes` (T, n) are their states in the rows,
-        `sizes` (T,) their numbers of features, `starts` (T + 1,) the first row of each in `theta`,
-        and `layout` the feature tables.
+        The terms in the kernels' format: `codes` (T, n) contains their states in the rows, `sizes`
+        (T,) their numbers of features, `starts` (T + 1,) the first row of each in `theta`, and
+        `layout` the feature tables.
     theta : ndarray, shape (D, q)
         Weights of the terms; `intercept` (q,) is stored separately.
     lambdas : ndarray, shape (T,)
@@ -149,16 +149,16 @@ class Descent:
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
     prefers_hessian : bool
-        Whether Hessians are formed up to a larger size: with K > 2, or once coordinate descent over
-        rows was slow.
+        Whether Hessians are formed up to a larger size, as for K > 2 or after coordinate descent
+        over rows was slow.
     n_exhausted : int
-        Number of most recent consecutive Newton steps that exhausted their sweeps.
+        Number of consecutive Newton steps up to the last one that exhausted their sweeps.
     max_violation : float
         Violation at which the descent stops, in units of penalties.
     n_steps : int
-        Number of Newton steps of the last descent.
+        Number of Newton steps in the last descent.
     max_steps : int
-        Maximum number of Newton steps of a descent.
+        Maximum number of Newton steps in a descent.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
@@ -248,7 +248,7 @@ class Descent:
             violation = max(violation, intercept_violation)
             if violation <= max_violation:
                 break
-            # violation at which the quadratic model counts as minimised: a proportion of the
+            # violation at which the quadratic model is considered minimised: a proportion of the
             # current violation, decreasing quadratically below 1, but at least a tenth of the final
             # violation
             tolerance = max(0.1 * max_violation, 0.05 * violation * min(1.0, violation))
@@ -276,9 +276,9 @@ class Descent:
         The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after the step,
         where H is the Hessian of the loss. `gradient` (D, q) and `intercept_gradient` (q,) are
         gradients at the link; `tolerance` is the violation at which coordinate descent stops. With
-        few weights, the Hessian of the *active* terms is formed, whose weights are nonzero or whose
-        gradient exceeds their penalty; other terms stay at zero. With many weights, coordinate
-        descent over all terms works on the rows instead.
+        few weights, the Hessian of the *active* terms is formed, i.e. terms whose weights are
+        nonzero or whose gradient exceeds the penalty; other terms remain zero. With many weights,
+        coordinate descent over all terms uses the rows instead.
         """
         products = self.products
         group = self.penalty.group
@@ -292,7 +292,7 @@ class Descent:
             theta = self.theta.copy()
             intercept = self.intercept.copy()
             may_form_hessian = not self.prefers_hessian and (D + 1) * q <= GRAM_SIZE
-            # if more sweeps are needed, coordinate descent counts as slow, and the Hessian is
+            # if more sweeps are needed, coordinate descent is considered slow, and the Hessian is
             # formed from now on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
             # writes theta, intercept and the copy of the slope; a stop flag ends it early
@@ -350,9 +350,9 @@ class Descent:
         """Move towards `theta` (D, q) and `intercept` (q,), halving the step until the objective
         decreases sufficiently.
 
-        `objective` is the objective at `link` (q, n), `predicted_change` the change predicted by
-        the quadratic model for the full step. Sets `self.theta` and `self.intercept`, and returns
-        the new link and objective; None if no step decreases the objective.
+        `objective` is the objective at `link` (q, n), and `predicted_change` the change predicted
+        by the quadratic model for the full step. Sets `self.theta` and `self.intercept`, and
+        returns the new link and objective; None if no step decreases the objective.
         """
         target_link = self.products.link(theta, intercept)
         step = 1.0
@@ -411,8 +411,8 @@ def minimise(
         Products in the initial working set, with starting weights.
     intercept : ndarray, shape (q,)
     all_pairs : bool, default False
-        Whether the parents are all single predictors, so that each pair need only be formed from
-        its first predictor.
+        Whether the parents are all single predictors, so that each pair is formed only from its
+        first predictor.
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
@@ -432,7 +432,8 @@ def minimise(
             violation = max(violation, violation_outside)
             break
         if descent.products.codes.nbytes > max_bytes:
-            # terms in `base` come first and stay: they are not candidates, so could not come back
+            # terms in `base` come first and are never dropped: they are not candidates and could
+            # not be added again
             descent.drop_zeros(len(base))
         descent.extend(violators)
     objective = descent.loss + descent.penalties(descent.theta)
@@ -447,13 +448,12 @@ def _violators(
     order: int,
     all_pairs: bool,
 ) -> tuple[float, list[Term]]:
-    """Return the largest violation by candidates outside the working set, in units of penalties,
-    and violators.
+    """Return the largest violation by candidates outside the working set, and violators.
 
-    `order` is the order of the candidates, one more than that of the `parents`; `all_pairs` is as
-    in `minimise`. All candidates are checked in single precision if rounding allows. Possible
-    violators are then checked in double precision, in batches of decreasing likelihood, until a
-    batch contains violators.
+    The violation is in units of penalties. `order` is the order of the candidates, one more than
+    the order of the `parents`; `all_pairs` is the same as in `minimise`. All candidates are checked
+    in single precision if rounding allows. Possible violators are then checked in double precision,
+    in batches of decreasing likelihood, until a batch contains violators.
     """
     lambda_ = penalty.lambdas[order - 1]
     slope = descent.slope
@@ -504,7 +504,7 @@ def _scaled_gradient_norms(
 ) -> np.ndarray:
     """Return the gradient norms (T,) of some terms, in units of their penalties at lambda = 1.
 
-    `slope` (q, n) is the derivative of the loss by the link.
+    `slope` (q, n) is the derivative of the loss with respect to the link.
     """
     products = Products(problem.codes, problem.n_levels, terms)
     norm = row_norms(products.gradient(slope), products.starts, group)
@@ -514,7 +514,7 @@ def _scaled_gradient_norms(
 
 
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return intercept (q,), slope (q, n) and loss of the model without terms."""
+    """Return the intercept (q,), slope (q, n) and loss of the model without terms."""
     # without terms, the penalty is only the unit of the violation at which the descent stops
     descent = Descent(problem, Penalty((1.0,)), {}, np.zeros(problem.K - 1))
     descent.minimise()

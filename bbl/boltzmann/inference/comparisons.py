@@ -80,8 +80,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     two groups and differ from the pooled coupling (Simpson's paradox). With too few rows for a Wald
     test, the exact test against all other groups is used. Exact distributions are conditional on
     the margins. The difference between a coupling and the pooled coupling depends on the margins,
-    so there are no confidence limits for such couplings. Exact tests do not apply to models with
-    structural zeros.
+    so confidence limits are not available for such couplings. Exact tests do not apply to models
+    with structural zeros.
     """
     if pooled.survey is not None:
         return [
@@ -290,7 +290,7 @@ def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
 def _with_odds_ratios(
     comparison: Comparison, one: np.ndarray, other: np.ndarray, uncoupled: np.ndarray
 ) -> Comparison:
-    """Return a comparison in which fields of uncoupled predictors have level-count tests.
+    """Return a comparison with level-count tests for the fields of uncoupled predictors.
 
     Uncoupled predictors have no interactions. The test is based on the 2 x 2 table of the two
     samples by level and reference level. If all observed and expected cell counts are at least

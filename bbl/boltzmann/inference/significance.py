@@ -65,7 +65,7 @@ MAX_SITE_PARAMETERS = 2000
 # rows and the tails are t tails (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
-# number of standard errors by which the penalty may change an estimate if the unpenalised optimum
+# maximum change of an estimate due to the penalty, in standard errors, if the unpenalised optimum
 # is found from a sample of the rows
 LONGEST_SHIFT = 5.0
 ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations that cancel
@@ -245,7 +245,7 @@ def evidence(
         Rows of the group.
     layout : Layout
     start : ndarray, shape (layout.size,)
-        The group's fitted parameters, possibly penalised, from which the unpenalised fit starts.
+        The group's fitted parameters, possibly penalised, used to start the unpenalised fit.
     engine : Engine
         The method for the unpenalised fit (see `Engine.unpenalised`); by default,
         pseudo-likelihood.

@@ -179,8 +179,8 @@ def fit_grey(
     Under the prior ``Z^n exp(-c |phi|^2)``, the mean of a coefficient is the sum of its feature
     over the rows, divided by 2c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
     coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last draw of the
-    units, because averaging over draws in which a unit has different signs is not meaningful. With
-    `hidden_pairs`, the units of the only layer are also coupled to each other.
+    units, because averaging over draws is not meaningful if a unit has different signs in them.
+    With `hidden_pairs`, the units of the only layer are also coupled to each other.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     n, m = X.shape

@@ -219,10 +219,10 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
 
     H is `hessian` (d, d), the Hessian of minus the log posterior at the mode, including the prior's
     precision. K is the sum of ``score score'`` over the rows plus this precision, so H and K are
-    equal and nothing is adjusted if there are no rows. The adjusted curvature is ``H K^-1 H = L
-    V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1,
-    which would make it larger than H in some direction, are raised to 1. The matrix of the
-    adjustment is then ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
+    equal and nothing is adjusted without rows. The adjusted curvature is ``H K^-1 H = L V^-1 L'``,
+    with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1, which would
+    make it larger than H in some direction, are raised to 1. The matrix of the adjustment is then
+    ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
 
     The sampled density applies M only to the pseudo-likelihood, whose curvature is H - P, where P
     is the prior's precision. The posterior then has curvature ``M' (H - P) M + P``, which is close

@@ -248,8 +248,8 @@ def fit_minibatches(
     Returns
     -------
     JointFit
-        Its loss is the mean over the last epoch, in which each row's loss is evaluated when the row
-        is visited.
+        Its loss is the mean over the last epoch, where each row's loss is evaluated when the row is
+        visited.
     """
     n = len(codes)
     row_shares = weights / weights.sum()

@@ -396,7 +396,7 @@ class Conditional(Engine):
         """Return the capabilities that the method lacks, with the reason for each."""
         reasons = super().refusals()
         errors = ("standard_errors", "covariances", "tests")
-        # available although there are no likelihood equations: see `difference`
+        # available without likelihood equations: see `difference`
         del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]

@@ -101,7 +101,7 @@ class OrdinalLogits(ABC):
 
 @dataclass(frozen=True)
 class AdjacentLogits(OrdinalLogits):
-    """Multinomial logits in which all log odds of adjacent groups depend on f in the same way."""
+    """Multinomial logits where all log odds of adjacent groups depend on f in the same way."""
 
     @property
     def multipliers(self) -> np.ndarray:

@@ -64,7 +64,7 @@ def solve_ordinal(
     ridge : float
         Penalty on f; ``inf`` omits f.
     start : OrdinalSolution, optional
-        A solution with the same functions, from which the iteration starts.
+        A solution with the same functions, used to start the iteration.
     """
     groups = np.flatnonzero(counts.sum(axis=0) > 0.0)
     logits = ordinal_logits(name, groups)

@@ -25,8 +25,8 @@ ALIASED = "it is not identified given the other terms"
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
     """Return, for each group, the number of coefficients, unbounded parameters and notes.
 
-    Notes about all groups are returned with the first group. There is no note about couplings of
-    levels that never occur together, because the parameter tables report them.
+    Notes about all groups are returned with the first group. Couplings of levels that never occur
+    together are not mentioned, because the parameter tables report them.
 
     Parameters
     ----------

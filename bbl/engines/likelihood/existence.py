@@ -203,7 +203,7 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: float) ->
     information, where R is the largest norm of the indicators of a state, at most the square root
     of the number of terms and predictors (Bach 2010, Electronic Journal of Statistics 4,
     proposition 2). If the maximum is at infinity, the gradient and the smallest eigenvalue decrease
-    together, so no point passes the test. If a point passes, there is no need to search for a face.
+    together, so no point passes the test. If a point passes, a search for a face is unnecessary.
 
     Parameters
     ----------

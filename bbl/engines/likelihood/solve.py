@@ -299,7 +299,7 @@ class Solver:
 
         The fit is first restricted to the face given by zero margins. If the result of Newton's
         method does not prove that this is the correct face, the fit is repeated on the facial set.
-        With L-BFGS, there is no such proof, and the first face is kept.
+        L-BFGS does not give such a proof, so the first face is kept.
         """
         table = _state_table(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(

@@ -178,8 +178,8 @@ class JunctionTree:
     sizes : ndarray of intp, shape (m,)
         Number of cells of each clique.
     clique_of_term : ndarray of intp, shape (n_scopes,)
-        Index of the clique to which each of `layout.scopes` is assigned: the clique of the
-        predictor in the scope that is eliminated first.
+        Index of the clique for each of `layout.scopes`: the clique of the predictor in the scope
+        that is eliminated first.
     design : CliqueDesign
     """
 
@@ -293,7 +293,7 @@ class JunctionTree:
     def moments_of(self, values: np.ndarray) -> np.ndarray:
         """Return the sum (size,) of `values` (n_cells,) over the cells of each parameter.
 
-        Only cells of the clique to which the parameter is assigned are summed.
+        Only cells of the parameter's own clique are summed.
         """
         return self.design.parameter_sums(values)
 

@@ -103,7 +103,7 @@ class Corrected:
     2023).
 
     If the curvature is poorly determined by the sample, as for pairs of rare levels, information
-    from earlier rounds is used: their steps are curvature pairs of L-BFGS, in which the fit to the
+    from earlier rounds is used: their steps are curvature pairs of L-BFGS, where the fit to the
     sample replaces the initial inverse Hessian.
 
     Parameters

@@ -110,10 +110,9 @@ def solve_available(
 ) -> list[Solution]:
     """Fit each site to its usable rows at each penalty of `grid`.
 
-    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows in which a site and its
-    neighbours are observed. Sites with the same usable rows form a group, which is fitted as a
-    separate model. `warm_starts` contains earlier solutions by penalty; `start` is the same as in
-    `solve_complete`.
+    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows where a site and its neighbours
+    are observed. Sites with the same usable rows form a group, which is fitted as a separate model.
+    `warm_starts` contains earlier solutions by penalty; `start` is the same as in `solve_complete`.
     """
     all_columns = regressors(layout)
     out: list[Solution] = [
@@ -775,7 +774,7 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`.
 
-        With missing values, each predictor is fitted to the rows in which it and its neighbours are
+        With missing values, each predictor is fitted to the rows where it and its neighbours are
         observed. The first fit begins at `start` (layout.size,). With `warm_starts`, fits are only
         precise enough to compare penalties; see `compare`.
         """
@@ -831,7 +830,7 @@ class PseudoLikelihood(Engine):
         return self.path(sample, layout, values, warm_starts=warm_starts)
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit in which solutions are averaged and ln Z is computed in the zero-sum gauge.
+        """Return a fit with solutions averaged and ln Z computed in the zero-sum gauge.
 
         In this gauge tables sum to zero along each axis; `theta` is still stored in the reference
         gauge.

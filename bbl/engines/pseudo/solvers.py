@@ -145,7 +145,7 @@ def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: di
     If `keywords` contains the report `rough`, a fit with a stronger penalty is made first.
     `settings` contains both penalties, the tolerance, the maximum number of iterations, and the
     solution, which is overwritten. `keywords` contains further arguments for the kernel, including
-    the arrays to which it writes reports.
+    the arrays for its reports.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
     keywords = dict(keywords)

@@ -64,8 +64,8 @@ class Likelihood(ABC):
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
     """Return the sums (layout.size,) of the features in simplex coding over the rows.
 
-    With missing values, the sum for a predictor or pair is the mean feature over the rows in which
-    it is observed, multiplied by the total weight of all rows.
+    With missing values, the sum for a predictor or pair is the mean feature over the rows where it
+    is observed, multiplied by the total weight of all rows.
     """
     # counts (D, D)
     out = np.empty(layout.size)

@@ -36,7 +36,7 @@ class ScalePrior:
         Whether the tails are so heavy that parameters without a finite optimum diverge unless there
         is a slab.
     flat : bool, default False
-        Whether the prior density of the parameters is constant, in which case there are no scales.
+        Whether the prior density of the parameters is constant. There are then no scales.
     """
 
     name: str

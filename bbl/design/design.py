@@ -107,7 +107,7 @@ class EncodingRules:
         ``numeric=True``, they are then the float columns and the integer columns with over 20
         values.
     regressors : bool
-        Whether such numbers are regressors, without a distribution.
+        Whether such predictors are regressors, without a distribution.
     numbers_advice : str
         An additional hint in the error about a numeric column that cannot be a factor.
     """
@@ -213,8 +213,8 @@ class Design:
 
     @property
     def coupling_terms(self) -> list[np.ndarray] | None:
-        """The terms without numbers that have a distribution, one array (T_k, k) for each order
-        from 2 on; None for all pairs of predictors.
+        """Terms without numeric predictors that have a distribution: an array (T_k, k) for each
+        order from 2 on, or None for all pairs of predictors.
         """
         if self.regressors is not None or not self.is_number.any():
             return None if self.terms.complete else list(self.terms.terms)

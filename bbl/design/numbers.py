@@ -72,8 +72,8 @@ class NumberFactor(Factor):
     def measured(
         cls, name: Hashable, values: np.ndarray, weights: np.ndarray, is_regressor: bool = False
     ) -> NumberFactor:
-        """Return the factor of a number in a Boltzmann machine, given the training `values` (n,)
-        with `weights` (n,).
+        """Return a numeric predictor of a Boltzmann machine, given training `values` and `weights`
+        (n,).
 
         In a location model, codes are deviations from the mean, and the factor has the single
         level "mean". The codes of a regressor are its values; its level 1 stands for its slope.
@@ -100,7 +100,7 @@ class NumberFactor(Factor):
 
     @property
     def is_measured(self) -> bool:
-        """Whether the number belongs to a Boltzmann machine, see `measured`."""
+        """Whether the predictor belongs to a Boltzmann machine; see `measured`."""
         return self.sd > 0.0
 
     @property

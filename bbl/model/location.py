@@ -1,8 +1,9 @@
 """The location model of numeric predictors: Gaussian, with means that depend on the levels of other
 predictors (Olkin & Tate 1961).
 
-In group y, the numbers u given the levels x of the other predictors have the density ``N(u;
-mu_y(x), S_y)``, where ``mu_y(x) = C_y' z(x)`` and ``z(x)`` is 1 followed by indicators of levels.
+In group y, the numeric predictors u given the levels x of the other predictors have the density
+``N(u; mu_y(x), S_y)``, where ``mu_y(x) = C_y' z(x)`` and ``z(x)`` is 1 followed by indicators of
+levels.
 """
 # Dimensions: K groups, n rows, m predictors, q of them numbers; p columns of z: a constant, and the
 # non-reference levels of the predictors on which some mean depends (the *partners*). Codes are
@@ -163,7 +164,7 @@ class LocationModel:
 
     @property
     def q(self) -> int:
-        """Number of numbers."""
+        """Number of numeric predictors."""
         return len(self.numbers)
 
     @cached_property
@@ -179,7 +180,7 @@ class LocationModel:
         return np.flatnonzero(~self.is_number)
 
     def without_numbers(self, rows: Sample) -> Sample:
-        """Return rows with integer codes of the predictors that are not numbers."""
+        """Return rows with integer codes of the non-numeric predictors only."""
         return nominal_rows(rows, self.is_number, self.n_levels).only(self.categories)
 
     @cached_property
@@ -297,8 +298,9 @@ class LocationModel:
         return C
 
     def _regressions(self, T: np.ndarray, has_column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coefficients (K, p, q) of regressions of each number on the columns of z that
-        `has_column` (q, p) marks, and the ranks (K, q) of their designs.
+        """Return regression coefficients (K, p, q) of each numeric predictor, and ranks (K, q).
+
+        The regressors are the columns of z marked in `has_column` (q, p).
         """
         C = np.zeros((len(T), self.p, self.q))
         ranks = np.zeros((len(T), self.q), dtype=np.intp)
@@ -497,10 +499,11 @@ def _refuse_singular(
     model: LocationModel,
     names: NumberNames | None,
 ) -> None:
-    """Raise a DataError that names a number and a group if a covariance is singular.
+    """Raise a DataError with the predictor and group if a covariance is singular.
 
-    `residuals` (K, q, q) are residual sums, `n` (K,) the rows of the groups, `ranks` (K, q) the
-    ranks of the regressions, and `size` (q,) the variances of the numbers among all rows.
+    `residuals` (K, q, q) contains residual sums, `n` (K,) the numbers of rows in the groups,
+    `ranks` (K, q) the ranks of the regressions, and `size` (q,) the variances of the numeric
+    predictors over all rows.
     """
     found = _find_singular(residuals, n, ranks, size, model)
     if found is None:
@@ -611,7 +614,8 @@ class Location:
     @cached_property
     def precision(self) -> np.ndarray:
         """Inverses (K, q, q) of the covariances; zero where numeric predictors are not
-        correlated."""
+        correlated.
+        """
         return np.array(
             [
                 np.where(self.model.correlated, np.linalg.inv(covariance), 0.0)
@@ -629,7 +633,8 @@ class Location:
 
     def numbers(self, codes: np.ndarray) -> np.ndarray:
         """Return the numeric values (n, q) of rows as the model uses them, after any
-        transformation."""
+        transformation.
+        """
         numbers = codes[:, self.model.numbers]
         return numbers if self.scores is None else self.scores(numbers)
 
@@ -711,7 +716,8 @@ class Location:
 
     def draw(self, codes: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return numeric values (n, q) drawn given the levels in `codes` (n, m) and groups `y`
-        (n,)."""
+        (n,).
+        """
         z = self.model.indicators(codes)
         out = np.empty((len(codes), self.model.q))
         noise = rng.standard_normal(out.shape)
@@ -723,7 +729,8 @@ class Location:
 
     def is_needed(self, missing: np.ndarray) -> np.ndarray:
         """Return the missing cells (n, m) of predictors that the mean of a known numeric predictor
-        depends on."""
+        depends on.
+        """
         known_numbers = ~missing[:, self.model.numbers]
         return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
 

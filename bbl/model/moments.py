@@ -58,7 +58,7 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
 
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
     """Return the indicators (n, D) of the non-reference levels (or joint levels) in the rows
-    `codes` (n, m); a number instead of an indicator for numeric regressors.
+    `codes` (n, m); for numeric regressors, the value instead of an indicator.
     """
     if codes.dtype.kind == "f":
         return _indicators_and_numbers(codes, cast(Layout, layout))

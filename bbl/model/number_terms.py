@@ -1,4 +1,4 @@
-"""Terms of numeric regressors: slopes of numbers measured from another origin, in other units."""
+"""Terms of numeric regressors: slopes for a different origin or unit of measurement."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ __all__ = ["centred_factors", "in_unit", "to_raw"]
 
 
 def to_raw(layout: Layout) -> np.ndarray | None:
-    """Return the matrix (1 + size, 1 + size) that converts an intercept and parameters for
-    standardised numbers to those for the numbers themselves; None without numbers.
+    """Return the matrix (1 + size, 1 + size) that converts coefficients from standardised
+    regressors.
 
-    A product of standardised numbers and indicators is a sum of products of some of them.
+    It maps an intercept and parameters for standardised numeric regressors to those for unscaled
+    regressors. The result is None without numeric regressors.
+
+    A product of standardised regressors and indicators is a sum of products of some of these
+    variables.
 
     Examples
     --------
@@ -53,7 +57,7 @@ def to_raw(layout: Layout) -> np.ndarray | None:
 
 
 def in_unit(layout: Layout, centred: bool, scaled: bool) -> Layout:
-    """Return the layout with numbers that are only centred, or only scaled, instead of both."""
+    """Return the layout with numeric regressors only centred, or only scaled, instead of both."""
     assert layout.numbers is not None  # noqa: S101  # checked by its callers
     origin = np.where(layout.is_number, 0.0, np.nan)
     means, spreads = layout.numbers.T
@@ -67,10 +71,10 @@ def in_unit(layout: Layout, centred: bool, scaled: bool) -> Layout:
 def centred_factors(
     layout: Layout, theta: np.ndarray
 ) -> tuple[list[tuple[tuple[int, ...], np.ndarray]], np.ndarray]:
-    """Return the tables of numbers measured from their means, and the constants (K,) that remain.
+    """Return the tables for centred numeric regressors, and the remaining constants (K,).
 
-    They are in the form of `Layout.factors`, but the axis of a number has the length one: the
-    table is multiplied by the number's deviation from its mean.
+    The tables are in the form of `Layout.factors`, but the axis of a numeric regressor has length
+    one: the table is multiplied by the regressor's deviation from its mean.
     """
     to_numbers = to_raw(in_unit(layout, centred=True, scaled=False))
     assert to_numbers is not None  # noqa: S101  # there are numbers

@@ -244,7 +244,7 @@ class Regressors:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Order (D,) of each column's term."""
+        """Order of the term that contains each column, shape (D,)."""
         # 2 for the m predictors, 3 for sets of two, ...
         orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)

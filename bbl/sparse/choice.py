@@ -1,8 +1,8 @@
-"""Select the penalty from a path by the extended BIC (EBIC) or cross-validation. *Raw* weights are
-penalised; *refitted* weights are not.
+"""Select the penalty from a path by the extended BIC (EBIC) or cross-validation.
 
-The *loss* is the weighted sum of ``-ln p`` of the rows' classes. The path starts at the largest
-penalty, and each fit starts from the previous one.
+*Raw* weights are penalised; *refitted* weights are not. The *loss* is the weighted sum of ``-ln p``
+of the rows' classes. The path starts at the largest penalty, and each fit starts from the previous
+one.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ EXACT_FIT = 1e-12  # smaller variances, relative to that of a mean of all rows, 
 
 @dataclass(frozen=True)
 class MeanTest:
-    """One test of coefficients of the mean of a number.
+    """Test of the coefficients in the mean of a numeric predictor.
 
     Attributes
     ----------
     scope : tuple of int
-        The number; or a predictor and the number whose mean depends on its level.
+        A numeric predictor, or a predictor and a numeric predictor whose mean depends on its level.
     statistic, p : float
-        Of the Wald test; nan if no coefficient is estimable.
+        Statistic and p-value of the Wald test; nan if no coefficient is estimable.
     df : int
         Number of tested coefficients.
     text : str
@@ -63,7 +63,7 @@ class NumberTests:
     survey: SurveySample | None = None
 
     def of_group(self, g: int) -> list[MeanTest]:
-        """Test in group g whether levels have no effect on the means."""
+        """Test whether levels have no effect on the means in group g."""
         estimates = self._estimates(g)
         deviations = self._deviations(g)
         covariance = deviations.T @ deviations
@@ -74,8 +74,8 @@ class NumberTests:
         ]
 
     def between(self, a: int, b: int) -> list[MeanTest]:
-        """Test whether groups a and b have the same coefficients: of each number, the mean at the
-        reference levels; of each predictor and number, the effects of its levels.
+        """Test whether groups a and b have equal means at the reference levels and equal level
+        effects.
         """
         estimates = self._estimates(a) - self._estimates(b)
         if self.survey is None:
@@ -94,7 +94,7 @@ class NumberTests:
 
     @cached_property
     def _scopes(self) -> list[tuple[int, ...]]:
-        """The numbers, then the pairs of a predictor and a number."""
+        """The numeric predictors, followed by the pairs of a predictor and a numeric predictor."""
         model = self.location.model
         scopes: list[tuple[int, ...]] = [(int(j),) for j in model.numbers]
         for i in model.used:
@@ -149,8 +149,8 @@ class NumberTests:
         covariance: np.ndarray,
         is_estimable: np.ndarray,
     ) -> MeanTest:
-        """Test that the coefficients of a number (at the reference levels) or of a predictor and
-        a number are zero.
+        """Test that a numeric predictor's mean at the reference levels, or a predictor's effects,
+        are zero.
         """
         model = self.location.model
         number, column = self._influence.coefficients

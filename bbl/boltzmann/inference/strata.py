@@ -47,7 +47,7 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return each row's stratum (n,) for testing the coupling of i and j; -1 without one.
+    """Return each row's stratum (n,) for testing the coupling of i and j, or -1.
 
     Within a stratum, i and j are independent if they have no coupling. A row has no stratum if a
     value that would define it is missing, or if a predictor that shares a term of order three or

@@ -35,9 +35,9 @@ class Coding:
         Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
         Features of each predictor's levels; None represents the identity, an indicator for each
-        level. For a number, the features of the codes 0 and 1.
+        level. For a numeric predictor, the features of the codes 0 and 1.
     numbers : ndarray, shape (m, 2), or None
-        Mean and standard deviation of each numeric predictor, see `Layout`. Its feature is the
+        Mean and standard deviation of each numeric predictor; see `Layout`. Its feature is the
         number of standard deviations from the mean.
     """
 
@@ -92,11 +92,11 @@ class Coding:
         return out
 
     def is_number(self, i: int) -> bool:
-        """Return whether predictor i is a number."""
+        """Return whether predictor i is numeric."""
         return self.numbers is not None and bool(self.numbers[i, 1] > 0.0)
 
     def standardised(self, i: int, codes: np.ndarray) -> np.ndarray:
-        """Return the feature (n,) of the values `codes` (n,) of number i."""
+        """Return the feature (n,) of the values `codes` (n,) of numeric predictor i."""
         assert self.numbers is not None  # noqa: S101
         mean, sd = self.numbers[i]
         return (codes - mean) / sd
@@ -185,7 +185,7 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
     The distance between the first and the last ordered level is that of two levels of a nominal
     predictor, so every coding treats predictors with two levels in the same way. A level after the
     ordered ones represents missing values: it has an indicator, at the same distance from the first
-    and the last level. The feature of a number is standardised.
+    and the last level. The feature of a numeric predictor is its standardised value.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)

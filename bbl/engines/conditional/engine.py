@@ -213,7 +213,9 @@ class Conditional(Engine):
         return self.logits in ("nominal", "adjacent")
 
     def check_numbers(self) -> None:
-        """Raise an OptionError if the fit would start from a model of the numbers' levels."""
+        """Raise an OptionError if the fit would start from a model without the numeric
+        predictors.
+        """
         if self.start is not None:
             raise OptionError(
                 f"start={self.start!r} is not available with numeric predictors.",
@@ -625,7 +627,7 @@ class Conditional(Engine):
             distinct_row.ravel(), len(codes), sample.response, sample.weights, K
         )
         if start is not None and layout.numbers is not None:
-            # coefficients of standardised numbers
+            # coefficients of standardised numeric predictors
             start = np.linalg.solve(cast(np.ndarray, to_raw(layout)), start.T).T
         with serial_blas():
             if self.is_ordinal:

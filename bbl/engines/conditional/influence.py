@@ -157,8 +157,9 @@ class ConditionalInfluence(MaximumInfluence):
         return out
 
     def _scaled_design(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return a design (n, 1 + size) whose coefficients are those of the numbers as they are,
-        times the factors that are returned too (1 + size,).
+        """Return a design (n, 1 + size) and the factors (1 + size,) of its coefficients.
+
+        The coefficients are those of unscaled numeric predictors times the factors.
         """
         if self.layout.numbers is None:
             return design(self._codes, self.layout), np.ones(1 + self.layout.size)

@@ -1,10 +1,10 @@
 """The likelihood P(group | row) of distinct rows, and its Fisher information."""
 
 # The *design* of a row consists of a one, for the intercept, and the indicators of its fields and
-# couplings. Numbers are standardised, because rounding errors of products of numbers far from zero
-# would be large; `bbl.model.number_terms.to_raw` converts their coefficients. A *cell* is a
-# combination of a distinct row and a group. Letters: n distinct rows, k groups with rows, p columns
-# of the design.
+# couplings. Numeric predictors are standardised, because rounding errors in products of values far
+# from zero would be large; `bbl.model.number_terms.to_raw` converts their coefficients. A *cell* is
+# a combination of a distinct row and a group. Letters: n distinct rows, k groups with rows, p
+# columns of the design.
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class MaximumInfluence(JointInfluence):
         self.layout = layout
         self.maximum = maximum
         self.total = float(counts.sum())
-        # None without numbers
+        # None without numeric predictors
         self._to_raw = to_raw(layout)
         self.coefficients = self._raw(maximum.coefficients, axis=1)
         self.reference = maximum.reference
@@ -55,8 +55,8 @@ class MaximumInfluence(JointInfluence):
         self._counts = counts
 
     def _raw(self, values: np.ndarray, axis: int) -> np.ndarray:
-        """Return values with an `axis` of 1 + size coefficients of the design for the coefficients
-        of the numbers as they are.
+        """Convert values from the design's coefficients along `axis` to those of unscaled
+        predictors.
         """
         if self._to_raw is None:
             return values
@@ -64,7 +64,7 @@ class MaximumInfluence(JointInfluence):
 
     @cached_property
     def _aliased(self) -> np.ndarray:
-        """Whether each coefficient (1 + size,) changes along linear dependences of the design."""
+        """Whether each coefficient (1 + size,) is affected by linear dependences in the design."""
         aliased = self.maximum.aliased
         if self._to_raw is None:
             return aliased
@@ -102,7 +102,7 @@ class MaximumInfluence(JointInfluence):
         if a not in groups or b not in groups:
             return np.zeros(len(self._aliased), dtype=bool)
         flat = self._raw(self.maximum.flat[a] - self.maximum.flat[b], axis=0)
-        # relative to the coefficients of standardised numbers
+        # relative to the coefficients of standardised numeric predictors
         flat = flat / np.abs(self._to_raw).max(axis=1)[:, None]
         return ~self._aliased & (np.abs(flat).max(axis=1, initial=0.0) < ZERO_LOADING)
 

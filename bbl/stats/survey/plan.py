@@ -116,8 +116,8 @@ class SamplingPlan:
 
     @property
     def oversampled_stage(self) -> tuple[int, int] | None:
-        """First stage with more units than in the population, with the position of a row, or
-        None.
+        """First stage with more units than in the population, with the position of a row,
+        or None.
         """
         for k, stage in enumerate(self._stages):
             if (stage.share > 1.0).any():
@@ -217,7 +217,7 @@ class SamplingPlan:
 
 
 def _first_rows(codes: np.ndarray) -> np.ndarray:
-    """Return the position of the first row of each number 0, 1, ... in `codes` (n,)."""
+    """Return the position of the first row with each code 0, 1, ... in `codes` (n,)."""
     return np.unique(codes, return_index=True)[1]
 
 

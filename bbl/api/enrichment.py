@@ -42,8 +42,8 @@ def enrichment(
     predictors : sequence of names, optional
         All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional
-        Numbers of leading pairs to test. The default is those of 50, 100, ..., 250 that are below
-        the length of the list, and the whole list.
+        Numbers of leading pairs to test. The default is 50, 100, ..., 250, as far as these are
+        below the length of the list, and the length of the list.
     n_universe : int, optional
         Size of a larger universe that contains the predictors, such as all human transcription
         factors. Expected numbers and their p-values then use the proportion of known pairs among

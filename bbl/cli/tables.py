@@ -105,8 +105,8 @@ def read_table(
     # if rows have two or more surplus cells, pandas makes the first ones an index
     if table.index.nlevels > 1:
         raise DataError(
-            f"The rows of {path} have more cells than its header has names.",
-            hint="Name every column.",
+            f"Some rows of {path} have more cells than the header.",
+            hint="Give every column a name in the header.",
         )
     # row names as written by R's write.csv
     has_unnamed_column = len(names) > 1 and names[0].strip() == ""

@@ -448,6 +448,4 @@ class _Columns:
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
             problem = f"{column!r} contains {self.exclude[column]} and is also a predictor"
-            fail(
-                self.formula, problem, hint="Use the column for only one of the two", column=column
-            )
+            fail(self.formula, problem, hint="Use the column for only one purpose", column=column)

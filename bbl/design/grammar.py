@@ -97,7 +97,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
             f"xlevels={{{name!r}: [...]}}"
         )
     if ALIAS_PREFIX in QUOTED.sub("", formula):
-        fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", hint=remedy)
+        fail(formula, f"the character {ALIAS_PREFIX!r} is not allowed", hint=remedy)
     # C(a) and factor(a) become a
     text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
     if foreign_match := FOREIGN.search(text):

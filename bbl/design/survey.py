@@ -150,7 +150,7 @@ class SurveyDesign:
                     f"cluster.",
                     column=name,
                     argument="design",
-                    hint="Fill the column, or leave these rows out.",
+                    hint="Fill in the missing values, or leave these rows out.",
                 )
             code_columns.append(codes)
         if not code_columns:  # no strata: all rows are one stratum

@@ -247,7 +247,10 @@ def joint_mode(
             f"type='joint' would search more than {MAX_CELLS:.0e} table cells for {layout.m} "
             "unknown predictors in one row.",
             argument="type",
-            hint="Use type='class', which fills each cell separately, or rows with fewer gaps.",
+            hint=(
+                "Use type='class', which fills each cell separately, or pass rows with fewer "
+                "missing cells."
+            ),
         )
     block_rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
     states = np.zeros((len(theta), layout.m), dtype=np.intp)

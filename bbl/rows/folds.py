@@ -377,8 +377,8 @@ def splitter_folds(
             argument="cv",
             hint=(
                 "Pass a scikit-learn splitter, or pairs of row positions (train, "
-                "validation); for a group splitter pass list(splitter.split(X, y, groups)), for a "
-                "number of folds nfold=."
+                "validation). For a group splitter, pass list(splitter.split(X, y, groups)); for a "
+                "number of folds, use nfold=."
             ),
         ) from error
     # weights (F, n) of training and of validation rows

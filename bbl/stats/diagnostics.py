@@ -161,7 +161,7 @@ def _apply_per_quantity(
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4 or not np.isfinite(draws).all():
         raise OptionError(
-            "draws must be finite numbers of shape (chains, draws, ...) with at least 4 draws; "
+            "draws must be a finite array of shape (chains, draws, ...) with at least 4 draws; "
             f"got {draws.shape}.",
             argument="draws",
         )

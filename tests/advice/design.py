@@ -87,7 +87,7 @@ FORMULAS = {
         lambda: fit("y ~ a", DATA, weights="b"),
     ),
     "weights as a predictor": case(
-        "Use the column for only one of the two",
+        "Use the column for only one purpose",
         lambda: fit("y ~ a + b", DATA, weights="b"),
         lambda: fit("y ~ a", DATA, weights="b"),
         lambda: fit("y ~ a + b", DATA),
@@ -164,7 +164,7 @@ SURVEYS = {
         lambda: stratified(SAMPLE.assign(d=np.arange(60) > 0), domain="d"),
     ),
     "a row without a cluster": case(
-        "Fill the column, or leave these rows out",
+        "Fill in the missing values, or leave these rows out",
         lambda: stratified(SAMPLE.assign(c=SAMPLE["c"].where(SAMPLE["c"] > 0)), cluster="c"),
         lambda: stratified(SAMPLE, cluster="c"),
         lambda: stratified(SAMPLE[SAMPLE["c"] > 0], cluster="c"),

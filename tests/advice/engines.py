@@ -282,7 +282,7 @@ ENGINES = {
         lambda: fit(lambda_=0.03, lambdah=0.1),
     ),
     "a gauge of many rows": case(
-        "Leave gauge out, or pass a table of some of the rows",
+        "Leave gauge out, or pass a table with a sample of the rows",
         patched(
             "bbl.engines.pseudo.engine.few_enough",
             lambda *o: False,

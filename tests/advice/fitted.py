@@ -207,7 +207,7 @@ VALUES = {
         lambda: ZEROS.reconstruct(GAPPED, type="class", **QUIET),
     ),
     "a joint state of many cells": case(
-        "Use type='class', which fills each cell separately, or rows with fewer gaps",
+        "Use type='class', which fills each cell separately, or pass rows with fewer missing cells",
         patched(
             "bbl.model.clamped.MAX_CELLS",
             1,

@@ -89,7 +89,7 @@ COMMANDS = {
         ran("predict", "{}/m.bbl", "{}/d.csv", "--keep", "c"),
     ),
     "surplus cells": case(
-        "Name every column",
+        "Give every column a name in the header",
         tried("y ~ a", "{}/d.csv", text="y,a\n" + "s,0,1,2\nt,1,0,1\n" * 9),
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a,b,c\n" + "s,0,1,2\nt,1,0,1\n" * 9),
     ),

@@ -283,7 +283,7 @@ def test_nested_models_are_compared_by_their_likelihoods():
     same = data.assign(d=data["a"])
     with pytest.warns(ConvergenceWarning, match="not identified"):
         copied = fit("y ~ a + d", same)
-    assert "no more parameters" in bbl.anova([fit("y ~ a", same), copied])["test"].iloc[1]
+    assert "no additional parameters" in bbl.anova([fit("y ~ a", same), copied])["test"].iloc[1]
 
 
 def quiet_fit(*args, **options):

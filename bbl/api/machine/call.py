@@ -616,8 +616,8 @@ def check_relevance(
         )
     if conflict is not None:
         raise OptionError(
-            f"relevance selects predictors by the likelihood of individual rows, which {conflict} "
-            f"changes.",
+            f"relevance selects predictors by a likelihood of individual rows, which is not valid "
+            f"with {conflict}.",
             argument="relevance",
             hint=f"Leave out relevance or {conflict}.",
         )

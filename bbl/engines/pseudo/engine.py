@@ -504,7 +504,7 @@ class PseudoLikelihood(Engine):
                 f"gauge={self.gauge!r} requires all rows in memory, but there are "
                 f"{sample.n:,} rows.",
                 argument="gauge",
-                hint="Leave gauge out, or pass a table of some of the rows.",
+                hint="Leave gauge out, or pass a table with a sample of the rows.",
                 value=self.gauge,
             )
         if self.zero_sum and layout.order > 2:

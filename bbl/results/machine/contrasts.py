@@ -63,7 +63,7 @@ class DifferenceInference(Estimates):
     Attributes
     ----------
     note : str
-        Text on the standard errors, printed below them.
+        Note on the standard errors, printed below them.
 
     Raises
     ------

@@ -47,7 +47,7 @@ class PosteriorInference(Estimates):
     Attributes
     ----------
     note : str
-        Text on the standard deviations and intervals, printed below them.
+        Note on the standard deviations and intervals, printed below them.
 
     Examples
     --------

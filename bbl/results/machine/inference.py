@@ -129,7 +129,7 @@ class Inference(Estimates):
     Attributes
     ----------
     note : str
-        Text on the standard errors and tests, printed below them.
+        Note on the standard errors and tests, printed below them.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class Inference(Estimates):
 
     @cached_property
     def note(self) -> str:
-        """Text on the standard errors and tests, printed below them."""
+        """Note on the standard errors and tests, printed below them."""
         joint_note = ""
         if self._engine.joint:
             text = CUMULATIVE_NOTE if self._engine.cumulative else JOINT_NOTE
@@ -779,9 +779,10 @@ class Inference(Estimates):
         -------
         DataFrame
             The columns of `table` without ``term``, for each free coupling of the terms with
-            scores. A predictor whose scores it multiplies has no ``level``. ``estimate``, ``se``
-            and the limits are per unit of the scores: for two predictors with scores 0, 1, 2, ...
-            the estimate is the log odds ratio of neighbouring levels. Empty without level scores.
+            scores. Predictors whose scores are multiplied by the slope have no ``level``.
+            ``estimate``, ``se`` and the limits are per unit of the scores: for two predictors with
+            scores 0, 1, 2, ... the estimate is the log odds ratio of neighbouring levels. Empty
+            without level scores.
 
         Examples
         --------

@@ -102,7 +102,9 @@ def unpack_location(meta: dict, arrays: dict[str, np.ndarray], design: Design) -
     try:
         np.linalg.cholesky(S)
     except np.linalg.LinAlgError:
-        raise ValueError("a covariance matrix of its numbers is not positive definite") from None
+        raise ValueError(
+            "a covariance matrix of its numeric predictors is not positive definite"
+        ) from None
     scores = None
     if (options["transform"] == "normal") != ("location_counts" in arrays):
         raise ValueError("its normal scores are malformed")

@@ -195,7 +195,7 @@ def _conditional_ratio_test(
     ratio = 2.0 * (large._log_likelihood - small._log_likelihood)
     if df < 1:
         raise DataError(
-            "in these rows the larger model has no more parameters: its other terms are "
+            "for these rows, the larger model has no additional parameters: its other terms are "
             "redundant, or have levels that never occur together."
         )
     if tests_steps:

@@ -432,7 +432,7 @@ class TestNothingKnown:
         for k, name in enumerate(["x0", "x1", "x2", "x3"]):
             data.loc[data.index[k::4], name] = None  # no row is complete
         formula = "y ~ (x0 + x1 + x2 + x3)^2"
-        with pytest.raises(DataError, match="log_z='half' needs rows.*log_z='ais'"):
+        with pytest.raises(DataError, match="log_z='half' requires rows.*log_z='ais'"):
             bbl.bbl(formula, data, method="mf", eps=0.5, missing="marginal", log_z="half")
         fit = bbl.bbl(formula, data, method="mf", eps=0.5, missing="marginal")
         assert fit.estimate.log_z_kind == "exact" and np.isfinite(fit.logLik())

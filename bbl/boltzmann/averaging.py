@@ -22,11 +22,18 @@ from bbl.boltzmann.member_weights import (
     shrinkage_to_shares,
     weigh,
 )
+from bbl.boltzmann.number_members import (
+    NumberIntervals,
+    choose_location,
+    interval_data,
+    regressor_data,
+)
 from bbl.boltzmann.prediction_checks import held_out_record
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
+from bbl.boltzmann.validation import Validated
 from bbl.crossval import (
     Scored,
     Scores,
@@ -35,6 +42,7 @@ from bbl.crossval import (
     fold_log_shares,
     score_settings,
 )
+from bbl.design.labels import Labels
 from bbl.engines import (
     Boosting,
     Conditional,
@@ -44,13 +52,14 @@ from bbl.engines import (
     NaiveBayes,
     PseudoLikelihood,
 )
-from bbl.model.layout import Layout
+from bbl.errors import DataError
+from bbl.model.location import LocationModel
 from bbl.parallel import scaled_progress
 from bbl.rows.content import order_by_content
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
-from bbl.stats.calibration import Calibration
+from bbl.stats.calibration import Calibration, fit_calibration
 from bbl.stats.metrics import LossRecord, log_probabilities
 
 __all__ = [
@@ -136,11 +145,8 @@ class Candidate:
     def narrow_data(self, data: FitData) -> FitData:
         """Return the rows with the terms of this candidate."""
         layout = data.layout
-        # a layout without terms; n_ordered: number of ordered levels of each predictor
         if self.fields_only:
-            layout = Layout(
-                layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered
-            )
+            layout = layout.with_terms(NO_TERMS)
         return replace(data, layout=layout)
 
     def takes_part(self, data: FitData, has_others: bool) -> bool:
@@ -216,6 +222,17 @@ CANDIDATES = (
     ),
     Candidate((Boosting(),), equality=SUPPLEMENT, most_parameters=MAX_STORED_PARAMETERS),
 )
+# multiplied by densities of numbers: candidates that predict well by themselves, and the blanket
+CANDIDATES_WITH_DENSITIES = (*CANDIDATES[:3], CANDIDATES[7])
+# if all predictors are numbers
+CANDIDATES_WITHOUT_LEVELS = (Candidate((NaiveBayes(),), (1.0,)),)
+# on the numbers themselves
+REGRESSIONS = (
+    Candidate(CONDITIONAL, RIDGES, on_a_line=True, most_parameters=MAX_STORED_PARAMETERS),
+    Candidate((replace(CONDITIONAL[0], scale=1.0),), RIDGES, fields_only=True),
+)
+REGRESSIONS_OF_MANY_ROWS = (Candidate(CONDITIONAL[:1], RIDGES[::2], largest=5e6),)
+NO_TERMS = np.empty((0, 2), dtype=np.intp)
 # stops early, for comparing scores
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
 CANDIDATES_OF_MANY_ROWS = (
@@ -241,12 +258,26 @@ class Member:
     tuning : Tuning
     equality : float
         See `Candidate`.
+    labels : Labels, optional
+        Names of the member's predictors and levels, for warnings.
+    intervals : NumberIntervals, optional
+        Intervals that replace numbers before rows are scored.
+    candidate : Candidate, optional
+        The candidate that was tuned.
     """
 
     engine: Engine
     estimate: Estimate
     tuning: Tuning
     equality: float = 1.0
+    labels: Labels | None = None
+    intervals: NumberIntervals | None = None
+    candidate: Candidate | None = None
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the class scores (n, K) of encoded rows."""
+        own_codes = codes if self.intervals is None else self.intervals(codes)
+        return self.estimate.class_scores(own_codes, missing)
 
 
 @dataclass(frozen=True)
@@ -273,9 +304,8 @@ class Averaged:
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the log averaged probabilities (n, K) of encoded rows; see `average_members`."""
-        estimates = [member.estimate for member in self.members]
-        needed = [estimate.needed for estimate in estimates]
-        score_functions = [estimate.class_scores for estimate in estimates]
+        needed = [member.estimate.needed for member in self.members]
+        score_functions = [member.class_scores for member in self.members]
         return average_members(score_functions, needed, self.weights, codes, missing)
 
 
@@ -326,15 +356,22 @@ def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -
         replace(fitted, calibration=tuning.calibration),
         replace(tuning, engine=engine),
         equality,
+        data.labels,
     )
 
 
-def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) -> Member:
+def _class_proportions(
+    data: FitData, scored: Scored, shares_log_p: np.ndarray, location: LocationModel | None
+) -> Member:
     """Return a member without predictors, which predicts the class proportions.
 
     `shares_log_p` (N,) contains its log-probabilities of the observed groups in the held-out rows
-    `scored`.
+    `scored`. Its numbers, those of `location`, are intervals.
     """
+    intervals = None
+    if location is not None:
+        intervals = NumberIntervals.of_rows(data.rows, data.layout.n_levels, location.numbers)
+        data = interval_data(data, location, intervals)
     engine = NaiveBayes()
     no_calibration = Calibration(1.0, np.zeros(data.K))
     is_scored = np.isfinite(shares_log_p)
@@ -344,7 +381,8 @@ def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) 
         None, np.array([np.nan]), np.array([loss]), 0, no_calibration, [], engine=engine
     )
     fitted = estimate_without_predictors(data, engine, RELEVANCE)
-    return Member(engine, replace(fitted, calibration=no_calibration), tuning)
+    estimate = replace(fitted, calibration=no_calibration)
+    return Member(engine, estimate, tuning, labels=data.labels, intervals=intervals)
 
 
 def _select_candidates(
@@ -398,9 +436,8 @@ def _tune_members(
         )
         # the variant at the chosen setting; None only in a tuning from a model file
         engine = cast(Engine, tuning.engine)
-        members.append(
-            _fit_member(member_data, member_spec.using(engine), tuning, candidate.equality)
-        )
+        member = _fit_member(member_data, member_spec.using(engine), tuning, candidate.equality)
+        members.append(replace(member, candidate=candidate))
     return members
 
 
@@ -463,6 +500,152 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
     return sampled_weights
 
 
+def _make_members(
+    data: FitData,
+    spec: FitSpec,
+    folds: Folds,
+    progress: Callable | None,
+    table: tuple[Candidate, ...] | None = None,
+) -> tuple[list[Member], tuple[str, ...]]:
+    """Return the tuned members, and the descriptions of candidates that are too large.
+
+    `table` are the candidates unless there are many rows, by default `CANDIDATES`.
+    """
+    has_many_rows = data.rows.n > SINGLE_HOLDOUT_ABOVE
+    tune_members = _tune_members_of_many_rows if has_many_rows else _tune_members
+    candidates, left_out = _select_candidates(
+        data, CANDIDATES_OF_MANY_ROWS if has_many_rows else table or CANDIDATES
+    )
+    return tune_members(data, spec, candidates, folds, progress), left_out
+
+
+def _make_members_with_numbers(
+    data: FitData, spec: FitSpec, folds: Folds, progress: Callable | None
+) -> tuple[list[Member], tuple[str, ...]]:
+    """Return the members for data with numeric predictors, and the descriptions of candidates that
+    are too large.
+
+    Three groups of members: the methods for levels, multiplied by the normal density of the numbers
+    given the levels; the same methods, with intervals in place of numbers; and regressions on the
+    numbers by conditional likelihood.
+    """
+    model = cast(LocationModel, spec.location)
+    spec = replace(spec, location=None)
+    part_progress = scaled_progress(progress, 1.0 / 3.0)
+    of_levels = replace(data.without_numbers(model), selections={})
+    members, left_out = (
+        _make_members(of_levels, spec, folds, part_progress, CANDIDATES_WITH_DENSITIES)
+        if of_levels.layout.m
+        else (_tune_members(of_levels, spec, list(CANDIDATES_WITHOUT_LEVELS), folds, None), ())
+    )
+    # with many rows, only the first fold is held out
+    is_single = data.rows.n > SINGLE_HOLDOUT_ABOVE
+    held_out = Folds(folds.train[:1], folds.validation_weights[:1]) if is_single else folds
+    members = _multiply_by_densities(members, data, model, held_out, spec.calibrate)
+    if data.sample.complete:
+        regression = regressor_data(data, model)
+        candidates = [
+            candidate
+            for candidate in (REGRESSIONS_OF_MANY_ROWS if is_single else REGRESSIONS)
+            if candidate.takes_part(regression, has_others=True)
+            and not candidate.is_too_large(regression, np.arange(data.layout.m))
+        ]
+        members += _tune_members(regression, spec, candidates, held_out, part_progress)
+    # with a single fold, cuts are those of its training rows
+    cut_rows = held_out.one(0).training(data.rows) if is_single else data.rows
+    intervals = NumberIntervals.of_rows(cut_rows, data.layout.n_levels, model.numbers)
+    binned, left_out_intervals = _make_members(
+        interval_data(data, model, intervals), spec, folds, part_progress
+    )
+    members += [
+        replace(member, intervals=intervals)
+        if is_single
+        else _with_cuts_of_folds(member, data, model, intervals, spec, folds)
+        for member in binned
+    ]
+    return members, tuple(dict.fromkeys(left_out + left_out_intervals))
+
+
+def _multiply_by_densities(
+    members: list[Member], data: FitData, model: LocationModel, folds: Folds, calibrate: str
+) -> list[Member]:
+    """Return members for levels, with scores multiplied by the density of the best location model.
+
+    Without a model that can be fitted, there are no such members.
+    """
+    scored = [cast(Scored, member.tuning.scored) for member in members]
+    best = choose_location(data, model, folds, scored, calibrate)
+    if best is None:
+        return []
+    try:
+        location = best.model.fit(data.rows, data.K)
+    except DataError:  # singular, although not in the folds
+        return []
+    out = []
+    for member, own in zip(members, scored, strict=True):
+        scores = own.scores[0] + best.log_density
+        calibration = fit_calibration(scores, own.y, own.weights, calibrate)
+        tuning = replace(
+            member.tuning,
+            calibration=calibration,
+            scored=cast(Validated, replace(own, scores=scores[None])),
+        )
+        estimate = replace(
+            member.estimate.with_numbers(location, data.layout), calibration=calibration
+        )
+        out.append(replace(member, estimate=estimate, tuning=tuning, labels=data.labels))
+    return out
+
+
+def _with_cuts_of_folds(
+    member: Member,
+    data: FitData,
+    model: LocationModel,
+    intervals: NumberIntervals,
+    spec: FitSpec,
+    folds: Folds,
+) -> Member:
+    """Return a member on intervals, with out-of-fold scores from intervals of the training rows of
+    each fold, at the chosen setting.
+    """
+    candidate = cast(Candidate, member.candidate)
+
+    def fit(train: Sample, rng: np.random.Generator) -> list[Member]:
+        """Fit the member to the training rows of a fold."""
+        own = NumberIntervals.of_rows(train, data.layout.n_levels, model.numbers)
+        fold_data = candidate.narrow_data(interval_data(data.with_sample(train), model, own))
+        fold_spec = replace(candidate.specialise(spec), engine=member.engine, rng=rng, workers=1)
+        return [replace(member, estimate=estimate_path(fold_data, fold_spec)[0], intervals=own)]
+
+    scored = cross_validate(
+        data.rows,
+        folds,
+        fit,
+        [(rng,) for rng in spec.rng.spawn(len(folds))],
+        workers=spec.workers,
+    )
+    calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, spec.calibrate)
+    validated = Validated(**{**vars(scored), "fits": []}, found=[])
+    return replace(
+        member,
+        estimate=replace(member.estimate, calibration=calibration),
+        tuning=replace(member.tuning, calibration=calibration, scored=validated),
+        intervals=intervals,
+    )
+
+
+def _order_rows(sample: Sample, n_levels: np.ndarray, location: LocationModel | None) -> np.ndarray:
+    """Return an order of rows that does not depend on names, with numbers replaced by ranks."""
+    if location is None:
+        return order_by_content(sample, n_levels).rows
+    codes = sample.codes.copy()
+    n_levels = np.array(n_levels)
+    for i in location.numbers:
+        values, codes[:, i] = np.unique(codes[:, i], return_inverse=True)
+        n_levels[i] = len(values)
+    return order_by_content(replace(sample, codes=codes), n_levels).rows
+
+
 def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) -> Averaged:
     """Tune, fit and calibrate the members, and compute their weights.
 
@@ -477,17 +660,14 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     """
     # one row for each state and group, in an order that no name changes
     sample = data.rows.by_state(data.layout.n_levels, data.K)
-    sample = sample.rows(order_by_content(sample, data.layout.n_levels).rows)
+    sample = sample.rows(_order_rows(sample, data.layout.n_levels, spec.location))
     data = replace(data.with_sample(sample), selections={})
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
     has_many_cells = not has_many_rows and sample.n * data.layout.D * data.K > MANY_CELLS
     folds = shuffled_folds(sample, FEWER_FOLDS if has_many_cells else NFOLD, spec.rng)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
-    tune_members = _tune_members_of_many_rows if has_many_rows else _tune_members
-    candidates, left_out = _select_candidates(
-        data, CANDIDATES_OF_MANY_ROWS if has_many_rows else CANDIDATES
-    )
-    members = tune_members(data, replace(spec, calibrate=calibrate), candidates, folds, progress)
+    make_members = _make_members if spec.location is None else _make_members_with_numbers
+    members, left_out = make_members(data, replace(spec, calibrate=calibrate), folds, progress)
     # all members have the same held-out rows
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
@@ -500,10 +680,11 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
     if beats_shares(log_p, weights, scored[0].weights, shares_log_p):
         return Averaged(tuple(members), weights, losses, record, left_out)
-    # 1 if no member has chosen a predictor; otherwise the weight of the class proportions
+    # 1 if a member has chosen no predictor; otherwise the weight of the class proportions. The
+    # choice is among levels, and says little about numbers.
     shares_weight = (
         1.0
-        if any(member.estimate.has_no_predictors for member in members)
+        if spec.location is None and any(member.estimate.has_no_predictors for member in members)
         else shrinkage_to_shares(log_p, weights, scored[0].weights, shares_log_p)
     )
     if shares_weight == 1.0:
@@ -511,7 +692,7 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
         log_p = log_p[:0]
         weights = weights[:0]
     if shares_weight > 0.0:
-        members.append(_class_proportions(data, scored[0], shares_log_p))
+        members.append(_class_proportions(data, scored[0], shares_log_p, spec.location))
         log_p = np.vstack([log_p, shares_log_p])
         weights = np.append(weights * (1.0 - shares_weight), shares_weight)
         losses, record = losses_of(log_p, weights, scored[0], totals)

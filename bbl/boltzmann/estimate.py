@@ -400,7 +400,7 @@ def estimate_path(
     if spec.location is not None:
         locations = _fit_locations(data, spec, values)
         estimates = estimate_path(
-            data.nominal,
+            data.without_numbers(spec.location),
             replace(spec, location=None),
             values,
             pooled=pooled,
@@ -409,7 +409,7 @@ def estimate_path(
             warm_start_sets=warm_start_sets,
         )
         return [
-            replace(estimate, location=location)
+            estimate.with_numbers(location, data.layout)
             for estimate, location in zip(estimates, locations, strict=True)
         ]
     if spec.relevance is not None:
@@ -531,6 +531,8 @@ def _fit_locations(
     model = cast(LocationModel, spec.location)
     if model.undecided:
         model = choose_location(data.rows, data.K, model)
+    if model.keeps_prior_count:
+        return [fit_location(data, model)] * (1 if values is None else len(values))
     engines = [spec.engine] if values is None else [spec.engine.at(float(v)) for v in values]
     counts = [float(getattr(engine, "prior_count", 0.0) or 0.0) for engine in engines]
     by_count: dict[float, Location] = {}

@@ -325,7 +325,9 @@ class Estimate:
     @property
     def has_no_predictors(self) -> bool:
         """Whether no predictors were selected, so that predictions are the class proportions."""
-        return self.relevance is not None and not len(self.relevance.chosen)
+        return (
+            self.relevance is not None and not len(self.relevance.chosen) and self.location is None
+        )
 
     @cached_property
     def needed(self) -> np.ndarray | None:
@@ -364,6 +366,44 @@ class Estimate:
         parameters = replace(self.parameters, layout=self.parameters.layout.only(predictors))
         fits = tuple(map(restrict, self.fits))
         return replace(self, parameters=parameters, fits=fits, location=None)
+
+    def with_numbers(self, location: Location, layout: Layout) -> Estimate:
+        """Return the estimate of a model that also has the numbers of `location`: the inverse of
+        `only`. `layout` (of all predictors) has the numbers of levels.
+        """
+        predictors = location.model.categories
+
+        def extend(small: Layout) -> Layout:
+            """Return the layout of all predictors with the terms of a layout without numbers."""
+            return layout.with_terms([predictors[terms] for terms in small.terms])
+
+        def spread(values: np.ndarray, default: float) -> np.ndarray:
+            """Return values (m,) with a `default` for numbers; empty arrays remain empty."""
+            if not len(values):
+                return values
+            out = np.full(layout.m, default, dtype=values.dtype)
+            out[predictors] = values
+            return out
+
+        fits = tuple(
+            replace(
+                fit.renumbered(predictors),
+                grad_norm=spread(fit.grad_norm, 0.0),
+                n_iter=spread(fit.n_iter, 0),
+                converged=spread(fit.converged, 1)
+                if len(fit.converged)
+                else np.ones(layout.m, dtype=bool),
+                layout=None if fit.layout is None else extend(fit.layout),
+            )
+            for fit in self.fits
+        )
+        relevance = self.relevance
+        if relevance is not None:
+            relevance = replace(relevance, chosen=predictors[relevance.chosen])
+        parameters = replace(self.parameters, layout=extend(self.parameters.layout))
+        return replace(
+            self, parameters=parameters, fits=fits, relevance=relevance, location=location
+        )
 
     def energy(self) -> Callable:
         """Return a function that maps codes (n, m) and missing values (n, m) to energies (n, K).

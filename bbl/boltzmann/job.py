@@ -125,6 +125,22 @@ class FitData:
         is_number[list(self.labels.measured)] = True
         return replace(self, sample=nominal_rows(self.rows, is_number, self.layout.n_levels))
 
+    def without_numbers(self, model: LocationModel) -> FitData:
+        """Return the rows and terms of the predictors that are not numbers of a location model."""
+        chosen = model.categories
+        labels = self.labels
+        if labels is not None:
+            labels = Labels(
+                labels.response,
+                labels.groups,
+                tuple(labels.names[i] for i in chosen),
+                tuple(labels.levels[i] for i in chosen),
+            )
+        rows = model.without_numbers(self.rows)
+        if rows.missing is not None and not rows.missing.any():
+            rows = replace(rows, missing=None)
+        return FitData(rows, self.layout.only(chosen), self.K, labels)
+
     @property
     def rows(self) -> Sample:
         """The `sample`, for callers that require a `Sample` and do not accept batches."""

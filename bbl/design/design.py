@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -41,6 +41,7 @@ from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.interactions import Cube, Interactions
+from bbl.design.intervals import interval_ends
 from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor, looks_measured, read_numbers
 from bbl.design.values import Column, ColumnProblems, frame_column
@@ -250,6 +251,50 @@ class Design:
             tuple(i for i, f in enumerate(self.predictors) if f.is_measured),
             tuple(self.number_centers.tolist()),
         )
+
+    def with_intervals(self, cuts: Sequence[np.ndarray]) -> Design:
+        """Return the design with intervals instead of numbers, given increasing `cuts` of the codes
+        of each number.
+        """
+        predictors = list(self.predictors)
+        for i, own in zip(np.flatnonzero(self.is_number), cuts, strict=True):
+            factor = cast(NumberFactor, predictors[i])
+            breaks = np.concatenate([[-np.inf], own * factor.scale + factor.center, [np.inf]])
+            levels = tuple(pd.IntervalIndex.from_breaks(breaks))
+            kinds = ("other",) * len(levels)
+            predictors[i] = Factor(factor.name, levels, kinds, ordered=True, declared=True).padded()
+        return replace(self, predictors=tuple(predictors))
+
+    def with_regressors(self, units: np.ndarray) -> Design:
+        """Return the design with numbers as regressors, with the same codes; `units` are as in
+        `Layout`.
+        """
+        predictors = list(self.predictors)
+        for i in np.flatnonzero(self.is_number):
+            mean, sd = units[i].tolist()
+            predictors[i] = replace(
+                cast(NumberFactor, predictors[i]),
+                levels=("mean", "slope"),
+                kinds=("string",) * 2,
+                mean=mean,
+                sd=sd,
+            )
+        return replace(self, predictors=tuple(predictors))
+
+    def from_numbers(self, codes: np.ndarray, design: Design) -> np.ndarray:
+        """Return codes (n, m) of rows that are encoded for a `design` with the same numbers, some
+        of which are intervals here.
+        """
+        if self.is_number.sum() == design.is_number.sum():
+            return codes
+        out = codes.copy()
+        for i in np.flatnonzero(design.is_number & ~self.is_number):
+            number = cast(NumberFactor, design.predictors[i])
+            ends = [interval_ends(level) for level in self.predictors[i].levels]
+            cuts = [own.high for own in ends[:-1] if own is not None and np.isfinite(own.high)]
+            values = codes[:, i] * number.scale + number.center
+            out[:, i] = np.searchsorted(cuts, values, side="left")
+        return out.astype(self.code_dtype)
 
     def only(self, predictors: np.ndarray) -> Design:
         """Return the design of some predictors (increasing positions) and the terms among them."""

@@ -142,6 +142,8 @@ class LocationModel:
         Whether numeric values are replaced by normal scores.
     tuned : tuple of str
         Which of these options were chosen by cross-validation.
+    keeps_prior_count : bool
+        Whether refits keep `prior_count`; otherwise it is that of the engine.
     """
 
     n_levels: np.ndarray
@@ -154,6 +156,7 @@ class LocationModel:
     shrink: float | str = 0.0
     transform: str = "none"
     tuned: tuple[str, ...] = ()
+    keeps_prior_count: bool = False
 
     @property
     def undecided(self) -> tuple[str, ...]:
@@ -161,6 +164,30 @@ class LocationModel:
         return tuple(
             name for name in ("covariance", "transform", "shrink") if getattr(self, name) == "cv"
         )
+
+    @classmethod
+    def of_pairs(
+        cls, n_levels: np.ndarray, is_number: np.ndarray, pairs: np.ndarray, **options: Any
+    ) -> LocationModel | None:
+        """Return the model of the numbers, marked in `is_number` (m,), with the interacting `pairs`
+        (P, 2) of predictors; None if there are none. `options` are other attributes.
+        """
+        numbers = np.flatnonzero(is_number)
+        if not len(numbers):
+            return None
+        position = np.full(len(n_levels), -1)
+        position[numbers] = np.arange(len(numbers))
+        partners = np.zeros((len(numbers), len(n_levels)), dtype=bool)
+        correlated = np.eye(len(numbers), dtype=bool)
+        for i, j in pairs:
+            a, b = position[i], position[j]
+            if a >= 0 and b >= 0:
+                correlated[a, b] = correlated[b, a] = True
+            elif a >= 0:
+                partners[a, j] = True
+            elif b >= 0:
+                partners[b, i] = True
+        return cls(n_levels, numbers, partners, correlated, **options)
 
     @property
     def q(self) -> int:

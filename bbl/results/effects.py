@@ -4,8 +4,8 @@ delta method, posterior draws, survey replicates or refits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -216,20 +216,37 @@ def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) 
     """
     members = fit._bootstrap_members
     # warm: each refit starts at its member's solution
-    refits = [member._refit(train, rng, warm=True) for member, _ in members]
+    refits = []
+    score_functions: list[Scores] = []
+    for member, _ in members:
+        # the member of an average may have intervals in place of numbers
+        to_member = partial(member.design.from_numbers, design=fit.design)
+        own_rows = replace(train, codes=to_member(train.codes))
+        refit = member._refit(own_rows, rng, warm=True)
+        refits.append(refit)
+        score_functions.append(partial(_score_recoded, refit.class_scores, to_member))
     # (K,): class proportions in the rows `train`
     train_shares = train.group_totals(len(fit.labels.groups)) / train.total
     if len(refits) == 1:
-        return _replace_shares(refits[0].class_scores, fit.priors, train_shares)
+        return _replace_shares(score_functions[0], fit.priors, train_shares)
 
     weights = np.array([weight for _, weight in members])
     needed = [refit.needed for refit in refits]
-    score_functions = [refit.class_scores for refit in refits]
     return _replace_shares(
         lambda codes, missing: average_members(score_functions, needed, weights, codes, missing),
         fit.priors,
         train_shares,
     )
+
+
+def _score_recoded(
+    scores: Scores,
+    recode: Callable[[np.ndarray], np.ndarray],
+    codes: np.ndarray,
+    missing: np.ndarray | None,
+) -> np.ndarray:
+    """Return the `scores` (n, K) of rows after `recode` has changed their codes."""
+    return scores(recode(codes), missing)
 
 
 def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:

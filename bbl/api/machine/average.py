@@ -42,7 +42,6 @@ AUTO_REFUSALS = AverageResults._refusals | lacking(
     tuning=SETTLED,
     gauge=SETTLED,
     relevance=SETTLED,
-    numeric="method='auto' does not support numeric predictors yet",
     third_order=PREPARED_AS.order_reason,
     real_weights=NOT_COUNTS,
     survey="an average has no standard errors that account for a sampling design",
@@ -102,7 +101,7 @@ def fit_auto(
         [
             problem
             for member in averaged.members
-            for problem in list_problems(member.estimate.fits, labels)
+            for problem in list_problems(member.estimate.fits, member.labels or labels)
         ],
         stacklevel=4,
     )

@@ -269,8 +269,18 @@ class NumberOptions:
             for name in ("covariance", "divisor", "shrink", "transform")
         }
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """The arguments that differ from their defaults, except the columns."""
+        return {
+            name: value
+            for name, (value, default) in self.shown().items()
+            if name != "numeric" and value != default
+        }
+
 
 NO_NUMBERS = NumberOptions()
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)
 
 
 def refuse_numbers(options: NumberOptions, refusals: Mapping[str, str]) -> None:
@@ -346,15 +356,8 @@ def location_model(options: NumberOptions, design: Design, engine: Engine) -> Lo
     """Return the location model of the formula's numeric predictors; None if there are none, or if
     they are regressors.
     """
-    numbers = np.flatnonzero(design.is_number)
-    if not len(numbers) or engine.regresses:
+    if not design.is_number.any() or engine.regresses:
         return None
-    q = len(numbers)
-    m = len(design.predictors)
-    position = np.full(m, -1)
-    position[numbers] = np.arange(q)
-    partners = np.zeros((q, m), dtype=bool)
-    correlated = np.eye(q, dtype=bool)
     if design.terms.order > 2:
         for terms in design.terms.terms[1:]:
             of_number = terms[design.is_number[terms].any(axis=1)]
@@ -366,28 +369,19 @@ def location_model(options: NumberOptions, design: Design, engine: Engine) -> Lo
                     argument="formula",
                     hint="Remove the term, or combine its other predictors into one column.",
                 )
-    # naive Bayes has no interactions
-    for i, j in design.pairs if engine.order > 1 else ():
-        a, b = position[i], position[j]
-        if a >= 0 and b >= 0:
-            correlated[a, b] = correlated[b, a] = True
-        elif a >= 0:
-            partners[a, j] = True
-        elif b >= 0:
-            partners[b, i] = True
     if options.transform == "cv" and not design.classes:
         raise OptionError(
             "transform='cv' compares predictions of the response, but the formula has none.",
             argument="transform",
             hint="Use transform='none' or transform='normal'.",
         )
-    return LocationModel(
+    return LocationModel.of_pairs(
         design.n_levels,
-        numbers,
-        partners,
-        correlated,
-        options.covariance,
-        options.divisor,
+        design.is_number,
+        # naive Bayes has no interactions
+        design.pairs if engine.order > 1 else NO_PAIRS,
+        covariance=options.covariance,
+        divisor=options.divisor,
         shrink=options.shrink if isinstance(options.shrink, str) else float(options.shrink),
         transform=options.transform,
     )

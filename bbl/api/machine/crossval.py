@@ -16,7 +16,6 @@ from bbl.api.machine.call import (
     NumberOptions,
     is_auto,
     prepare,
-    refuse_numbers,
     refuse_zeros,
     shown_call,
     shown_zeros,
@@ -189,13 +188,12 @@ def crossVal(
     shown_method = method
     if uses_auto:
         check_auto(
-            options | ({} if relevance is None else {"relevance": relevance}),
+            options | ({} if relevance is None else {"relevance": relevance}) | numbers.settings,
             calibrate,
             True,
             design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
-        refuse_numbers(numbers, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"

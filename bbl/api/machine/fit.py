@@ -20,7 +20,6 @@ from bbl.api.machine.call import (
     out_of_fold_record,
     pop_rule,
     prepare,
-    refuse_numbers,
     refuse_zeros,
     shown_call,
     shown_zeros,
@@ -299,13 +298,12 @@ def bbl(
     )
     if uses_auto:
         check_auto(
-            options | ({} if relevance is None else {"relevance": relevance}),
+            options | ({} if relevance is None else {"relevance": relevance}) | numbers.settings,
             calibrate,
             classes=True,
             design=design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
-        refuse_numbers(numbers, AUTO_REFUSALS)
         # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS

@@ -19,14 +19,18 @@ from bbl.boltzmann.prediction_checks import warn_record
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.checks import check_keywords
 from bbl.choices import EvaluationFigure
+from bbl.crossval import Scores
 from bbl.design.design import Design
+from bbl.design.labels import Labels
 from bbl.engines import PREPARED_AS
 from bbl.errors import ClassError, OptionError
+from bbl.model.location import LocationModel
 from bbl.parallel import progress_bar
 from bbl.report.explore.score_model import ScoreMixture, ScoreModel
 from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part
+from bbl.report.text import head_text
 from bbl.results.archive import PRIORS, pack_loss, unpack_loss
 from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.classifier import ClassifierResults
@@ -189,7 +193,9 @@ class AverageResults(ClassifierResults):
         data = stored_data(self, f"formula={self.formula!r}, data=..., method='auto'", PREPARED_AS)
         score = asked.score_name(data)
         folds = asked.folds(self, data)
-        spec = FitSpec(PREPARED_AS, workers=asked.workers, rng=asked.rng)
+        design = self.design
+        location = LocationModel.of_pairs(design.n_levels, design.is_number, design.pairs)
+        spec = FitSpec(PREPARED_AS, workers=asked.workers, rng=asked.rng, location=location)
         with progress_bar(len(folds), "crossVal", verbose) as progress:
             crossed = cross_average(data, spec, folds, score, refit, progress)
         warn_record(crossed.loss)
@@ -283,8 +289,19 @@ class AverageResults(ClassifierResults):
         m).
         """
         needed = [traits.needed for traits in self._member_traits]
-        score_functions = [member._class_scores for member in self.members]
+        score_functions = [self._member_scores(member) for member in self.members]
         return average_members(score_functions, needed, self.member_weights, codes, missing)
+
+    def _member_scores(self, member: ClassifierResults) -> Scores:
+        """Return a member's class score function of rows that are encoded for the average."""
+        if not self.design.is_number.any():
+            return member._class_scores
+
+        def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+            """Return the class scores (n, K), after numbers are put into the member's intervals."""
+            return member._class_scores(member.design.from_numbers(codes, self.design), missing)
+
+        return scores
 
     @property
     def _advice(self) -> str:
@@ -407,10 +424,13 @@ class AverageResults(ClassifierResults):
         note = "log_loss: out-of-fold loss of each member; weight: its weight in the average."
         # `_counts`: for each predictor i, the weighted level counts (K, L_i) in the training rows
         # of each group
-        tests = likelihood_ratio(self._counts, prior_count=0.0)
-        return fit_summary(
-            self.call, self.labels, tests, facts, [Section("Members", self.tuning, note)]
-        )
+        # numbers have no counts
+        tested = np.flatnonzero(~self.design.is_number)
+        tests = likelihood_ratio([self._counts[i] for i in tested], prior_count=0.0)
+        sections = [Section("Members", self.tuning, note)]
+        labels = self.design.only(tested).labels if len(tested) < len(self._counts) else self.labels
+        head = head_text(self.call, self.labels) if self.design.is_number.any() else None
+        return fit_summary(self.call, labels, tests, facts, sections, head)
 
     def _convergence_text(self) -> str:
         """Return ``yes`` or ``no`` for `converged`, and the names of members that stop early by
@@ -555,7 +575,7 @@ class AverageResults(ClassifierResults):
             member_arrays = {name.removeprefix(prefix): average_arrays.pop(name) for name in names}
             members.append(classes[member_meta.pop("kind")]._unpack(member_meta, member_arrays))
         first = members[0]
-        if any(m.labels != first.labels for m in members):
+        if any(not _are_alike(m.labels, first.labels) for m in members):
             raise ValueError("its members have different groups or predictors")
         check_arrays(average_arrays, TABLE, K=len(first.labels.groups), members=len(members))
         # old files have no policy for missing values: all members had the same one
@@ -582,6 +602,20 @@ class AverageResults(ClassifierResults):
         )
 
 
+def _are_alike(labels: Labels, first: Labels) -> bool:
+    """Return whether two members have the same groups, predictors and levels; numbers may be
+    intervals or regressors.
+    """
+    if labels.groups != first.groups or labels.names != first.names:
+        return False
+    if labels.response != first.response:
+        return False
+    return all(
+        own == other or i in first.measured
+        for i, (own, other) in enumerate(zip(labels.levels, first.levels, strict=True))
+    )
+
+
 def member_advice(members: Sequence[ClassifierResults]) -> str:
     """Return advice, as a sentence, for an average of `members` that predicts worse than the class
     proportions.
@@ -604,13 +638,28 @@ def auto_results(
     """Wrap an average by ``method="auto"``; `training` are the first four attributes of the
     results, and `loss` is the out-of-fold log-loss.
     """
-    members = tuple(
-        BBLResults(*training, member.engine, member.estimate, member.tuning)
-        for member in averaged.members
-    )
+    call, design, rows, index = training
+    members = []
+    for member in averaged.members:
+        own_design = design
+        own_rows = rows
+        if member.intervals is not None:
+            own_design = design.with_intervals(member.intervals.cuts)
+            own_rows = None if rows is None else member.intervals.rows(rows)
+        elif (units := member.estimate.parameters.layout.numbers) is not None:
+            own_design = design.with_regressors(units)
+        members.append(
+            BBLResults(
+                call, own_design, own_rows, index, member.engine, member.estimate, member.tuning
+            )
+        )
+    first = members[0]  # files contain its design and its rows
     return AverageResults(
-        *training,
-        members,
+        call,
+        first.design,
+        first.training,
+        index,
+        tuple(members),
         averaged.weights,
         averaged.losses,
         priors=priors,

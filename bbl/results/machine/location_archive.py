@@ -56,6 +56,8 @@ def pack_location(location: Location | None) -> tuple[dict[str, Any], dict[str, 
         }
     if model.tuned:
         entry["tuned"] = list(model.tuned)
+    if model.keeps_prior_count:
+        entry["keeps_prior_count"] = True
     return {"location": entry}, arrays
 
 
@@ -69,6 +71,7 @@ def unpack_location(meta: dict, arrays: dict[str, np.ndarray], design: Design) -
         return None
     options = dict(meta["location"])
     options["tuned"] = tuple(options.get("tuned", ()))
+    options["keeps_prior_count"] = bool(options.get("keeps_prior_count", False))
     is_known = (
         options["covariance"] in get_args(Covariance)
         and "cv" not in (options["covariance"], options["transform"])

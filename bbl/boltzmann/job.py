@@ -38,7 +38,7 @@ class FitSpec:
     engine : Engine
         The method and its options.
     log_z, calibrate : str
-        As in `bbl.bbl`.
+        The arguments of the same name of `bbl.bbl`.
     relevance : float or None
         Significance level for selecting predictors that differ between groups; None to use all
         predictors, or if the level is selected by cross-validation.

@@ -1,4 +1,4 @@
-"""Choose the options of a location model by cross-validation."""
+"""Select the options of a location model by cross-validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel
 
     Without classes, the loss is minus the log density of the numeric predictors. Folds do not
     depend on random numbers or on the order of the rows. Moments are computed once for each fold
-    and transformation; settings differ only in what is computed from them.
+    and transformation and shared by all settings.
     """
     names = model.undecided
     candidates = [
@@ -69,7 +69,7 @@ def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel
 
 
 def _weighted(rows: Sample, weights: np.ndarray) -> Sample:
-    """Return the rows with positive weights, with these weights."""
+    """Return the rows that have positive weights, with these weights."""
     positions = np.flatnonzero(weights > 0.0)
     return replace(rows.rows(positions), weights=weights[positions])
 

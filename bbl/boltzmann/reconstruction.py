@@ -47,7 +47,7 @@ def reconstruct(
     workers : int, default 1
         Number of threads; results do not depend on it.
     progress : callable, optional
-        Called after each set of rows with the same unknown predictors.
+        Function called after each set of rows with the same unknown predictors.
 
     Returns
     -------

@@ -691,8 +691,8 @@ class Location:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Missing numeric values are averaged over. Other predictors must be known, unless no
-            known numeric predictor depends on them.
+            Missing numeric values are averaged over. Other predictors must be known if a known
+            numeric predictor depends on them.
         """
         from scipy.linalg import solve_triangular
 
@@ -755,9 +755,7 @@ class Location:
         return out if self.scores is None else self.scores.inverse(out)
 
     def is_needed(self, missing: np.ndarray) -> np.ndarray:
-        """Return the missing cells (n, m) of predictors that the mean of a known numeric predictor
-        depends on.
-        """
+        """Return a mask (n, m) of missing cells that affect a known numeric predictor."""
         known_numbers = ~missing[:, self.model.numbers]
         return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
 

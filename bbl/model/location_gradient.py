@@ -237,7 +237,7 @@ class NumberScoreGradient:
     Parameters
     ----------
     gradient : ScoreGradient
-        For the predictors that are not numeric.
+        The gradient for the non-numeric predictors.
     location : Location
     """
 

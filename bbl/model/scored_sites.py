@@ -159,9 +159,9 @@ def fit_scored_sites(
     floor : float
         Gradient norm near rounding error, at which a site that cannot improve has converged.
     sites : ndarray of int, optional
-        By default, all predictors with more than one level.
+        Sites to fit; by default, all predictors with more than one level.
     workers : int, default 1
-        Threads that read rows in a file.
+        Number of threads for reading rows in a file.
     """
     scores = site_scores_of(layout)
     columns = regressors(layout).columns

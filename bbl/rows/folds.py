@@ -252,7 +252,7 @@ def cluster_folds(
     strata, clusters : ndarray of int, shape (n,)
         Stratum and cluster of each row; a cluster lies within one stratum.
     nfold : int
-        At most the number of clusters.
+        Number of folds, at most the number of clusters.
     rng : numpy.random.Generator, optional
         Generator for assigning the clusters of each stratum at random; by default, they are
         assigned in order.

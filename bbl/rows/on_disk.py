@@ -95,7 +95,7 @@ class CodeFile(RowStore):
     passes : int
         Number of passes over the rows.
     passed : callable or None
-        Called with `passes` after each pass.
+        Function called with `passes` after each pass.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class CodeFile(RowStore):
             )
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
-        """Append rows to a bucket, whose group replaces their response."""
+        """Append rows to a bucket; the bucket's group replaces the rows' response."""
         chunks = self.buckets.setdefault(bucket, _BucketChunks())
         chunks.waiting.append(rows)
         chunks.n_waiting += rows.n

@@ -35,7 +35,8 @@ def grow(
     penalty : Penalty
         Penalty with one factor per order.
     screen : {"heredity", "all"}
-        With "all", each pair of predictors is a candidate, even if neither was selected.
+        Candidate pairs; with "all", each pair of predictors is a candidate, even if neither was
+        selected.
     start : stages of a similar problem, optional
         Warm starts, one per order: `weights` (d, q) by term and `intercept` (q,). They do not
         change the minimum.

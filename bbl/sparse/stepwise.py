@@ -85,7 +85,7 @@ def choose_stepwise(
         Terms whose products with one more predictor are candidates, in addition to such products of
         terms in the model.
     screen : {"heredity", "all"}
-        With "all", all pairs are also candidates.
+        Additional candidates; with "all", these include all pairs.
     """
     # terms: each candidate is a source times one more predictor
     fixed_sources = set(add_subterms(parents))

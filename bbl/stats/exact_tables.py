@@ -107,8 +107,8 @@ def _fill_column(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return all ways to distribute a column's `size` counts over rows with `remaining` sums.
 
-    Each way is given by its position in `remaining` (S, K), an array (T,), and its cells (T, K).
-    Returns None if the number of ways exceeds `budget`.
+    For T ways, the result contains their positions (T,) in `remaining` (S, K) and their cells (T,
+    K). Returns None if the number of ways exceeds `budget`.
     """
     origin = np.arange(len(remaining))
     cells = np.zeros((len(remaining), 0), dtype=np.int64)

@@ -103,9 +103,9 @@ def _find_saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
     """Return the saddle point in [0, pole) to 0.1 %, where the cumulant generating function has
     slope `x`.
 
-    It is the root s of ``sum_i a_i c_i / (1 - c_i s) = x``. `c` and `a` (r,) are the coefficients
-    and shapes of the gamma variables; `pole` is the singularity 1 / max(c) of the generating
-    function, or inf.
+    It is the root s of ``sum_i a_i c_i / (1 - c_i s) = x``. `c` and `a` (r,) contain the
+    coefficients and shapes of the gamma variables; `pole` is the singularity 1 / max(c) of the
+    generating function, or inf.
     """
     low = 0.0
     high = pole

@@ -97,7 +97,7 @@ def _sweep(
     """Scale the probabilities `p` (.., B) of the models to each of their margins, in place.
 
     Returns the largest differences (B,) between fitted and observed margins before scaling.
-    `observed` (..) are the proportions of rows in the cells of the table.
+    `observed` (..) contains the proportions of rows in the cells of the table.
     """
     error = np.zeros(p.shape[-1])
     for clique, model_numbers in by_clique:

@@ -1,6 +1,4 @@
-"""Wald tests of the means of numeric predictors: equal means of two groups, and equal effects of
-levels.
-"""
+"""Wald tests of the means of numeric predictors: equal means and equal level effects."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ class MeanTest:
     df : int
         Number of tested coefficients.
     text : str
-        How the coefficients were tested, or the reason why they were not.
+        How the coefficients were tested, or why they were not tested.
     """
 
     scope: tuple[int, ...]
@@ -47,7 +45,7 @@ class MeanTest:
 
 @dataclass(frozen=True, eq=False)
 class NumberTests:
-    """Wald tests of the coefficients of the means, with their sandwich covariances.
+    """Wald tests of the coefficients of the means, with sandwich covariances.
 
     Attributes
     ----------
@@ -109,7 +107,7 @@ class NumberTests:
         return self.location.C[g][column, number]
 
     def _is_estimable(self, g: int) -> np.ndarray:
-        """Return which coefficients (d,) of a group its rows determine."""
+        """Return a mask (d,) of the coefficients that are determined by the group's rows."""
         d = len(self._influence.coefficients[0])
         if not self.location.n[g]:
             return np.zeros(d, dtype=bool)
@@ -136,7 +134,7 @@ class NumberTests:
         return replicated(self._refit, self._estimates(g), rows, design, for_test=True)
 
     def _refit(self, rows: Sample) -> np.ndarray:
-        """Return the coefficients (d,) fitted to a group's rows with other weights."""
+        """Return the coefficients (d,) fitted to a group's rows with different weights."""
         model = self.location.model
         number, column = self._influence.coefficients
         C = model.coefficients(model.moments(rows, 1, self.location.scores))

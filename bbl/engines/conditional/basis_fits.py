@@ -48,7 +48,7 @@ def fit_by_basis(
     Returns
     -------
     list of JointFit
-        In the order of `ridges`.
+        One fit for each ridge, in the order of `ridges`.
     """
     # weights (n, K): weight of each group at each row. Equal rows are merged and sorted, so that
     # neither repetition nor order makes a difference.

@@ -305,8 +305,8 @@ def _fit_fold(
 ) -> Solution:
     """Return the fit to a fold's training rows.
 
-    `weights` (n, K) are the weights of the groups at the distinct rows, zero for held-out rows.
-    `start` contains the parameters of a fit from which to start, or is None.
+    `weights` (n, K) contains the weight of each group at each distinct row, zero for held-out rows.
+    `start` contains the parameters of an earlier fit, used as starting values, or is None.
     """
     # there is only one ridge
     return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]

@@ -208,7 +208,7 @@ def make_basis(
     ----------
     codes : ndarray, shape (n, m)
     weights : ndarray, shape (n,)
-        Positive.
+        Positive row weights.
     layout : Layout
     tau : float
         Weight of couplings relative to fields.

@@ -55,7 +55,7 @@ def fit_many_rows(
     Returns
     -------
     list of JointFit
-        In the order of `ridges`.
+        One fit for each ridge, in the order of `ridges`.
     """
     rows = (
         sample

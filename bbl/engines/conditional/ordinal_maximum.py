@@ -134,7 +134,7 @@ class OrdinalLikelihood(Objective):
         self._n_intercepts = shares.shape[1] - 1
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return all unknowns (q,), given the free ones."""
+        """Return all unknowns (q,), given the free unknowns."""
         out = self.fixed.copy()
         out[self.free] = theta
         return out
@@ -286,7 +286,7 @@ class _OrdinalTable:
         )
 
     def maximise(self, free: np.ndarray, limits: np.ndarray | None) -> _Point:
-        """Return the maximum for the free unknowns."""
+        """Maximise the objective over the free unknowns."""
         likelihood = self.likelihood(free, limits)
         maximum = maximise(likelihood, self.start[free], TOLERANCE, ITMAX)
         likelihood.value(maximum.theta)

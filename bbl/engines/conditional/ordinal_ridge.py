@@ -158,7 +158,7 @@ def fit_ordinal(
     Returns
     -------
     list of JointFit
-        In the order of `ridges`.
+        One fit for each ridge, in the order of `ridges`.
     """
     codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
     counts = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)

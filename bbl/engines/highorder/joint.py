@@ -289,13 +289,13 @@ def _ascend(
 ) -> Fitted:
     """Maximise the log-likelihood by gradient ascent, with estimated model moments.
 
-    The gradient is ``means - moments - ridges * theta``, where `means` (size,) are the means of the
-    monomials over the rows. Steps are divided by the monomials' variances and become shorter. With
-    sampled moments, the result is the average over the second half of the steps (Polyak & Juditsky
-    1992); its norm is the largest component of the mean gradient in that half, in standard
-    deviations of the monomials. A mean-field gradient may not vanish anywhere, so the result is the
-    iterate with the largest pseudo-likelihood, and the fit has converged unless this is the last
-    iterate. `method` is "pcd", "cd" or "mf"; the fit starts from `theta` (size,).
+    The gradient is ``means - moments - ridges * theta``, where `means` (size,) contains the means
+    of the monomials over the rows. Steps are divided by the monomials' variances and become
+    shorter. With sampled moments, the result is the average over the second half of the steps
+    (Polyak & Juditsky 1992); its norm is the largest component of the mean gradient in that half,
+    in standard deviations of the monomials. A mean-field gradient may not vanish anywhere, so the
+    result is the iterate with the largest pseudo-likelihood, and the fit has converged unless this
+    is the last iterate. `method` is "pcd", "cd" or "mf"; the fit starts from `theta` (size,).
     """
     monomials = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)

@@ -43,7 +43,7 @@ def minimise(
     theta : ndarray, shape (size,)
         Starting point.
     inverse_curvature : ndarray, shape (size,)
-        Positive; the inverse of an approximate diagonal of the Hessian.
+        Inverse of an approximate diagonal of the Hessian; must be positive.
     tolerance : float
         Norm of the gradient at which the iteration ends.
     itmax : int

@@ -113,7 +113,7 @@ class Corrected:
         The rows, without missing values.
     layout : Layout
     workers : int
-        Threads.
+        Number of threads.
 
     Attributes
     ----------

@@ -201,4 +201,22 @@ TABLE = {
         lambda: fit("y ~ a").means(),
         lambda: numeric().means(),
     ),
+    "a covariance of regressors": case(
+        "Leave covariance out, or choose method='pseudo'",
+        lambda: numeric(method="conditional", covariance="shared"),
+        lambda: numeric(method="conditional"),
+        lambda: numeric(method="pseudo", covariance="shared"),
+    ),
+    "a start with numbers": case(
+        r"Leave start out, or bin the numeric predictors with bbl.bin\(\)",
+        lambda: numeric(method="conditional", start="pseudo"),
+        lambda: numeric(method="conditional"),
+        lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3), method="conditional", start="pseudo"),
+    ),
+    "a missing regressor": case(
+        "Predict only the other rows, fill in the value, or fit with method='pseudo'",
+        lambda: numeric(method="conditional").predict(ROWS.assign(x=None)),
+        lambda: numeric(method="conditional").predict(ROWS),
+        lambda: numeric(method="pseudo", missing="marginal").predict(ROWS.assign(x=None)),
+    ),
 }

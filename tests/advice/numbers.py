@@ -219,4 +219,14 @@ TABLE = {
         lambda: numeric(method="conditional").predict(ROWS),
         lambda: numeric(method="pseudo", missing="marginal").predict(ROWS.assign(x=None)),
     ),
+    "the square of a number": case(
+        "Add a column with the squares to the data, and list it in numeric=",
+        lambda: numeric("y ~ a + x:x", method="conditional"),
+        lambda: numeric(
+            "y ~ a + x + x2",
+            ROWS.assign(x2=ROWS["x"] ** 2),
+            method="conditional",
+            numeric=["x", "x2"],
+        ),
+    ),
 }

@@ -330,3 +330,17 @@ def test_what_does_not_apply_is_refused(table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isfinite(other.predict(table.assign(u=np.nan), type="prob")["yes"]).all()
+
+
+@pytest.mark.parametrize("term", ["u:u", "u : u", "u*u", "v + u:u"])
+@pytest.mark.parametrize("method", ["conditional", "pseudo"])
+def test_squares_are_columns(table, term, method):
+    with pytest.raises(OptionError, match="square of the numeric predictor 'u'"):
+        conditional(f"y ~ a + v + {term}", table, method=method)
+    data = table.assign(uu=table["v"], a2=table["u"] ** 2)
+    conditional("y ~ u:uu + a:u", data, numeric=["u", "uu"], method=method)
+    fit = conditional("y ~ u + a2 + b", data, numeric=["u", "a2"], ridge=0)
+    Z = sm.add_constant(np.column_stack([data["u"], data["a2"], data["b"]]))
+    model = sm.Logit((data["y"] == "yes").astype(int), Z).fit(disp=0, tol=1e-14, maxiter=50)
+    assert_allclose(fit.logLik(), model.llf, rtol=1e-10)
+    assert_allclose(fit.params["yes"], model.params[1:], rtol=1e-7)

@@ -163,8 +163,9 @@ class Engine:
     log_z : str
         The default method for ln Z where the exact value is too costly.
     needs : {"each", "pairs", "neighbours"}
-        What must be observed in at least one row if there are missing values: each predictor, each
-        pair of predictors, or each predictor together with all predictors that it interacts with.
+        Values that must be observed together in at least one row if values are missing: each
+        predictor, each pair of predictors, or each predictor with all predictors that it interacts
+        with.
     weights : {"counts", "real"}
         Whether row weights must be frequencies or can be any positive numbers. Even with "real",
         standard errors and tests require frequencies.

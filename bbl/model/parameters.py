@@ -22,5 +22,8 @@ class Parameters:
 
     @property
     def shift(self) -> np.ndarray:
-        """``dh``, ``dJ``: each group's parameters minus the pooled parameters (0 without them)."""
+        """``dh``, ``dJ``: each group's parameters minus the pooled parameters.
+
+        Without a pooled fit, these are the parameters themselves.
+        """
         return self.theta if self.pooled is None else self.theta - self.pooled

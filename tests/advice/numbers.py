@@ -229,4 +229,10 @@ TABLE = {
             numeric=["x", "x2"],
         ),
     ),
+    "an average of densities and regressions": case(
+        "Fit all models to the same data with the same numeric=, or use method='auto'",
+        lambda: bbl.average([numeric(), numeric(method="conditional")], weights="equal"),
+        lambda: bbl.average([numeric(), numeric(method="mf")], weights="equal"),
+        lambda: numeric(method="auto"),
+    ),
 }

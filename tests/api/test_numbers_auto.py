@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import bbl
 from bbl.boltzmann.number_members import INTERVALS, NumberIntervals
-from bbl.errors import BBLTypeError
+from bbl.errors import BBLTypeError, OptionError
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +192,15 @@ def test_many_rows_have_a_single_holdout():
 def test_settings_of_numbers_are_chosen(table):
     with pytest.raises(BBLTypeError, match="chooses its settings itself, so covariance"):
         auto("y ~ a + u", table, numeric="u", covariance="shared")
+
+
+def test_averages_need_one_kind_of_numbers(table):
+    fits = [
+        bbl.bbl("y ~ a*u", data, numeric="u", method=method, verbose=0)
+        for data, method in ((table, "pseudo"), (table, "conditional"), (table.head(200), "pseudo"))
+    ]
+    for other in fits[1:]:
+        with pytest.raises(OptionError, match="treat numeric predictors differently"):
+            bbl.average([fits[0], other], "equal")
+    both = bbl.average([fits[0], bbl.bbl("y ~ a + u", table, numeric="u", method="mf")], "equal")
+    assert both.predict(table, type="prob")["s"].between(0, 1).all()

@@ -119,6 +119,17 @@ def _check_labels(one: Labels, other: Labels) -> None:
             argument="fits",
             hint="Fit all models with the same predictors in the formula.",
         )
+    kinds = [
+        [(labels.names[i], labels.levels[i], labels.center(i)) for i in labels.measured]
+        for labels in (one, other)
+    ]
+    if kinds[0] != kinds[1]:
+        raise OptionError(
+            "The fits treat numeric predictors differently, or have different means of them.",
+            argument="fits",
+            hint="Fit all models to the same data with the same numeric=, or use method='auto', "
+            "which averages normal distributions, intervals and regressions.",
+        )
     for name, levels, other_levels in zip(one.names, one.levels, other.levels, strict=True):
         if levels != other_levels:
             shown = list(levels)

@@ -650,6 +650,22 @@ class Location:
             ]
         )
 
+    def effects(self, i: int) -> np.ndarray:
+        """Return the effects (K, L_i - 1, q) of the non-reference levels of predictor i on the
+        means; 0 for numeric predictors that it does not interact with.
+        """
+        position = np.flatnonzero(self.model.used == i)
+        if not len(position):
+            return np.zeros((len(self.C), int(self.model.n_levels[i]) - 1, self.model.q))
+        start, stop = self.model.start[position[0] : position[0] + 2]
+        return self.C[:, start:stop]
+
+    def level_couplings(self, i: int, j: int) -> np.ndarray:
+        """Return what averaging over the numeric predictors adds to the couplings of the levels of
+        predictors i and j, ``M_i' L M_j``, shape (K, L_i - 1, L_j - 1).
+        """
+        return self.effects(i) @ self.precision @ self.effects(j).transpose(0, 2, 1)
+
     @property
     def n_parameters(self) -> int:
         """Number of estimable parameters: coefficients of the means and covariances."""

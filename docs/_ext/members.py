@@ -19,7 +19,8 @@ GROUPED = (
 # the sections of their pages, in order; a section without members is left out
 TOPICS = {
     "Estimates": """
-        coef means covariances discriminants params tidy thresholds terms order_counts n_parameters
+        coef means covariances conditional_couplings discriminants params tidy thresholds terms
+        order_counts n_parameters
         nparams formula log_z lkh posterior converged history fitness_history awnb_weights
         wanbia_weights manb_arc_posterior names
     """,

@@ -641,3 +641,50 @@ def test_models_of_numbers_alone_have_tests(table):
     assert tests["p"].between(0.0, 1.0).all()
     assert len(fit.inference().table()) == len(fit.bse) == len(fit.conf_int()) == 0
     assert "Wald" not in str(fit.summary())
+
+
+def test_conditional_couplings_are_log_odds_ratios_given_the_numbers(table):
+    """By enumeration: density ratios of four cells at the same numbers, of two numbers, and of
+    partial correlations by regression.
+    """
+    table = table.assign(c=np.random.default_rng(2).integers(0, 2, len(table)))
+    fit = numeric("y ~ a*b + c + a:u + b:u + b:v + c:v + u*v", table, method="ml")
+    found = fit.conditional_couplings()
+    assert set(found["kind"]) == {"coupling", "slope", "partial correlation"}
+    base = {"a": 0, "b": 0, "c": 0, "u": 0.3, "v": 99.0}
+    group = "s"
+
+    def log_density(**changes):
+        row = base | changes
+        shape = {name: [row[name]] for name in base}
+        total = fit.score_samples(shape).item()
+        p = fit.predict(shape, type="prob")[group].item()
+        return total + np.log(p)
+
+    own = found[found["group"] == group]
+    for row in own[own["kind"] == "coupling"].itertuples():
+        i, j, a, b = row.predictor, row.predictor2, row.level, row.level2
+        expected = (
+            log_density(**{i: a, j: b}) - log_density(**{i: a})
+            - log_density(**{j: b}) + log_density()
+        )  # fmt: skip
+        assert_allclose(row.estimate, expected, atol=1e-8)
+    # b and c have no coupling, but both shift numbers
+    assert {("a", "b"), ("b", "c"), ("a", "c")} == set(
+        own.loc[own["kind"] == "coupling", ["predictor", "predictor2"]].itertuples(
+            index=False, name=None
+        )
+    )
+    for row in own[own["kind"] == "slope"].itertuples():
+        i, a, u = row.predictor, row.level, row.predictor2
+        moved = base[u] + 1.0
+        expected = (
+            log_density(**{i: a, u: moved}) - log_density(**{i: a})
+            - log_density(**{u: moved}) + log_density()
+        )  # fmt: skip
+        assert_allclose(row.estimate, expected, atol=1e-8)
+    partial = own.loc[own["kind"] == "partial correlation", "estimate"].item()
+    S = fit.covariances(group).to_numpy()
+    assert_allclose(partial, S[0, 1] / np.sqrt(S[0, 0] * S[1, 1]), rtol=1e-9)
+    averaged = own.loc[own["kind"] == "coupling", "averaged"].to_numpy()
+    assert_allclose(averaged[:2], fit.coef().J[group]["a", "b"].to_numpy().ravel(), atol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["NumbersMixin"]
+
+COUPLING_COLUMNS = [
+    "group", "predictor", "level", "predictor2", "level2", "kind", "estimate", "averaged",
+]  # fmt: skip
 
 GRID = 300  # points of each axis at which decision regions are computed
 
@@ -99,6 +104,90 @@ class NumbersMixin(MachineResults):
             },
             names=["group", "number"],
         )
+
+    @check_keywords
+    def conditional_couplings(self) -> pd.DataFrame:
+        """Return the interactions of pairs of predictors given all others, including the numeric
+        ones.
+
+        The couplings in ``coef()`` and ``interactions()`` are those of the distribution of the
+        categorical predictors, where numeric predictors are averaged over: two categorical
+        predictors that shift the mean of the same numeric predictor have a coupling because of it.
+        Here, this part is subtracted.
+
+        Returns
+        -------
+        DataFrame
+            A row for each group and pair of levels or predictors, with the columns ``group``,
+            ``predictor``, ``level``, ``predictor2``, ``level2`` (missing for numeric predictors),
+            ``kind``, ``estimate`` and ``averaged``. Kinds: "coupling" of two levels, with numeric
+            predictors held fixed in ``estimate`` and averaged over in ``averaged``; "slope", the
+            change of the field of a level per unit of a numeric predictor; and "partial
+            correlation" of two numeric predictors given all other predictors.
+
+        Raises
+        ------
+        DataError
+            If no predictor is numeric.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> passengers = bbl.datasets.load_titanic_passengers()
+        >>> formula = "Survived ~ (Sex + Class + Age)^2"
+        >>> fit = bbl.bbl(formula, passengers, numeric="Age", missing="drop", lambda_=0.0)
+        >>> frame = fit.conditional_couplings().query("group == 'No' and kind == 'coupling'")
+        >>> frame[["level", "level2", "estimate", "averaged"]].round(2)
+          level level2  estimate  averaged
+        0  Male    2nd     -0.27     -0.47
+        1  Male    3rd     -1.36     -1.69
+        """
+        location = self._location()
+        model = location.model
+        layout = self.estimate.parameters.layout
+        theta = self.estimate.parameters.theta
+        names = self.labels.names
+        groups = self.labels.groups
+        rows: list[dict[str, Any]] = []
+
+        def add(
+            g: int, i: int, a: int, j: int, b: int, kind: str, estimate: float, averaged: float
+        ):
+            """Add a row for levels a and b of predictors i and j in group g; -1 for no level."""
+            rows.append(
+                {
+                    "group": groups[g],
+                    "predictor": names[i],
+                    "level": self.labels.levels[i][a] if a > 0 else np.nan,
+                    "predictor2": names[j],
+                    "level2": self.labels.levels[j][b] if b > 0 else np.nan,
+                    "kind": kind,
+                    "estimate": estimate,
+                    "averaged": averaged,
+                }
+            )
+
+        for g in range(len(groups)):
+            for i, j in itertools.combinations(model.categories.tolist(), 2):
+                added = location.level_couplings(i, j)[g]
+                has_coupling = layout.index(i, j) >= 0
+                if not (has_coupling or (i in model.used and j in model.used)):
+                    continue
+                J = layout.table(theta[g], i, j) if has_coupling else np.zeros_like(added)
+                for (a, b), coupling in np.ndenumerate(J):
+                    add(g, i, a + 1, j, b + 1, "coupling", coupling - added[a, b], coupling)
+            for i in model.used.tolist():
+                slopes = location.effects(i)[g] @ location.precision[g]
+                for (a, k), slope in np.ndenumerate(slopes):
+                    if slope:
+                        add(g, i, a + 1, int(model.numbers[k]), -1, "slope", slope, np.nan)
+            L = location.precision[g]
+            for k, h in itertools.combinations(range(model.q), 2):
+                if model.correlated[k, h]:
+                    partial = -L[k, h] / np.sqrt(L[k, k] * L[h, h])
+                    one, other = model.numbers[[k, h]]
+                    add(g, one, -1, other, -1, "partial correlation", partial, np.nan)
+        return pd.DataFrame(rows, columns=COUPLING_COLUMNS)
 
     @check_keywords
     def plot_means(self, axes: Any = None) -> list[Axes]:

@@ -144,7 +144,6 @@ WITH_ZEROS: dict[str, str] = {
 # what cannot be combined with numeric predictors, with the reason
 WITH_NUMBERS: dict[str, str] = {
     "structural_zeros": "structural zeros are combinations of levels",
-    "design": "standard errors of means do not account for a sampling design yet",
     "relevance": "relevance only compares distributions of levels",
 }
 

@@ -20,6 +20,7 @@ from bbl.checks import any_real, check_keywords, choice, flag, generator, intege
 from bbl.crossval import Scores
 from bbl.design.numbers import NumberFactor
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
+from bbl.model.location import nominal_rows
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.report.page import Part, figure_html
@@ -165,15 +166,23 @@ def refit_replicates(
     n_levels = fit.design.n_levels
     # for each predictor a mask (L_i,) of the levels that occur; `level_counts` returns m arrays
     # (L_i,)
-    occurring_levels = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]
+    is_number = fit.design.is_number
+
+    def counts_of_levels(sample: Sample) -> list[np.ndarray]:
+        """Return the weights (L_i,) of each predictor's levels."""
+        return level_counts(nominal_rows(sample.pooled, is_number, n_levels), n_levels)
+
+    occurring_levels = [counts > 0.0 for counts in counts_of_levels(rows)]
 
     def refit_replicate(r: int, rng: np.random.Generator) -> Scores:
         """Return the class score function of the refit to replicate number `r`."""
         replicate = rows.weighted(replicate_weights[:, r])  # without rows of weight 0
-        refit_scores = _refit_scores(fit, replicate, rng)
-        levels_and_counts = zip(
-            occurring_levels, level_counts(replicate.pooled, n_levels), strict=True
-        )
+        try:
+            refit_scores = _refit_scores(fit, replicate, rng)
+        except DataError:  # a covariance of numeric predictors is singular in this replicate
+            K = len(fit.labels.groups)
+            return lambda codes, missing: np.full((len(codes), K), np.nan)
+        levels_and_counts = zip(occurring_levels, counts_of_levels(replicate), strict=True)
         absent_levels = [occurs & (counts == 0.0) for occurs, counts in levels_and_counts]
         return (
             _hide_absent_levels(refit_scores, absent_levels)
@@ -200,7 +209,9 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
         """
         row_scores = scores(codes, missing)
         for i, is_absent_level in enumerate(absent_levels):
-            is_hidden_row = is_absent_level[codes[:, i]]
+            if not is_absent_level.any():
+                continue
+            is_hidden_row = is_absent_level[codes[:, i].astype(np.intp)]
             row_scores[is_hidden_row if missing is None else is_hidden_row & ~missing[:, i]] = (
                 np.nan
             )

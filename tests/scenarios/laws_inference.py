@@ -124,8 +124,11 @@ def conf_int_is_the_table(case: Case) -> None:
 
 def may_have_a_design(case: Case) -> bool:
     """Whether the scenario's call may be made with a sampling design."""
-    has_numbers = bool(case.s.numbers)  # which are refused
-    return case.has_tests and case.in_memory and not (case.is_tuned or case.s.design or has_numbers)
+    is_refused = bool(case.s.numbers) and (
+        case.s.method == "conditional"
+        or "cv" in [case.s.options.get(name) for name in ("covariance", "shrink", "transform")]
+    )
+    return case.has_tests and case.in_memory and not (case.is_tuned or case.s.design or is_refused)
 
 
 @law(may_have_a_design, cost=60)
@@ -154,7 +157,7 @@ def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
         inference = fit.inference()
     except BBLError:  # a group without rows
         return
-    if fit.estimate.parameters.layout.size > 60:
+    if not 0 < fit.estimate.parameters.layout.size <= 60:
         return
     frame = inference.table()
     clear = frame["p"].notna() & ((frame["p"] - 0.05).abs() > 1e-6)

@@ -271,7 +271,7 @@ def _draw_numbers(s: Scenario, rng: Any) -> Scenario:
     """Return a scenario with numeric predictors besides the others or instead of them, or now and
     then the same one.
     """
-    may_take = s.method in WITH_NUMBERS and not (s.zeros or s.design)
+    may_take = s.method in WITH_NUMBERS and not s.zeros
     if rng.random() > (0.35 if may_take else 0.03):
         return s
     names = {"structural_zeros", "relevance"} if rng.random() > 0.1 else set()

@@ -302,7 +302,8 @@ def check_numbers(
     """Raise an error if the arguments of numeric predictors are invalid, or cannot be combined with
     the method or with other arguments.
 
-    `others` are the values of arguments in `WITH_NUMBERS`, None if they are not used.
+    `others` are the values of ``design`` and of arguments in `WITH_NUMBERS`, None if they are not
+    used.
     """
     choice("covariance", options.covariance, get_args(Covariance))
     choice("divisor", options.divisor, get_args(Divisor))
@@ -343,8 +344,24 @@ def check_numbers(
                     hint=f"Leave {name} out, or choose method='pseudo'.",
                     value=value,
                 )
+    if others["design"] is not None:
+        if engine.regresses:
+            raise OptionError(
+                f"With numeric predictors, standard errors of method={engine.name!r} do not "
+                "account for a sampling design.",
+                argument="numeric",
+                hint="Choose method='pseudo', or bin the numeric predictors with bbl.bin().",
+            )
+        tuned = [n for n in ("covariance", "shrink", "transform") if getattr(options, n) == "cv"]
+        if tuned:
+            raise OptionError(
+                f"{tuned[0]}='cv' assumes independently sampled rows, but this call has a sampling "
+                "design.",
+                argument=tuned[0],
+                hint=f"Leave {tuned[0]} out.",
+            )
     for name, value in others.items():
-        if value is not None:
+        if value is not None and name in WITH_NUMBERS:
             raise OptionError(
                 f"numeric= and {name} cannot be combined: {WITH_NUMBERS[name]}.",
                 argument="numeric",

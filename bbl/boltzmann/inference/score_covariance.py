@@ -16,7 +16,12 @@ import numpy as np
 
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import occurring
-from bbl.boltzmann.inference.survey import joint_deviations, penalised_deviations, share_deviations
+from bbl.boltzmann.inference.survey import (
+    joint_deviations,
+    location_deviations,
+    penalised_deviations,
+    share_deviations,
+)
 from bbl.engines import Engine
 from bbl.engines.likelihood.solve import tree_order
 from bbl.engines.likelihood.states import StateTable
@@ -119,10 +124,10 @@ def score_covariance(
     """
     if not engine.joint:
         _check_log_z(estimate, engine)
-    if estimate.location is not None:
-        return _covariance_with_numbers(sample, estimate, engine, has_fixed_shares)
     if survey is not None:
         return _covariance_under_design(sample, estimate, engine, has_fixed_shares, survey)
+    if estimate.location is not None:
+        return _covariance_with_numbers(sample, estimate, engine, has_fixed_shares)
     if engine.joint:
         return _covariance_of_joint_fit(sample, estimate, engine, has_fixed_shares)
     return _covariance_of_groups(sample, estimate, engine, has_fixed_shares, is_sample)
@@ -335,12 +340,22 @@ def _covariance_under_design(
     """Return `score_covariance` under a sampling design, where all groups are dependent.
 
     The covariance is ``E'E``, where the deviations E (u, K (1 + size)) of all coefficients have a
-    row for each cluster or replicate; see `bbl.boltzmann.inference.survey`.
+    row for each cluster or replicate; see `bbl.boltzmann.inference.survey`. The parameters of
+    numeric predictors follow those of the others.
     """
+    from scipy.linalg import block_diag
+
+    location = estimate.location
+    of_numbers = None if location is None else LocationInfluence(location)
+    n_of_numbers = 0 if of_numbers is None else of_numbers.size
+    chosen = np.arange(estimate.parameters.layout.m)
+    if location is not None:
+        chosen = location.model.categories
+        estimate = estimate.only(chosen)
     layout = estimate.parameters.layout
     theta = estimate.parameters.theta
     K = len(theta)
-    n_coefficients = 1 + layout.size
+    n_coefficients = 1 + layout.size + n_of_numbers
     check_memory(  # three such matrices with 8 bytes per entry
         24.0 * float(K * n_coefficients) ** 2,
         f"A covariance of {K * n_coefficients} coefficients",
@@ -361,6 +376,8 @@ def _covariance_under_design(
         ]
         flat = [influence.flat.reshape(K * n_coefficients, -1)]
         unbounded = influence.unbounded
+    if of_numbers is not None:  # (u, K, d)
+        number_deviations = location_deviations(of_numbers, sample, survey)
     # separately fitted groups: add all deviations; joint fits: only for given class proportions
     for g, group_theta in enumerate(theta):
         in_group = sample.response == g
@@ -374,22 +391,33 @@ def _covariance_under_design(
                 # given proportions replace the observed ones
                 deviations[g][:, :1] -= log_share_deviations
             continue
-        row_influence, _ = engine.influence(
-            rows.collapsed(layout.n_levels), group_layout, estimate.fits[g].site_theta
-        )
-        unbounded |= _unbounded_levels(row_influence)
-        # as in `_covariance_of_groups`
-        row_influence, undetermined_directions = row_influence.of_combinations()
-        theta_deviations = penalised_deviations(row_influence, rows, group_theta, engine, domain)
-        is_known = row_influence.determined & np.isfinite(theta_deviations).all(axis=0)
-        theta_deviations[:, ~is_known] = 0.0
-        # derivatives (1 + size, size) of the coefficients by the parameters
-        jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
-        deviations.append(theta_deviations @ jacobian.T)
-        deviations[g][:, :1] += 0.0 if has_fixed_shares else log_share_deviations
-        group_flat = np.hstack(
-            [jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))]
-        )
+        if location is not None:
+            rows = location.model.without_numbers(rows)
+        own = np.zeros((len(log_share_deviations), 1 + layout.size))
+        group_flat = np.zeros((1, 0))
+        if layout.size:
+            row_influence, _ = engine.influence(
+                rows.collapsed(layout.n_levels), group_layout, estimate.fits[g].site_theta
+            )
+            unbounded |= {(int(chosen[i]), code) for i, code in _unbounded_levels(row_influence)}
+            # as in `_covariance_of_groups`
+            row_influence, undetermined_directions = row_influence.of_combinations()
+            theta_deviations = penalised_deviations(
+                row_influence, rows, group_theta, engine, domain
+            )
+            is_known = row_influence.determined & np.isfinite(theta_deviations).all(axis=0)
+            theta_deviations[:, ~is_known] = 0.0
+            # derivatives (1 + size, size) of the coefficients by the parameters
+            jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
+            own = theta_deviations @ jacobian.T
+            group_flat = np.hstack(
+                [jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))]
+            )
+        own[:, :1] += 0.0 if has_fixed_shares else log_share_deviations
+        if of_numbers is not None:
+            own = np.hstack([own, number_deviations[:, g]])
+            group_flat = block_diag(group_flat, of_numbers.directions(g))
+        deviations.append(own)
         # zeros for the coefficients of the other groups
         flat.append(
             np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0)))

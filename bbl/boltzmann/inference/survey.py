@@ -15,11 +15,13 @@ from dataclasses import replace
 import numpy as np
 
 from bbl.engines import Engine
-from bbl.errors import DataWarning
+from bbl.errors import DataError, DataWarning
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
+from bbl.model.location import Location
+from bbl.model.location_gradient import LocationInfluence
 from bbl.rows.sample import Sample, level_counts
 from bbl.stats.survey.sample import SurveySample
 
@@ -27,6 +29,7 @@ __all__ = [
     "effective_rows",
     "joint_deviations",
     "linearised",
+    "location_deviations",
     "penalised_deviations",
     "replicated",
     "share_deviations",
@@ -224,6 +227,55 @@ def joint_deviations(
     return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(
         -1, K, n_coefficients
     )
+
+
+def location_deviations(
+    influence: LocationInfluence, rows: Sample, survey: SurveySample
+) -> np.ndarray:
+    """Return the deviations (u, K, d) of the parameters of a location model.
+
+    A transformation of the numeric predictors is taken as fixed. `rows` are those of all groups,
+    because their covariance may be shared.
+    """
+    location = influence.location
+    model = location.model
+    K = len(location.n)
+    number, column = influence.coefficients
+    i, j = influence.edges
+    n_means = len(number)
+
+    def influences(chunk: Sample) -> np.ndarray:
+        """Return the influences (n, K d) of rows per unit of weight."""
+        out = np.zeros((chunk.n, K, influence.size))
+        for g in np.unique(chunk.response[chunk.response >= 0]):
+            own = np.flatnonzero(chunk.response == g)
+            codes = chunk.codes[own]
+            out[own, g, :n_means] = influence.coefficient_influences(codes, int(g))
+            affected = range(K) if model.covariance == "shared" else (int(g),)
+            for h in affected:
+                out[own, h, n_means:] = influence.covariance_influences(codes, int(g))
+        return out.reshape(chunk.n, -1)
+
+    def parameters(fitted: Location) -> np.ndarray:
+        """Return the parameters (K d,) of all groups."""
+        return np.hstack([fitted.C[:, column, number], fitted.S[:, i, j]]).ravel()
+
+    def estimate(reweighted: Sample) -> np.ndarray:
+        """Return the parameters fitted to a replicate's rows; nan if a group has no covariance."""
+        if not (reweighted.group_totals(K)[location.n > 0.0] > 0.0).all():
+            return np.full(K * influence.size, np.nan)
+        T = model.moments(reweighted, K, location.scores)
+        try:
+            return parameters(model.from_moments(T, location.scores))
+        except DataError:
+            return np.full(K * influence.size, np.nan)
+
+    deviations = (
+        linearised(influences, K * influence.size, rows, survey)
+        if survey.replicates is None
+        else replicated(estimate, parameters(location), rows, survey)
+    )
+    return deviations.reshape(-1, K, influence.size)
 
 
 def step_deviations(influence: JointInfluence, rows: Sample, survey: SurveySample) -> np.ndarray:

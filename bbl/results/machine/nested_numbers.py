@@ -44,6 +44,12 @@ def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, f
     from scipy.special import chdtrc
 
     one, two = fit._location(), other._location()
+    for result in (fit, other):
+        if result.survey is not None:
+            raise OptionError(
+                "likelihood ratios of numeric predictors assume independently sampled rows, but "
+                "this fit has a sampling design."
+            )
     if fit._categorical.estimate.parameters.layout != other._categorical.estimate.parameters.layout:
         raise OptionError(
             "the models differ in both couplings and numeric predictors: change only one of these."

@@ -191,7 +191,8 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def plot_means(self, axes: Any = None) -> list[Axes]:
-        """Draw the mean of each numeric predictor in each group, with its 95 % t interval.
+        """Draw the mean of each numeric predictor in each group, with its 95 % t interval unless
+        the fit has a sampling design.
 
         Parameters
         ----------
@@ -224,6 +225,8 @@ class NumbersMixin(MachineResults):
         df = np.maximum(n - 1.0, 1.0)
         quantiles = np.array([t_quantile(0.975, one) for one in df])
         half_width = quantiles[:, None] * np.sqrt(squares / (df * np.maximum(n, 1.0))[:, None])
+        if self.survey is not None:  # these intervals assume independently sampled rows
+            half_width[:] = np.nan
         rows = []
         for j, i in enumerate(location.model.numbers):
             for g in np.flatnonzero(n > 1.0):

@@ -28,7 +28,18 @@ from benchmarks.accuracy import shooter as products  # noqa: E402
 from benchmarks.accuracy import summary as accuracy_summary  # noqa: E402
 from benchmarks.accuracy import tables as other_tables  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
-from benchmarks.speed import SUITES, methods, plots, problems, run, sites, summary, uses  # noqa: E402
+from benchmarks.speed import (  # noqa: E402
+    SUITES,
+    methods,
+    plmc,
+    plots,
+    problems,
+    run,
+    sites,
+    summary,
+    uses,
+    widths,
+)
 from benchmarks.speed import likelihood as exact_speed  # noqa: E402
 from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
@@ -880,7 +891,7 @@ def test_tables_of_noise_are_told_by_their_number_of_groups(monkeypatch):
     assert "| 2 | 2 | 0.003 (0.001) | 0.002 | 0.00167 | 50.0 % |" in lines
 
 
-def test_the_page_of_sequences_has_ratios_of_what_is_quoted(tmp_path):
+def test_the_page_of_sequences_has_the_growth_with_sites(tmp_path):
     shapes = [(5000, m, "single", 1) for m in (30, 60, 120, 200)] + [(5000, 200, "double", 1)]
     rows = [
         (*shape, (shape[1] / 60) ** 2, 1.0, 20 + k, 1e-4, 100.0, 0.1)
@@ -889,7 +900,7 @@ def test_the_page_of_sequences_has_ratios_of_what_is_quoted(tmp_path):
     frame = pd.DataFrame(rows, columns=sites.COLUMNS)
     assert sites.exponent(frame) == pytest.approx(2.0)
     text = "\n".join(sites.page(frame))
-    assert "the power 2.00" in text and "0.33 (6.9 x)" in text and text.count(" x)") == 2
+    assert "the power 2.00" in text and "| 5,000 x 200 | double | 1 | 11.1 | 1.0 | 24 |" in text
     sites.draw(frame, tmp_path / "sites.png")
     assert (tmp_path / "sites.png").stat().st_size > 5000
     assert len(sites.settings()) == len(sites.SHAPES) + len(sites.DOUBLE) + len(sites.PARALLEL)
@@ -901,3 +912,33 @@ def test_a_fit_to_sequences_is_measured_where_it_has_converged():
     )
     assert (n, m, precision, threads) == (300, 6, "single", 1) and norm <= 1e-4 and gradients > 3
     assert min(cpu, wall, memory) > 0 <= weights
+
+
+def test_each_vector_width_is_measured_in_a_process_of_its_own():
+    name = "calibration, 50,000 rows, 4 classes"
+    best = {name: {w: widths.in_a_process(name, w) for w in widths.WIDTHS}}
+    frame = pd.DataFrame.from_dict(best, orient="index", columns=list(widths.WIDTHS))
+    assert (frame > 0.0).all(axis=None)
+    frame.loc["two"] = (0.001, 0.0015, 0.003)
+    text = "\n".join(widths.page(frame))
+    assert "| two | 1 | 1.5 | 3 | 1.50 | 2.00 |" in text and name in text
+
+
+def test_the_page_of_plmc_has_its_time_relative_to_a_gradient(tmp_path, monkeypatch):
+    """A program that takes longer with more iterations stands for plmc."""
+    program = tmp_path / "plmc"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys, time\n"
+        "assert sum(line[0] == '>' for line in open(sys.argv[-1])) == 300\n"
+        "end = time.process_time() + 0.02 * int(sys.argv[-2])\n"
+        "while time.process_time() < end: pass\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(plmc, "ROWS", 300)
+    codes = problems.alignment(300, 6).codes
+    plmc.write_fasta(codes, tmp_path / "sequences.fa")
+    assert 0.01 < plmc.iteration_seconds(str(program), tmp_path / "sequences.fa") < 0.1
+    assert 0.0 < plmc.gradient_seconds(6) < 1.0
+    row = {64: 0.1, 32: 0.2, 16: 0.4, "plmc": 1.0}
+    lines = plmc.page(pd.DataFrame.from_dict({60: row}, orient="index"))
+    assert "| 60 | 1.00 | 0.100 (10.0 x) | 0.200 (5.0 x) | 0.400 (2.5 x) |" in lines

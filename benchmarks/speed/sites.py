@@ -43,8 +43,6 @@ COLUMNS = (
     "memory",
     "weights",
 )
-# seconds of an iteration, quoted: single precision, one other core
-PLMC = {(5000, 60): 0.33, (5000, 200): 4.5}
 
 
 def measured(n: int, m: int, precision: str, threads: int) -> tuple:
@@ -95,30 +93,17 @@ def exponent(frame: pd.DataFrame) -> float:
 
 
 def draw(frame: pd.DataFrame, path: Path) -> None:
-    """Draw seconds over sites, and plmc's as quoted for as many iterations as our fit took
-    gradients.
-    """
+    """Draw seconds over sites."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     some = frame[(frame["rows"] == 5000) & (frame["precision"] == "single")]
-    iterations = some.set_index("sites")["gradients"]
     with plt.rc_context(PLAIN | {"font.size": 9, "legend.frameon": False}):
         figure, ax = plt.subplots(figsize=(4.6, 3.4), layout="tight")
         colour, marker = STYLE["bbl"]
         ax.plot(some["sites"], some["cpu"], marker=marker, color=colour, label="bbl, to 1e-4")
-        colour, marker = STYLE["quoted"]
-        quoted = {m: seconds * iterations[m] for (_, m), seconds in PLMC.items()}
-        ax.plot(
-            list(quoted),
-            list(quoted.values()),
-            marker=marker,
-            color=colour,
-            ls="--",
-            label="plmc, as many iterations (quoted)",
-        )
         sites = sorted(some["sites"])
         ax.set(
             xscale="log", yscale="log", xlabel="sites of 21 levels", ylabel="CPU seconds, one core"
@@ -134,8 +119,6 @@ def page(frame: pd.DataFrame) -> list[str]:
     """Return the page of a table."""
     cells = []
     for r in frame.itertuples():
-        quoted = PLMC.get((r.rows, r.sites)) if r.precision == "single" else None
-        plmc = f"{quoted:g} ({quoted * r.gradients / r.cpu:.1f} x)" if quoted else ""
         numbers = [
             f"{r.cpu:.1f}",
             f"{r.wall:.1f}",
@@ -144,7 +127,7 @@ def page(frame: pd.DataFrame) -> list[str]:
             f"{r.memory:.0f}",
         ]
         shape = [f"{r.rows:,} x {r.sites}", r.precision, str(r.threads)]
-        cells.append([*shape, *numbers, plmc, f"{r.weights:.2f}"])
+        cells.append([*shape, *numbers, f"{r.weights:.2f}"])
     head = [
         "rows x sites",
         "precision",
@@ -154,7 +137,6 @@ def page(frame: pd.DataFrame) -> list[str]:
         "gradients",
         "norm",
         "MB",
-        "plmc, s an iteration",
         "effective weights, CPU s",
     ]
     return [
@@ -162,9 +144,7 @@ def page(frame: pd.DataFrame) -> list[str]:
         "",
         "Time from codes to parameters for related sequences, as in an alignment (`family`): "
         "sites with 21 levels, no response, `lambda_=0.01`, tolerance 1e-4. The number of "
-        "gradients is the maximum over sites. plmc is quoted, in single precision on one core of "
-        "another machine; the number in brackets is the time of as many plmc iterations as our "
-        "fit has gradients, relative to our fit (plmc needs more iterations). Memory is the "
+        "gradients is the maximum over sites. Memory is the "
         f"maximum of the process. CPU seconds grow with the power {exponent(frame):.2f} of the "
         "number of sites (60 to 200). `python -m benchmarks.speed.sites`",
         "",

@@ -256,10 +256,13 @@ def machine() -> str:
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else model
     caches = []
-    for level, name in enumerate(("SC_LEVEL1_DCACHE_SIZE", "SC_LEVEL2_CACHE_SIZE"), start=1):
-        if name in os.sysconf_names and os.sysconf(name) > 0:
-            caches.append(f"level {level}: {os.sysconf(name) // 1024} kB")
-    cached = f" (caches of a core: {', '.join(caches)})" if caches else ""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (
+            (folder / name).read_text().strip() for name in ("level", "type", "size")
+        )
+        if kind != "Instruction":
+            caches.append(f"level {level}: {size.replace('K', ' kB')}")
+    cached = f" (caches: {', '.join(caches)})" if caches else ""
     return f"{model}{cached}, one core"
 
 

@@ -692,9 +692,9 @@ def estimate_by_delta_method(
 ) -> EffectValues:
     """Return estimates with standard errors by the delta method, and normal or t limits.
 
-    ``delta.covariance.df`` are the degrees of freedom of the t distribution, infinite without a
-    sampling design. Units are processed in blocks, because the derivatives of all units may not
-    fit into memory.
+    ``delta.covariance`` gives the degrees of freedom of the t distributions, which are infinite
+    without a sampling design or numeric predictors. Units are processed in blocks, because the
+    derivatives of all units may not fit into memory.
     """
     K = delta.gradient.n_groups
     n_coefficients = delta.gradient.n_coefficients
@@ -705,12 +705,10 @@ def estimate_by_delta_method(
     for first_unit in range(0, rows.n_units, block_units):
         units = rows.units(first_unit, min(first_unit + block_units, rows.n_units))
         blocks.append(_delta_block(contrasts, units, scores, delta))
-    estimates, variance, is_impossible = (
+    estimates, variance, df, is_impossible = (
         np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True)
     )
-    effect_values = _add_t_limits(
-        contrasts, estimates, np.sqrt(variance), delta.covariance.df, level
-    )
+    effect_values = _add_t_limits(contrasts, estimates, np.sqrt(variance), df, level)
     return replace(effect_values, is_impossible=is_impossible)
 
 
@@ -761,10 +759,10 @@ def estimate_streamed(
     if delta is None or derivative_sums is None:
         return _without_errors(contrasts, average_by_scenario), rows.keys(filled)
     derivative_averages = derivative_sums[:, filled] / totals[filled][:, None, None, None]
-    estimates, variance, is_impossible = _combine(
+    estimates, variance, df, is_impossible = _combine(
         contrasts, average_by_scenario, list(derivative_averages), delta
     )
-    values = _add_t_limits(contrasts, estimates, np.sqrt(variance), delta.covariance.df, level)
+    values = _add_t_limits(contrasts, estimates, np.sqrt(variance), df, level)
     return replace(values, is_impossible=is_impossible), rows.keys(filled)
 
 
@@ -789,9 +787,9 @@ def _scenario_sums(
 
 def _delta_block(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U))
-    for a block of units.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return (quantities (Q, U, K), their variances (Q, U, K), degrees of freedom (Q, U, K),
+    whether they are impossible (Q, U)) for a block of units.
     """
     return _combine(contrasts, *_scenario_sums(contrasts, rows, scores, delta.gradient), delta)
 
@@ -801,7 +799,7 @@ def _combine(
     average_by_scenario: np.ndarray,
     derivatives_by_scenario: list[np.ndarray],
     delta: DeltaMethod,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the result of `_delta_block` from the averages and their derivatives.
 
     The gradient combines the derivatives (s, U, K) of a quantity with respect to its averages and,
@@ -810,6 +808,7 @@ def _combine(
     """
     estimates = []
     variances = []
+    df = []
     for quantity in contrasts.quantities:
         contrast, derivatives_by_average = contrast_values(
             contrasts.transform, average_by_scenario[quantity.scenarios], quantity.signs
@@ -823,10 +822,13 @@ def _combine(
                 )
             )
             variances.append(delta.covariance.variances(contrast_gradient))  # (U, K)
+            own_df = delta.covariance.degrees_of_freedom(contrast_gradient)
+            df.append(np.broadcast_to(own_df, variances[-1].shape))
         estimates.append(contrast)
     return (
         np.array(estimates),
         np.array(variances),
+        np.array(df),
         _find_impossible(contrasts, average_by_scenario),
     )
 
@@ -927,7 +929,11 @@ def _estimate_replicates(
 
 
 def _add_t_limits(
-    contrasts: Contrasts, estimates: np.ndarray, se: np.ndarray, df: float, level: float
+    contrasts: Contrasts,
+    estimates: np.ndarray,
+    se: np.ndarray,
+    df: np.ndarray | float,
+    level: float,
 ) -> EffectValues:
     """Return estimates (Q, U, K) with t limits and tests, normal ones if `df` is infinite.
 

@@ -688,3 +688,44 @@ def test_conditional_couplings_are_log_odds_ratios_given_the_numbers(table):
     assert_allclose(partial, S[0, 1] / np.sqrt(S[0, 0] * S[1, 1]), rtol=1e-9)
     averaged = own.loc[own["kind"] == "coupling", "averaged"].to_numpy()
     assert_allclose(averaged[:2], fit.coef().J[group]["a", "b"].to_numpy().ravel(), atol=1e-12)
+
+
+def test_intervals_of_effects_have_the_degrees_of_freedom_of_their_influences(table):
+    """By hand for one number in two groups; weights are repeated rows, and shared covariances are
+    one block.
+    """
+    from scipy import stats
+
+    fit = bbl.bbl("y ~ u", table, numeric="u", divisor="ml", method="ml", verbose=0)
+    frame = fit.avg_slopes("u", newdata={"u": [0.5]}).frame.iloc[0]
+    y = (table["y"] == "s").to_numpy()
+    u = table["u"].to_numpy()
+
+    def slope(w):
+        shares = [w[y == g].sum() for g in (False, True)]
+        m = [np.average(u[y == g], weights=w[y == g]) for g in (False, True)]
+        s2 = [np.average((u[y == g] - m[g]) ** 2, weights=w[y == g]) for g in (False, True)]
+        density = [shares[g] * stats.norm.pdf(0.5, m[g], np.sqrt(s2[g])) for g in (0, 1)]
+        p = density[0] / sum(density)
+        return p * (1 - p) * ((m[0] - 0.5) / s2[0] - (m[1] - 0.5) / s2[1])
+
+    psi = np.empty(len(u))
+    for k in range(len(u)):
+        h = np.zeros(len(u))
+        h[k] = 1e-5
+        psi[k] = (slope(1.0 + h) - slope(1.0 - h)) / 2e-5
+    variance = (psi**2).sum()
+    df = 2.0 * variance**2 / ((psi**4).sum() - variance**2 / len(u))
+    assert_allclose(frame["estimate"], slope(np.ones(len(u))), rtol=1e-7)
+    assert_allclose(frame["std_error"], np.sqrt(variance), rtol=1e-6)
+    half_width = stats.t.ppf(0.975, df) * np.sqrt(variance)
+    assert_allclose(frame["conf_high"] - frame["estimate"], half_width, rtol=1e-5)
+    assert_allclose(
+        frame["p_value"], 2 * stats.t.sf(abs(frame["estimate"]) / np.sqrt(variance), df), rtol=1e-4
+    )
+    counts = 1 + np.arange(len(table)) % 3
+    one = bbl.bbl("y ~ u", table.assign(w=counts), weights="w", numeric="u", covariance="shared")
+    repeated = table.loc[table.index.repeat(counts)]
+    other = bbl.bbl("y ~ u", repeated, numeric="u", covariance="shared")
+    limits = [fit.avg_slopes("u", newdata={"u": [0.5]}).frame["conf_low"] for fit in (one, other)]
+    assert_allclose(*limits, rtol=1e-7)

@@ -43,6 +43,8 @@ __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 # A function is treated as estimable if its derivatives in unidentified directions do not exceed
 # this.
 HARMLESS = 1e-6
+FUNCTIONS = 256  # functions whose degrees of freedom are computed at a time
+MAX_ROWS_OF_DF = 5_000
 ROBUST = "Sandwich standard errors, valid even if numeric predictors are not normally distributed."
 
 
@@ -66,6 +68,11 @@ class ScoreCovariance:
         if all possible states occurred.
     df : float
         Degrees of freedom of a t distribution; infinite without a sampling design.
+    influences : tuple of ndarray
+        For each block, the influences (n, coefficients) of rows, if degrees of freedom are
+        estimated from them; otherwise empty.
+    row_weights : tuple of ndarray, shape (n,)
+        Their weights.
     """
 
     blocks: list[np.ndarray]
@@ -73,6 +80,31 @@ class ScoreCovariance:
     note: str
     unbounded: frozenset[tuple[int, int]] = frozenset()
     df: float = np.inf
+    influences: tuple[np.ndarray, ...] = ()
+    row_weights: tuple[np.ndarray, ...] = ()
+
+    def degrees_of_freedom(self, gradients: np.ndarray) -> np.ndarray | float:
+        """Return the degrees of freedom (...) of t distributions for functions with the given
+        `gradients` (..., K, 1 + size).
+
+        They are those of the chi-square distribution with the same coefficient of variation as the
+        estimated variance, a sum over rows (Satterthwaite): few if the influences of rows have
+        heavy tails, as with skewed numeric predictors.
+        """
+        if not self.influences:
+            return self.df
+        leading = gradients.shape[:-2]
+        by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
+        squares, fourth_powers = np.zeros((2, len(by_block)))
+        for k, (E, weights) in enumerate(zip(self.influences, self.row_weights, strict=True)):
+            for part in range(0, len(by_block), FUNCTIONS):
+                chunk = slice(part, part + FUNCTIONS)
+                psi_squares = (E @ by_block[chunk, k].T) ** 2  # (rows, functions)
+                squares[chunk] += weights @ psi_squares
+                fourth_powers[chunk] += weights @ psi_squares**2
+        n = sum(float(weights.sum()) for weights in self.row_weights)
+        spread = np.maximum(fourth_powers - squares**2 / n, 1e-300)
+        return np.maximum(2.0 * squares**2 / spread, 1.0).reshape(leading)
 
     def variances(self, gradients: np.ndarray) -> np.ndarray:
         """Return the variances (...) of functions with the given `gradients` (..., K, 1 + size).
@@ -289,6 +321,10 @@ def _covariance_with_numbers(
     n_blocks = 1 if is_shared else K
     size = K * n_coefficients // n_blocks
     blocks = [np.zeros((size, size)) for _ in range(n_blocks)]
+    # for few rows only: with more, t distributions are normal ones
+    keeps_influences = sample.n <= MAX_ROWS_OF_DF
+    influences: list[list[np.ndarray]] = [[] for _ in range(n_blocks)]
+    row_weights: list[list[np.ndarray]] = [[] for _ in range(n_blocks)]
     flat = []
     unbounded = set()
     for g in range(K):
@@ -323,7 +359,11 @@ def _covariance_with_numbers(
                 for h in range(K) if is_shared else (g,):
                     stop = (h + 1) * n_coefficients if is_shared else n_coefficients
                     E[:, stop - shared.shape[1] : stop] = shared
-                blocks[0 if is_shared else g] += E.T @ (E * block.weights[:, None])
+                k = 0 if is_shared else g
+                blocks[k] += E.T @ (E * block.weights[:, None])
+                if keeps_influences:
+                    influences[k].append(E)
+                    row_weights[k].append(block.weights)
             group_flat = block_diag(of_levels_flat, of_numbers.directions(g))
         if is_shared:
             before = g * n_coefficients
@@ -331,7 +371,16 @@ def _covariance_with_numbers(
         flat.append(group_flat)
     if is_shared:
         flat = [np.hstack(flat)]
-    return ScoreCovariance(blocks, flat, ROBUST, frozenset(unbounded))
+    if not keeps_influences:
+        return ScoreCovariance(blocks, flat, ROBUST, frozenset(unbounded))
+    return ScoreCovariance(
+        blocks,
+        flat,
+        f"{ROBUST} t distributions.",
+        frozenset(unbounded),
+        influences=tuple(np.vstack([np.zeros((0, size)), *parts]) for parts in influences),
+        row_weights=tuple(np.concatenate([np.zeros(0), *parts]) for parts in row_weights),
+    )
 
 
 def _covariance_under_design(

@@ -38,7 +38,7 @@ from bbl.design.factor_storage import (
     terms_to_dict,
 )
 from bbl.design.factors import Factor
-from bbl.design.formula import FormulaTerms, parse
+from bbl.design.formula import FormulaTerms, has_square, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.intervals import interval_ends
@@ -217,9 +217,25 @@ class Design:
         """Terms without numeric predictors that have a distribution: an array (T_k, k) for each
         order from 2 on, or None for all pairs of predictors.
         """
+        if self.regressors is not None and len(self.squares):
+            return [*self.terms.terms, np.column_stack([self.squares, self.squares])]
         if self.regressors is not None or not self.is_number.any():
             return None if self.terms.complete else list(self.terms.terms)
         return [terms[~self.is_number[terms].any(axis=1)] for terms in self.terms.terms]
+
+    @property
+    def squares(self) -> np.ndarray:
+        """Positions of the numbers whose square, such as ``u:u``, is written in the formula; the
+        grammar takes it for ``u``.
+        """
+        return np.array(
+            [
+                i
+                for i in np.flatnonzero(self.is_number)
+                if has_square(self.terms.text, self.predictors[i].name)
+            ],
+            dtype=np.intp,
+        )
 
     @property
     def number_centers(self) -> np.ndarray:

@@ -283,6 +283,18 @@ def as_term(name: Hashable) -> str:
     return text if text.isidentifier() and ALIAS_PREFIX not in text else quoted(text)
 
 
+def has_square(formula: str, name: Hashable) -> bool:
+    """Return whether a formula contains the product of a column with itself.
+
+    Examples
+    --------
+    >>> has_square("y ~ a + u:u", "u"), has_square("y ~ u + a:u", "u")
+    (True, False)
+    """
+    term = re.escape(as_term(name))
+    return re.search(rf"(?<![\w.`]){term}\s*:\s*{term}(?![\w.`])", formula) is not None
+
+
 def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
     """Return the response: the column named by `left`, the tree to the left of the tilde."""
     if symbol_of(left) is not None or left.kind.value != "name":

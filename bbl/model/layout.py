@@ -102,7 +102,7 @@ class Layout:
         self.D = int(self.start[-1])
         self.complete = terms is None
         if terms is not None:
-            self.terms = _group_by_order(terms, self.m)
+            self.terms = _group_by_order(terms, self.m, self.is_number)
             # the terms are all pairs if the number of distinct pairs is the maximum for m
             # predictors, and all their positions are below m
             has_all_pairs = (
@@ -111,6 +111,8 @@ class Layout:
             # `initial=0` and the bound of at least 1 cover m < 2, where a layout without pairs is
             # complete
             self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
+            # squares are not pairs of different predictors
+            self.complete &= not (self.terms[0][:, 0] == self.terms[0][:, 1]).any()
         # all pairs have (D^2 - sum of D_i^2) / 2 couplings; otherwise the vector ends with the last
         # table
         self.size = (
@@ -226,6 +228,7 @@ class Layout:
             for a, b in combinations(range(terms.shape[1]), 2):
                 mask[terms[:, a], terms[:, b]] = True
         mask |= mask.T
+        np.fill_diagonal(mask, False)  # squares
         mask.setflags(write=False)
         return mask
 
@@ -352,6 +355,8 @@ class Layout:
         table = theta[..., start[row] : start[row + 1]]
         table = table.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored_order))
         n_leading = theta.ndim - 1
+        if stored_order == list(predictors):  # also for squares
+            return table
         return table.transpose(
             *range(n_leading), *(n_leading + stored_order.index(i) for i in predictors)
         )
@@ -406,7 +411,7 @@ def term_columns(layout: Layout) -> np.ndarray:
     return out
 
 
-def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
+def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the distinct terms of order 2, 3, ... as arrays (T_k, k).
 
     Predictors are sorted within terms, and terms are sorted lexicographically. `terms` is an array
@@ -433,7 +438,10 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
             np.intp, copy=False
         )
         sorted_terms = np.sort(unsorted_terms, axis=1)
-        if (sorted_terms[:, 1:] == sorted_terms[:, :-1]).any():
+        is_repeated = sorted_terms[:, 1:] == sorted_terms[:, :-1]
+        if order == 2:  # squares of numbers
+            is_repeated &= ~is_number[sorted_terms[:, :1]]
+        if is_repeated.any():
             raise ValueError("a term contains a predictor twice")
         if order == 2:  # one key i m + j per pair: np.unique is much faster on numbers than on rows
             keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])

@@ -220,14 +220,10 @@ TABLE = {
         lambda: numeric(method="pseudo", missing="marginal").predict(ROWS.assign(x=None)),
     ),
     "the square of a number": case(
-        "Add a column with the squares to the data, and list it in numeric=",
+        "Remove it, or choose method='conditional'",
+        lambda: numeric("y ~ a + x:x"),
+        lambda: numeric("y ~ a + x"),
         lambda: numeric("y ~ a + x:x", method="conditional"),
-        lambda: numeric(
-            "y ~ a + x + x2",
-            ROWS.assign(x2=ROWS["x"] ** 2),
-            method="conditional",
-            numeric=["x", "x2"],
-        ),
     ),
     "an average of densities and regressions": case(
         "Fit all models to the same data with the same numeric=, or use method='auto'",

@@ -332,15 +332,42 @@ def test_what_does_not_apply_is_refused(table):
         assert np.isfinite(other.predict(table.assign(u=np.nan), type="prob")["yes"]).all()
 
 
-@pytest.mark.parametrize("term", ["u:u", "u : u", "u*u", "v + u:u"])
-@pytest.mark.parametrize("method", ["conditional", "pseudo"])
-def test_squares_are_columns(table, term, method):
-    with pytest.raises(OptionError, match="square of the numeric predictor 'u'"):
-        conditional(f"y ~ a + v + {term}", table, method=method)
-    data = table.assign(uu=table["v"], a2=table["u"] ** 2)
-    conditional("y ~ u:uu + a:u", data, numeric=["u", "uu"], method=method)
-    fit = conditional("y ~ u + a2 + b", data, numeric=["u", "a2"], ridge=0)
-    Z = sm.add_constant(np.column_stack([data["u"], data["a2"], data["b"]]))
-    model = sm.Logit((data["y"] == "yes").astype(int), Z).fit(disp=0, tol=1e-14, maxiter=50)
+@pytest.mark.parametrize("term", ["u:u", "u : u", "v + u:u"])
+def test_squares_are_terms_of_conditional_fits(table, tmp_path, term):
+    fit = conditional(f"y ~ a*u + b + v + {term}", table, ridge=0)
+    X = np.column_stack([regression(table, [(0, 1)]), table["u"] ** 2])
+    scaling = np.abs(X).max(axis=0)
+    model = sm.Logit((table["y"] == "yes").astype(int), X / scaling).fit(disp=0, tol=1e-14)
     assert_allclose(fit.logLik(), model.llf, rtol=1e-10)
-    assert_allclose(fit.params["yes"], model.params[1:], rtol=1e-7)
+    assert_allclose(fit.params["yes"], (model.params / scaling)[1:], rtol=1e-7)
+    assert_allclose(fit.bse["yes"], (model.bse / scaling)[1:], rtol=1e-7)
+    assert fit.params["yes"].index[-1] == "u : u"
+    fit.save(tmp_path / "model.bbl", store_data=True)
+    loaded = bbl.load(tmp_path / "model.bbl")
+    assert loaded.predict(table, type="prob").equals(fit.predict(table, type="prob"))
+    assert_allclose(loaded.avg_slopes().frame["std_error"], fit.avg_slopes().frame["std_error"])
+    frame = fit.explain(table.head(5)).frame
+    numbers = frame.drop(columns=["group", "against", "log_odds"]).to_numpy(float)
+    assert_allclose(numbers.sum(axis=1), frame["log_odds"], atol=1e-9)
+    high = fit.predict(table.assign(u=table["u"] + 1e-4), type="prob")["yes"].mean()
+    low = fit.predict(table.assign(u=table["u"] - 1e-4), type="prob")["yes"].mean()
+    slope = fit.avg_slopes("u").frame["estimate"].iloc[-1]
+    assert_allclose(slope, (high - low) / 2e-4, rtol=1e-5)
+
+
+def test_the_ridge_acts_on_squares_of_standardised_numbers(table):
+    fit = conditional("y ~ a*u + b + v + u:u", table, ridge=1e-3)
+    y = (table["y"] == "yes").to_numpy().astype(int)
+    scores = oracle.ridge_scores(codes(table), y, IS_NUMBER, L, [(0, 1), (1, 1)], 1e-3, 0.5)
+    log_odds = np.log(fit.predict(table, type="prob")[["no", "yes"]]).to_numpy()
+    assert_allclose(np.diff(log_odds), np.diff(scores), atol=1e-6)
+    contrasts = fit.inference().table(of=("yes", "no"))
+    assert np.isfinite(contrasts["se"]).all()
+
+
+@pytest.mark.parametrize("method", ["pseudo", "auto"])
+def test_squares_are_refused_by_other_methods(table, method):
+    with pytest.raises(OptionError, match="square of the numeric predictor 'u'"):
+        conditional("y ~ a + v + u:u", table, method=method)
+    data = table.assign(uu=table["v"])
+    conditional("y ~ u:uu + a:u", data, numeric=["u", "uu"])

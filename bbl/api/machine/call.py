@@ -7,7 +7,6 @@ of several engines. K is the number of groups.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from bbl.checks import arguments, choice, flag, generator, real, share
 from bbl.choices import Covariance, Divisor, NumberTransform
 from bbl.crossval import calibrated
 from bbl.design.design import Design, EncodingRules
-from bbl.design.formula import as_term, check_formula
+from bbl.design.formula import check_formula
 from bbl.design.frames import Frame
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.dask_passes import choose_cluster
@@ -371,29 +370,25 @@ def check_numbers(
 
 
 def refuse_squares(design: Design) -> None:
-    """Raise an OptionError if the formula contains the square of a number, such as ``u:u``, which
-    the grammar takes for ``u``.
-    """
-    for i in np.flatnonzero(design.is_number):
+    """Raise an OptionError if the formula contains the square of a number, such as ``u:u``."""
+    for i in design.squares:
         name = design.predictors[i].name
-        term = re.escape(as_term(name))
-        if re.search(rf"(?<![\w.`]){term}\s*[:*]\s*{term}(?![\w.`])", design.terms.text):
-            raise OptionError(
-                f"The formula contains the square of the numeric predictor {name!r}, which is not "
-                "available as a term.",
-                argument="formula",
-                column=name,
-                hint="Add a column with the squares to the data, and list it in numeric=.",
-            )
+        raise OptionError(
+            f"The formula contains the square of the numeric predictor {name!r}, but squares are "
+            "only available with method='conditional'.",
+            argument="formula",
+            column=name,
+            hint="Remove it, or choose method='conditional'.",
+        )
 
 
 def location_model(options: NumberOptions, design: Design, engine: Engine) -> LocationModel | None:
     """Return the location model of the formula's numeric predictors; None if there are none, or if
     they are regressors.
     """
-    refuse_squares(design)
     if not design.is_number.any() or engine.regresses:
         return None
+    refuse_squares(design)
     if design.terms.order > 2:
         for terms in design.terms.terms[1:]:
             of_number = terms[design.is_number[terms].any(axis=1)]

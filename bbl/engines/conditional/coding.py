@@ -75,7 +75,9 @@ class Coding:
         """
         pairs = zip(self.widths, self.features, strict=True)
         return Layout(
-            np.array([d if features is None else d + 1 for d, features in pairs]), layout.terms
+            np.array([d if features is None else d + 1 for d, features in pairs]),
+            layout.terms,
+            numbers=layout.numbers,
         )
 
     def row_features(self, codes: np.ndarray) -> np.ndarray:

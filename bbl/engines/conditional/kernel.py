@@ -370,8 +370,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     )
     partner_distance = np.zeros(layout.m)  # sum of d_j over the predictors j that i interacts with
     for i, j in layout.pairs:
-        partner_distance[i] += reference_distance[j]
-        partner_distance[j] += reference_distance[i]
+        # the slope of a square is twice its coefficient times the reference
+        factor = 2.0 if i == j else 1.0
+        partner_distance[i] += factor * reference_distance[j]
+        partner_distance[j] += factor * reference_distance[i]
     steps = coding.squared_steps()  # (D,): s_a of all non-reference levels
     # squared norm of the element whose inner product with f is the parameter
     squared_norm = np.empty(layout.size)

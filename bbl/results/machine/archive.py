@@ -437,7 +437,7 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
     for k, terms in enumerate(layout.terms, 2):
         if (
             not np.array_equal(arrays[_terms_name(k)], terms)
-            or not (terms[:, 1:] > terms[:, :-1]).all()
+            or not (terms[:, 1:] >= terms[:, :-1]).all()
         ):
             raise ValueError(f"{_terms_name(k)!r} contains invalid values")
     if "sd" in arrays and ((arrays["sd"] < 0.0).any() or np.isinf(arrays["sd"]).any()):

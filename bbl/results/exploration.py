@@ -6,18 +6,20 @@ There are K groups, m predictors, and predictor i has L_i levels.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from bbl.design.design import Design
 from bbl.design.labels import Labels
+from bbl.design.numbers import NumberFactor
 from bbl.errors import OptionError
 from bbl.report.explore.score_model import ScoreModel
-from bbl.report.explore.section import Start, WhatIf, read_asset
+from bbl.report.explore.section import Slider, Start, WhatIf, read_asset
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
 from bbl.results.report_page import MIN_CELL
@@ -39,8 +41,8 @@ MAX_STARTS = 5  # frequent combinations that are listed
 MAX_NAMED = 4  # predictors whose levels name a combination
 CONTENT = (
     "This page contains the parameters of the model, the names of its predictors and levels, and "
-    "combinations of levels of at least five training rows; it contains no other rows and makes "
-    "no network requests."
+    "combinations of levels of at least five training rows, with the means of numbers; it contains "
+    "no other rows and makes no network requests."
 )
 
 
@@ -95,11 +97,12 @@ def is_in_notebook() -> bool:
 
 
 def refuse_numbers(labels: Labels) -> None:
-    """Raise an OptionError for numeric predictors, which would need sliders."""
-    if labels.numbers:
+    """Raise an OptionError for numeric predictors of other models than Boltzmann machines."""
+    others = [i for i in labels.numbers if i not in labels.measured]
+    if others:
         raise OptionError(
-            f"Predictor {labels.names[labels.numbers[0]]!r} is numeric, but a page can show only "
-            "predictors with levels.",
+            f"Predictor {labels.names[others[0]]!r} is numeric, but a page of this model can show "
+            "only predictors with levels.",
             argument="numeric",
             hint="Bin it with bbl.bin().",
         )
@@ -113,7 +116,7 @@ def what_if(
     shares: np.ndarray,
     priors: np.ndarray,
 ) -> WhatIf:
-    """Return the what-if section of a model without numeric predictors.
+    """Return the what-if section of a model.
 
     Parameters
     ----------
@@ -130,6 +133,14 @@ def what_if(
     response = None if labels.response is None else label_text(labels.response)
     groups = [label_text(group) for group in labels.groups]
     levels = [[label_text(level) for level in own] for own in labels.levels]
+    rows = None
+    if training is not None and training.whole and len(levels):
+        # without missing values
+        is_known = slice(None) if training.missing is None else ~training.missing.any(axis=1)
+        rows = training.rows(is_known)
+    sliders = {
+        i: _slider(cast(NumberFactor, design.predictors[i]), i, rows) for i in labels.measured
+    }
     return WhatIf(
         model=model,
         response=response,
@@ -138,19 +149,18 @@ def what_if(
         levels=levels,
         shares=shares,
         priors=priors,
-        starts=_list_starts(response, groups, levels, counts, training),
+        starts=_list_starts(response, groups, levels, counts, rows, _Numbers(labels, sliders)),
+        sliders=sliders,
     )
 
 
 def what_if_part(section: WhatIf) -> Part:
     """Return the what-if section of a page."""
+    choose = "Choose levels and numbers" if section.sliders else "Choose levels"
     if section.response is None:
-        text = (
-            "Choose levels, and see the probabilities of one predictor given the others under "
-            "the model."
-        )
+        text = f"{choose}, and see the probabilities of one predictor given the others."
     else:
-        text = "Choose levels, and see what the model predicts and which levels contribute to it."
+        text = f"{choose}, and see what the model predicts and what contributes to it."
     return Part("What if", [text], widget=section.as_html())
 
 
@@ -173,32 +183,92 @@ def what_if_assets() -> dict[str, str]:
     }
 
 
+def _slider(factor: NumberFactor, i: int, rows: Sample | None) -> Slider:
+    """Return the range of the slider of predictor `i`, which does not tell single values: at least
+    `MIN_CELL` rows are at or beyond each end before it is rounded outwards.
+    """
+    step = 10.0 ** (np.floor(np.log10(factor.sd)) - 1.0)
+    ends = factor.center + np.array([-2.5, 2.5]) * factor.sd
+    if rows is not None:
+        values = np.sort(rows.codes[rows.weights > 0.0, i]) + factor.center
+        if np.abs(values - values.round()).max(initial=0.0) < 1e-9 * (1.0 + abs(factor.center)):
+            step = max(step, 1.0)  # integers
+        if len(values) >= 2 * MIN_CELL:
+            ends = values[[MIN_CELL - 1, -MIN_CELL]]
+    low = float(np.floor(ends[0] / step + 1e-9) * step)
+    high = float(np.ceil(ends[1] / step - 1e-9) * step)
+    return Slider(low, max(high, low + step), float(step))
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Typical values of numeric predictors: means, rounded to the steps of their `sliders`."""
+
+    labels: Labels
+    sliders: Mapping[int, Slider]
+
+    def answers(self, levels: Sequence[int], rows: Sample | None) -> list[float]:
+        """Return the answers `levels` (m,) with the means of `rows` as numbers; without rows, of
+        all training rows.
+        """
+        found: list[float] = [int(level) for level in levels]
+        for i, slider in self.sliders.items():
+            mean = self.labels.center(i)
+            if rows is not None and rows.weights.sum() > 0.0:
+                mean += float(rows.weights @ rows.codes[:, i] / rows.weights.sum())
+            # 12 digits: 3 * 0.1 is not 0.3
+            found[i] = float(f"{round(mean / slider.step) * slider.step:.12g}")
+        return found
+
+    @property
+    def title(self) -> str:
+        """Words for answers that occur often."""
+        if len(self.sliders) == len(self.labels.names):
+            return "Means"
+        return "Most frequent levels" + (" and means" if self.sliders else "")
+
+
 def _list_starts(
     response: str | None,
     groups: Sequence[str],
     levels: Sequence[Sequence[str]],
     counts: Sequence[np.ndarray],
-    training: Sample | None,
+    rows: Sample | None,
+    numbers: _Numbers,
 ) -> list[Start]:
     """Return the initial choices of levels: most frequent levels, of all rows and of each group,
     and frequent combinations.
     """
-    starts = [Start("Most frequent levels", [int(own.sum(axis=0).argmax()) for own in counts])]
+    most_frequent = [int(own.sum(axis=0).argmax()) for own in counts]
+    starts = [Start(numbers.title, numbers.answers(most_frequent, None))]
     for k, group in enumerate(groups if response is not None else ()):
         # levels of fewer rows would describe single rows
-        if all(own[k].max(initial=0.0) >= MIN_CELL for own in counts):
-            answers = [int(own[k].argmax()) for own in counts]
-            starts.append(Start(f"Most frequent levels if {response} is {group}", answers))
-    if training is None or not training.whole or not len(levels):
+        if not all(own[k].max(initial=0.0) >= MIN_CELL for own in counts):
+            continue
+        of_group = None
+        if numbers.sliders:
+            if rows is None:
+                continue
+            of_group = rows.rows(rows.response == k)
+            if len(of_group.weights) < MIN_CELL:
+                continue
+        answers = numbers.answers([int(own[k].argmax()) for own in counts], of_group)
+        starts.append(Start(f"{numbers.title} if {response} is {group}", answers))
+    categories = [i for i in range(len(levels)) if i not in numbers.sliders]
+    if rows is None or not categories:
         return starts
-    known = training if training.missing is None else training.rows(~training.missing.any(axis=1))
-    combinations, position = np.unique(known.codes, axis=0, return_inverse=True)
-    n_rows = np.bincount(position.ravel(), known.weights, len(combinations))
+    combinations, position = np.unique(rows.codes[:, categories], axis=0, return_inverse=True)
+    n_rows = np.bincount(position.ravel(), rows.weights, len(combinations))
     for c in np.argsort(-n_rows, kind="stable")[:MAX_STARTS]:
         if n_rows[c] >= MIN_CELL:
-            answers = combinations[c].tolist()
-            texts = [own[code] for own, code in zip(levels, answers, strict=True)]
+            codes = [0] * len(levels)
+            for i, code in zip(categories, combinations[c].tolist(), strict=True):
+                codes[i] = int(code)
+            texts = [levels[i][codes[i]] for i in categories]
             more = ", ..." if len(texts) > MAX_NAMED else ""
             label = f"{', '.join(texts[:MAX_NAMED])}{more} ({n_rows[c]:,.0f} rows)"
-            starts.append(Start(label, answers))
+            own_rows = rows.rows(position.ravel() == c) if numbers.sliders else None
+            if own_rows is not None and len(own_rows.weights) < MIN_CELL:
+                own_rows = None  # the mean of few rows would describe them
+            starts.append(Start(label, numbers.answers(codes, own_rows)))
     return starts

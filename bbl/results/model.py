@@ -267,8 +267,8 @@ class ModelResults(DeprecatedNames, ABC):
         """
 
     def _what_if(self) -> WhatIf:
-        """Return the what-if section of pages; raises an OptionError for numeric predictors, or as
-        `_score_model`.
+        """Return the what-if section of pages; raises an OptionError for regressions on numbers,
+        or as `_score_model`.
         """
         refuse_numbers(self.labels)
         return what_if(
@@ -558,12 +558,12 @@ class ModelResults(DeprecatedNames, ABC):
         """Create an interactive "what if" page: a self-contained HTML file that shows the
         predictions for the levels you choose.
 
-        The page offers all levels of each predictor, and "unknown" where the average over the
-        levels is affordable. It shows the probabilities after each choice, the contributions of the
-        levels, and the decision at given costs, also for other class proportions. The probabilities
-        equal those of `predict`. For a model without a response, the page shows the probabilities
-        of any predictor given the others. The chosen levels are part of the page's address, which
-        can be shared.
+        The page offers all levels of each predictor, a slider for each number, and "unknown" where
+        the average over the levels is affordable. It shows the probabilities after each choice, the
+        contributions of the levels, and the decision at given costs, also for other class
+        proportions. The probabilities equal those of `predict`. For a model without a response, the
+        page shows the probabilities of any predictor given the others. The chosen levels are part
+        of the page's address, which can be shared.
 
         Parameters
         ----------
@@ -579,8 +579,8 @@ class ModelResults(DeprecatedNames, ABC):
         Raises
         ------
         OptionError
-            If the class scores are not sums of tables (hidden units), a predictor is numeric, or
-            the model is too large for a page.
+            If the class scores are not sums of tables (hidden units, normal scores of numbers,
+            regressions on numbers), or the model is too large for a page.
         OSError
             If the file cannot be written.
 

@@ -172,10 +172,15 @@ TABLE = {
             ROWS.head(2).assign(a=None)
         ),
     ),
-    "a page of numbers": case(
+    "a page of normal scores": case(
+        "Fit transform='none'",
+        lambda: numeric(transform="normal").explore(PAGE),
+        lambda: numeric(transform="none").explore(PAGE),
+    ),
+    "a page of a regression on numbers": case(
         r"Bin it with bbl.bin\(\)",
-        lambda: numeric().explore(PAGE),
-        lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3)).explore(PAGE),
+        lambda: bbl.shooter("y ~ a + x", ROWS, numeric=["x"], lambda_=1).explore(PAGE),
+        lambda: bbl.shooter("y ~ a + x", bbl.bin(ROWS, "x", bins=3), lambda_=1).explore(PAGE),
     ),
     "a page of large tables": case(
         "Fit fewer predictors or terms",

@@ -244,7 +244,7 @@ def test_draws_have_the_moments_of_the_model(table):
 
 
 def test_contributions_add_up_to_the_log_odds(table):
-    for formula in ("y ~ (a + b + u + v)^2", "y ~ a + b + u + v + a:u"):
+    for formula in ("y ~ (a + b + u + v)^2", "y ~ a + b + u + v + a:u", "y ~ u*v"):
         explained = numeric(formula, table).explain(table.head(5)).frame
         assert_allclose(explained.iloc[:, 2:-1].sum(axis=1), explained["log_odds"], rtol=1e-9)
 

@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,22 @@ def fit_ordered(logits):
     ordered = pd.Categorical(TABLE["y"], ["low", "mid", "high"], ordered=True)
     data = TABLE.assign(y=ordered)
     return fit_machine("y ~ x0*x1 + x2", data, method="conditional", logits=logits, ridge=0)
+
+
+def with_numbers(table=TABLE, seed=4):
+    """Return the table with three numbers, one of them large and correlated with another."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(3, len(table)))
+    shift = (table["y"] == "high") + 0.5 * (table["x0"] == "a1")
+    u = z[0] + shift
+    v = 1e4 + 250 * (0.6 * z[0] + z[1]) + 100 * (table["x3"] == "d2")
+    return table.assign(u=u.round(3), v=v.round(1), w=np.exp(z[2] / 2).round(3))
+
+
+def fit_numbers(formula, data=None, **options):
+    data = with_numbers() if data is None else data
+    numbers = [name for name in "uvw" if re.search(rf"\b{name}\b", formula)]
+    return fit_machine(formula, data, numeric=numbers, missing="marginal", **options)
 
 
 def average():
@@ -88,41 +105,70 @@ MODELS = {
     ),
     "regression on products": lambda: bbl.shooter("y ~ . - two", TABLE, order=2, lambda_=8),
     "average": average,
+    "numbers": lambda: fit_numbers("y ~ (x0 + x1 + x3 + u + v + w)^2", method="ml"),
+    "numbers alone": lambda: fit_numbers("y ~ u*v + w", covariance="shared"),
+    "numbers of some levels": lambda: fit_numbers(
+        "two ~ x0*x1 + x1:u + x3:v + x3 + u*w + v", shrink=0.1, calibrate="temperature"
+    ),
+    "naive numbers": lambda: fit_numbers("two ~ x0 + x3 + u + v", method="naive"),
+    "average of numbers": lambda: bbl.average(
+        [fit_numbers("y ~ x0*u"), fit_numbers("y ~ x0 + u", method="naive")], "equal"
+    ),
     "auto": lambda: fit_machine("two ~ x0 + x1 + x2", method="auto", seed=1),
 }
 
 
 def random_states(fit, n=N_STATES, seed=1):
-    """Return answers (n, m), -1 for unknown, of which a third of the rows has some."""
+    """Return answers (n, m), of which a third of the rows has unknown ones: -1 for levels, and nan
+    for numbers.
+    """
     rng = np.random.default_rng(seed)
     levels = [len(own) for own in fit.labels.levels]
-    answers = rng.integers(0, levels, (n, len(levels)))
+    answers = rng.integers(0, levels, (n, len(levels))).astype(float)
     unknown = rng.random(answers.shape) < 0.4
     unknown[: 2 * n // 3] = False
     unknown[-1] = True
-    return np.where(unknown, -1, answers)
+    answers[unknown] = -1
+    for i in fit.labels.measured:
+        own = with_numbers()[fit.labels.names[i]]
+        drawn = rng.normal(own.mean(), 2 * own.std(), n)
+        drawn[: n // 10] = -1.0  # a number like others
+        answers[:, i] = np.where(unknown[:, i], np.nan, drawn)
+    return answers
 
 
 def as_table(fit, answers):
     """Return the answers as a table, with a level that no model has for unknown ones."""
-    return pd.DataFrame(
-        {
-            name: np.array([*levels, "(unknown)"], dtype=object)[answers[:, i]]
-            for i, (name, levels) in enumerate(
-                zip(fit.labels.names, fit.labels.levels, strict=True)
-            )
-        }
+    columns = {}
+    for i, (name, levels) in enumerate(zip(fit.labels.names, fit.labels.levels, strict=True)):
+        own = answers[:, i]
+        if i not in fit.labels.measured:
+            own = np.array([*levels, "(unknown)"], dtype=object)[own.astype(int)]
+        columns[name] = own
+    return pd.DataFrame(columns)
+
+
+def as_json(fit, answers):
+    """Return answers as JavaScript has them: integers, and null for unknown numbers."""
+    return json.dumps(
+        [
+            [
+                (None if np.isnan(a) else a) if i in fit.labels.measured else int(a)
+                for i, a in enumerate(row)
+            ]
+            for row in answers.tolist()
+        ]
     )
 
 
-def of_browser(page, path, answers, priors):
+def of_browser(page, fit, path, answers, priors):
     """Return the probabilities that the page at `path` computes; nan where it has none."""
     page.open(path)
     found = page.run(
         f"""(() => {{
           const model = whatif.load(document.getElementById("whatif-model").textContent);
           const priors = {json.dumps(None if priors is None else priors.tolist())} || model.priors;
-          return {answers.tolist()}.map((row) => whatif.probabilities(model, row, priors));
+          return {as_json(fit, answers)}.map((row) => whatif.probabilities(model, row, priors));
         }})()"""
     )
     assert page.problems() == []
@@ -157,7 +203,7 @@ def test_a_page_has_the_probabilities_of_predict(browser, name, tmp_path):  # no
     answers = random_states(fit)
     K = len(fit.labels.groups)
     for priors in (None, np.arange(1.0, K + 1) / np.arange(1.0, K + 1).sum()):
-        found = of_browser(browser, path, answers, priors)
+        found = of_browser(browser, fit, path, answers, priors)
         expected = predicted(fit, answers, priors)
         assert np.isfinite(expected).all(axis=1).mean() > 0.6
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
@@ -259,17 +305,20 @@ def test_a_link_reopens_the_page_in_the_same_state(browser, page, fit):  # noqa:
 
 
 @needs_browser
-@pytest.mark.parametrize("name", ["pseudo", "conditional", "tree", "regression on products"])
+@pytest.mark.parametrize(
+    "name", ["pseudo", "conditional", "tree", "regression on products", "numbers"]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_contributions_are_those_of_explain(browser, name, tmp_path):  # noqa: F811
     model = MODELS[name]()
     answers = random_states(model, 60, seed=3)
-    answers = answers[(answers >= 0).all(axis=1)]
+    answers = answers[(as_table(model, answers) != "(unknown)").all(axis=1)]
+    answers = answers[np.isfinite(answers).all(axis=1)]
     browser.open(model.explore(tmp_path / "page.html").path)
     found = browser.run(
         f"""(() => {{
           const model = whatif.load(document.getElementById("whatif-model").textContent);
-          return {answers.tolist()}.map((row) =>
+          return {as_json(model, answers)}.map((row) =>
             whatif.contributions(model, row, model.priors, 2, 0));
         }})()"""
     )
@@ -307,6 +356,83 @@ def test_a_model_without_a_response_shows_each_predictor_given_the_others(  # no
     assert "of=2" in browser.run("location.hash") and browser.problems() == []
 
 
+@pytest.fixture(scope="module")
+def passengers():
+    """A model of the passengers of the Titanic with their ages."""
+    known = bbl.datasets.load_titanic_passengers().dropna()
+    return bbl.bbl("Survived ~ .^2", known, numeric="Age", method="ml", missing="marginal")
+
+
+def set_number(tab, kind, value):
+    """Put a value into an input of the number Age, and tell the page."""
+    tab.run(
+        f"""(() => {{ const input = document.querySelector(
+        "[data-predictor='2'] input[type={kind}]");
+        if ("{kind}" === "checkbox") input.checked = {json.dumps(value)};
+        else input.value = "{value}";
+        input.dispatchEvent(new Event("input", {{ bubbles: true }})); }})()"""
+    )
+
+
+@needs_browser
+def test_numbers_have_a_slider_and_can_be_unknown(browser, passengers, tmp_path):  # noqa: F811
+    browser.open(passengers.explore(tmp_path / "page.html").path)
+    browser.run("document.querySelector('[name=whatif0][value=\"2\"]').click()")
+    browser.run("document.querySelector('[name=whatif1][value=\"0\"]').click()")
+    values = """Array.from(document.querySelectorAll("[data-predictor='2'] input"))
+        .map((input) => input.type === "checkbox" ? input.checked : input.value)"""
+    girl = {"Class": ["3rd"], "Sex": ["Female"]}
+    expected = {}
+    for kind, value in (("range", 8), ("number", -1.25), ("number", 8.5), ("checkbox", True)):
+        set_number(browser, kind, value)
+        age = None if kind == "checkbox" else value
+        expected[age] = percents(passengers.predict({**girl, "Age": [age]}, "prob"))
+        assert bars(browser) == expected[age]
+    assert expected[None] != expected[8.5]
+    assert browser.run(values)[1:] == ["", True]
+    set_number(browser, "number", 8.5)
+    # the slider is at a step
+    assert browser.run(values) == ["9", "8.5", False] and "8p5" in browser.run("location.hash")
+    browser.run("location.hash = '#whatif=2.0.u'")
+    browser.run("new Promise((done) => setTimeout(done, 50))")
+    assert bars(browser) == expected[None]
+    browser.open(tmp_path / "page.html", "#whatif=2.0.8p5")
+    assert bars(browser) == expected[8.5] and browser.problems() == []
+    contributions = browser.run("document.getElementById('whatif-contributions').textContent")
+    assert "Age=8.5" in contributions
+    # the keyboard alone
+    browser.run("document.querySelector(\"[data-predictor='2'] input\").focus()")
+    browser.press("ArrowRight")
+    assert bars(browser) == percents(passengers.predict({**girl, "Age": [10.0]}, "prob"))
+
+
+def test_sliders_do_not_show_single_values(passengers, tmp_path):
+    content = json.loads(
+        passengers.explore(tmp_path / "page.html")
+        .html.split('id="whatif-model">')[1]
+        .split("</")[0]
+    )
+    ages = bbl.datasets.load_titanic_passengers()["Age"].dropna()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    low, high, step = (
+        float(re.search(rf'<input type="range"[^>]* {name}="([^"]+)"', page)[1])
+        for name in ("min", "max", "step")
+    )
+    assert (ages <= low + step).sum() >= 5 and (ages >= high - step).sum() >= 5
+    assert (low, step) == (0.0, 1.0) and high < ages.max()
+    labels = [start["label"] for start in content["starts"]]
+    assert labels[:2] == [
+        "Most frequent levels and means",
+        "Most frequent levels and means if Survived is No",
+    ]
+    no = bbl.datasets.load_titanic_passengers().query("Survived == 'No'")["Age"].mean()
+    assert content["starts"][1]["answers"] == [2, 1, round(no)]
+    # a model without rows has a range from its mean and standard deviation
+    passengers.save(tmp_path / "fit.bbl")
+    loaded = bbl.load(tmp_path / "fit.bbl").explore(tmp_path / "loaded.html")
+    assert 'max="66" step="1"' in loaded.html
+
+
 @needs_browser
 def test_a_notebook_shows_the_page_and_writes_no_file(
     browser,  # noqa: F811
@@ -335,11 +461,19 @@ def test_a_notebook_shows_the_page_and_writes_no_file(
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 900, 1400])
-def test_nothing_is_wider_than_the_screen(browser, fit, page, width, scheme):  # noqa: F811
+def test_nothing_is_wider_than_the_screen(  # noqa: D103
+    browser,  # noqa: F811
+    passengers,
+    page,
+    tmp_path,
+    width,
+    scheme,
+):
     browser.emulate(scheme)
-    browser.open(page, width=width)
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.problems() == []
+    for path in (page, passengers.explore(tmp_path / "numbers.html").path):
+        browser.open(path, width=width)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.problems() == []
     browser.emulate()
 
 
@@ -353,7 +487,7 @@ def test_large_models_limit_the_number_of_unknown_predictors(browser, tmp_path):
     assert path.stat().st_size < 700_000
     answers = rng.integers(0, 3, (20, 16))
     answers[:, :8] = np.where(rng.random((20, 8)) < 0.7, -1, answers[:, :8])
-    found = of_browser(browser, path, answers, None)
+    found = of_browser(browser, model, path, answers, None)
     np.testing.assert_allclose(found, predicted(model, answers, None), rtol=0, atol=1e-9)
     browser.open(path, "#whatif=" + ".".join("u" * 9 + "0" * 7))
     status = browser.run("document.getElementById('whatif-status').textContent")
@@ -468,6 +602,9 @@ def test_models_without_a_page_say_why(titanic, tmp_path):
     assert "Not available: The class scores of a machine with hidden" in (
         tmp_path / "page.html"
     ).read_text(encoding="utf-8")
+    scores = fit_numbers("y ~ x0 + u", transform="normal")
+    with pytest.raises(bbl.errors.OptionError, match="all training values, which a page does not"):
+        scores.explore(tmp_path / "page.html")
     numbers = pd.DataFrame({"y": [0, 1] * 30, "x": np.arange(60.0)})
     with pytest.raises(bbl.errors.OptionError, match="'x' is numeric"):
         bbl.shooter("y ~ x", numbers, numeric=True, lambda_=1).explore(tmp_path / "page.html")

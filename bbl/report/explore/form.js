@@ -25,11 +25,22 @@ it. The elements are made by bbl/report/explore/section.py. */
     state.target = 0;
   }
 
+  const isNumber = (i) => whatif.isNumber(model, i);
+  const isUnknown = (i) => whatif.isUnknown(model, state.answers, i);
+
+  /* Whether more predictors are unknown than can be summed over. */
+  function hasTooManyUnknown() {
+    return whatif.countUnknown(model, state.answers, true) > model.unknown.most
+      && whatif.countUnknown(model, state.answers) < state.answers.length;
+  }
+
   // ---- the state as a fragment of the address
 
   function toFragment() {
     const parameters = new URLSearchParams();
-    parameters.set("whatif", state.answers.map((a) => (a === UNKNOWN ? "u" : a)).join("."));
+    // a number has "p" for its decimal point, as the point separates answers
+    const text = (a, i) => (isUnknown(i) ? "u" : String(a).replace(".", "p"));
+    parameters.set("whatif", state.answers.map(text).join("."));
     if (!hasClasses) parameters.set("of", state.target);
     else {
       if (state.priors.some((p, k) => p !== model.priors[k])) parameters.set("priors", state.priors.join("_"));
@@ -49,8 +60,10 @@ it. The elements are made by bbl/report/explore/section.py. */
     if (!parameters.has("whatif")) return false;
     reset();
     parameters.get("whatif").split(".").forEach((text, i) => {
-      const answer = text === "u" ? UNKNOWN : Number(text);
-      if (i < state.answers.length && isAllowed(i, answer)) state.answers[i] = answer;
+      if (i >= state.answers.length) return;
+      const none = isNumber(i) ? null : UNKNOWN;
+      const answer = text === "u" ? none : text === "" ? NaN : Number(text.replace("p", "."));
+      if (isAllowed(i, answer)) state.answers[i] = answer;
     });
     const numbers = (name) => (parameters.get(name) || "").split("_").map(Number);
     const priors = numbers("priors"), costs = numbers("costs");
@@ -71,6 +84,7 @@ it. The elements are made by bbl/report/explore/section.py. */
   }
 
   function isAllowed(i, answer) {
+    if (isNumber(i)) return answer === null || Number.isFinite(answer);
     if (answer === UNKNOWN) return !model.unknown.never.includes(i) && model.unknown.most > 0;
     return Number.isInteger(answer) && answer >= 0 && answer < model.predictors[i].levels.length;
   }
@@ -78,7 +92,8 @@ it. The elements are made by bbl/report/explore/section.py. */
   // ---- the elements
 
   const percent = (p) => `${(100 * p).toFixed(p > 0 && p < 0.001 ? 3 : 1)}%`;
-  const decimals = (x) => (Object.is(x, -0) ? 0 : x).toFixed(3).replace("-", "\u2212");
+  // no minus before 0.000
+  const decimals = (x) => (Math.abs(x) < 0.0005 ? 0 : x).toFixed(3).replace("-", "\u2212");
 
   function element(tag, content, attributes = {}) {
     const made = document.createElement(tag);
@@ -127,12 +142,11 @@ it. The elements are made by bbl/report/explore/section.py. */
 
   /* Why there are no probabilities. */
   function problemText() {
-    const unknown = state.answers.filter((a) => a === UNKNOWN).length;
-    if (unknown > model.unknown.most && unknown < state.answers.length) {
+    if (hasTooManyUnknown()) {
       return `At most ${model.unknown.most} predictors can be unknown at once. Choose more levels.`;
     }
-    const open = model.unknown.never.filter((i) => state.answers[i] === UNKNOWN);
-    if (open.length && unknown < state.answers.length) {
+    const open = model.unknown.never.filter(isUnknown);
+    if (open.length && whatif.countUnknown(model, state.answers) < state.answers.length) {
       return `Choose a level of ${open.map((i) => model.predictors[i].name).join(", ")}.`;
     }
     return "This combination of levels cannot occur under the model.";
@@ -177,8 +191,7 @@ it. The elements are made by bbl/report/explore/section.py. */
 
   /* Show the results for the state, and put it into the address. */
   function update() {
-    const unknown = state.answers.filter((a) => a === UNKNOWN).length;
-    const tooMany = unknown > model.unknown.most && unknown < state.answers.length;
+    const tooMany = hasTooManyUnknown();
     let p = null;
     if (hasClasses) {
       if (!tooMany) p = whatif.probabilities(model, state.answers, state.priors);
@@ -198,15 +211,26 @@ it. The elements are made by bbl/report/explore/section.py. */
     return fragment;
   }
 
-  /* Put the state into the form. */
-  function fill() {
+  /* Put a number into its slider, its field and its box; `typed` is left alone. */
+  function fillNumber(field, i, typed) {
+    const [slider, number, box] = field.querySelectorAll("input");
+    box.checked = isUnknown(i);
+    if (!isUnknown(i)) slider.value = state.answers[i];
+    slider.classList.toggle("off", isUnknown(i));
+    if (number !== typed) number.value = isUnknown(i) ? "" : state.answers[i];
+  }
+
+  /* Put the state into the form; the input `typed` is left alone. */
+  function fill(typed = null) {
     all("[data-predictor]").forEach((field) => {
       const i = Number(field.dataset.predictor), answer = String(state.answers[i]);
+      if (isNumber(i)) return fillNumber(field, i, typed);
       field.querySelectorAll("input").forEach((input) => (input.checked = input.value === answer));
       field.querySelectorAll("select").forEach((select) => (select.value = answer));
       field.disabled = !hasClasses && i === state.target;
     });
     all("[data-prior]").forEach((input) => {
+      if (input === typed) return;
       const p = state.priors[Number(input.dataset.prior)];
       input.value = input.type === "range" ? p : Number(p.toFixed(4));
     });
@@ -237,6 +261,12 @@ it. The elements are made by bbl/report/explore/section.py. */
       g === k ? p : others > 0 ? (q / others) * (1 - p) : (1 - p) / (K - 1));
   }
 
+  /* The value of a number after a change of one of its inputs; null if it is unknown. */
+  function numberOf(field, input) {
+    if (input.type === "checkbox") return input.checked ? null : Number(field.querySelector("input").value);
+    return input.value === "" ? null : Number(input.value);
+  }
+
   section.addEventListener("input", (event) => {
     const input = event.target;
     const field = input.closest("[data-predictor]");
@@ -249,8 +279,10 @@ it. The elements are made by bbl/report/explore/section.py. */
       });
       return;
     }
-    if (field) state.answers[Number(field.dataset.predictor)] = value;
-    else if (input.dataset.prior !== undefined) {
+    if (field) {
+      const i = Number(field.dataset.predictor);
+      state.answers[i] = isNumber(i) ? numberOf(field, input) : value;
+    } else if (input.dataset.prior !== undefined) {
       if (isNaN(value)) return;
       setPrior(Number(input.dataset.prior), value);
     } else if (input.dataset.cost !== undefined) {
@@ -262,8 +294,7 @@ it. The elements are made by bbl/report/explore/section.py. */
     } else if (["whatif-group", "whatif-against", "whatif-target"].includes(input.id)) {
       state[input.id.replace("whatif-", "")] = value;
     }
-    // the number that is being typed is left alone
-    if (input.type !== "number") fill();
+    fill(input.type === "number" ? input : null); // what is being typed is left alone
     changed();
   });
   section.addEventListener("change", (event) => {

@@ -1,6 +1,7 @@
 """Class scores of a model as sums of tables, which the script of an HTML page evaluates.
 
-There are K groups, m predictors, and predictor i has L_i levels.
+There are K groups, m predictors, and predictor i has L_i levels; a number has one level and no
+tables.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "ScoreMixture",
     "ScoreModel",
     "ScoreNode",
+    "ScoreNumbers",
     "ScoreSum",
     "ScoreTerm",
     "check_size",
@@ -53,6 +55,48 @@ class ScoreTerm:
     table: np.ndarray
     name: str = ""
     shown: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScoreNumbers:
+    """Normal densities of q numbers given the levels of other predictors, see `bbl.model.location`.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Positions of the numbers among the predictors.
+    names : tuple of str
+        Titles of the terms, one for each of `components`.
+    components : tuple of tuples of int
+        Sets of numbers that are correlated, as positions in `numbers`.
+    centers : ndarray, shape (q,)
+        Values with code 0.
+    partners : tuple of int
+        The predictors on which means depend, in the order of the columns of `means`.
+    needs : tuple of tuples of int
+        For each number, the predictors on which its mean depends.
+    means : ndarray, shape (K, p, q)
+        Coefficients of a constant and of the levels of the partners but the first.
+    covariances : ndarray, shape (K, q, q)
+    """
+
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+    components: tuple[tuple[int, ...], ...]
+    centers: np.ndarray
+    partners: tuple[int, ...]
+    needs: tuple[tuple[int, ...], ...]
+    means: np.ndarray
+    covariances: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of stored numbers."""
+        return self.centers.size + self.means.size + self.covariances.size
+
+    def n_states(self, n_levels: np.ndarray) -> float:
+        """Return the number of combinations of the partners' levels."""
+        return float(np.prod(n_levels[list(self.partners)].astype(float)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +138,15 @@ class ScoreSum(ScoreNode):
         with an unknown predictor contributes 0.
     is_cumulative : bool
         Whether the sums are cumulative logits of an ordered response; see `bbl.model.cumulative`.
+    numbers : ScoreNumbers or None
+        Log densities that are added to the sums.
     """
 
     constant: np.ndarray
     terms: Sequence[ScoreTerm]
     sums_unknown: bool = True
     is_cumulative: bool = False
+    numbers: ScoreNumbers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +238,7 @@ def pack(model: ScoreModel, n_levels: np.ndarray) -> dict[str, Any]:
     {'most': 1, 'never': []}
     """
     K = len(next(_sums(model.scores)).constant)
-    check_size(sum(term.table.size for node in _sums(model.scores) for term in node.terms))
+    check_size(sum(_size(node) for node in _sums(model.scores)))
     orders, most = _plan_unknown(model.scores, n_levels, K)
     numbers = _Numbers()
     packed: dict[str, Any] = {"scores": _pack_node(model.scores, numbers, orders)}
@@ -205,6 +252,12 @@ def pack(model: ScoreModel, n_levels: np.ndarray) -> dict[str, Any]:
     packed["unknown"] = {"most": most, "never": sorted(_never_unknown(model.scores))}
     packed["numbers"] = numbers.as_text()
     return packed
+
+
+def _size(node: ScoreSum) -> int:
+    """Return how many numbers the tables of a sum contain."""
+    n_numbers = 0 if node.numbers is None else node.numbers.size
+    return n_numbers + sum(term.table.size for term in node.terms)
 
 
 def _sums(node: ScoreSum | ScoreMixture) -> Iterator[ScoreSum]:
@@ -232,10 +285,11 @@ def _plan_unknown(
     root: ScoreSum | ScoreMixture, n_levels: np.ndarray, K: int
 ) -> tuple[dict[tuple, list[int]], int]:
     """Return (elimination order of all predictors, by the scopes of a sum; the largest number of
-    predictors that may be unknown at once).
+    predictors with levels that may be unknown at once, m if all may).
 
     All predictors may be unknown if the sum over all of them is affordable. Otherwise it is bounded
-    by the number of combinations of the predictors with the most levels.
+    by the number of combinations of the predictors with the most levels. Numbers may always be
+    unknown. The predictors on which their means depend are summed over one combination at a time.
     """
     m = len(n_levels)
     summed = [node for node in _sums(root) if node.sums_unknown]
@@ -251,10 +305,14 @@ def _plan_unknown(
         np.fill_diagonal(mask, False)
         plan = elimination_order(n_levels, mask, MAX_CELLS)
         orders[scopes], costs[scopes] = (list(range(m)), np.inf) if plan is None else plan
-    if K * sum(costs[_scopes(node)] for node in summed) <= MAX_CELLS:
+    total = 0.0
+    for node in summed:
+        n_states = 1.0 if node.numbers is None else node.numbers.n_states(n_levels)
+        total += costs[_scopes(node)] * n_states
+    if K * total <= MAX_CELLS:
         return orders, m
     # all combinations of u predictors, and half as many, ... while these are summed one by one
-    combinations = np.cumprod(np.sort(n_levels)[::-1].astype(float))
+    combinations = np.cumprod(np.sort(n_levels[n_levels > 1])[::-1].astype(float))
     most = int((2.0 * K * len(summed) * combinations <= MAX_CELLS).sum())
     return dict.fromkeys(orders, list(range(m))), most
 
@@ -275,6 +333,7 @@ def _pack_node(
     packed["constant"] = numbers.add(node.constant)
     packed["sumsUnknown"] = node.sums_unknown
     packed["isCumulative"] = node.is_cumulative
+    packed["numbers"] = None if node.numbers is None else _pack_numbers(node.numbers, numbers)
     packed["order"] = orders.get(_scopes(node), [])
     packed["terms"] = [
         {
@@ -287,3 +346,18 @@ def _pack_node(
         for term in node.terms
     ]
     return packed
+
+
+def _pack_numbers(model: ScoreNumbers, numbers: _Numbers) -> dict[str, Any]:
+    """Return densities of numbers as a dict; their arrays are added to `numbers`."""
+    return {
+        "numbers": list(model.numbers),
+        "names": list(model.names),
+        "components": [list(component) for component in model.components],
+        "partners": list(model.partners),
+        "needs": [list(own) for own in model.needs],
+        "columns": model.means.shape[1],
+        "centers": numbers.add(model.centers),
+        "means": numbers.add(model.means),
+        "covariances": numbers.add(model.covariances),
+    }

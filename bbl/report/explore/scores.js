@@ -1,7 +1,8 @@
 /* What if: the class probabilities of a model, as answers change. Plain JavaScript without network
 access. The model is JSON in the page (see bbl/report/explore/score_model.py): class scores are sums of
-tables, or weighted averages of such sums. Answers are numbers of levels, in the order of the
-predictors; UNKNOWN (-1) stands for no answer. */
+tables and of normal densities of numbers, or weighted averages of such sums. Answers are in the order
+of the predictors: the number of a level, where UNKNOWN (-1) stands for no answer, or the value of a
+numeric predictor, where null does. */
 "use strict";
 var whatif = (function () {
   const UNKNOWN = -1;
@@ -21,6 +22,19 @@ var whatif = (function () {
     if (largest === -Infinity) return -Infinity;
     for (const value of values) sum += Math.exp(value - largest);
     return largest + Math.log(sum);
+  }
+
+  function isNumber(model, i) {
+    return model.predictors[i].kind === "number";
+  }
+
+  function isUnknown(model, answers, i) {
+    return isNumber(model, i) ? !Number.isFinite(answers[i]) : answers[i] === UNKNOWN;
+  }
+
+  /* How many predictors are unknown, of all or of those with levels. */
+  function countUnknown(model, answers, onlyLevels = false) {
+    return answers.filter((_, i) => isUnknown(model, answers, i) && !(onlyLevels && isNumber(model, i))).length;
   }
 
   function logSoftmax(scores) {
@@ -95,9 +109,9 @@ var whatif = (function () {
 
   /* The K class scores, or null if an unknown predictor is needed or the row is impossible. */
   function scores(model, node, answers) {
-    const unknown = answers.filter((answer) => answer === UNKNOWN).length;
+    const unknown = countUnknown(model, answers);
     if (unknown === answers.length && node.empty !== null) return array(model, node.empty);
-    if (node.needed.some((i) => answers[i] === UNKNOWN)) return null;
+    if (node.needed.some((i) => isUnknown(model, answers, i))) return null;
     let found = node.members
       ? scoresOfMixture(model, node, answers)
       : scoresOfSum(model, node, answers);
@@ -115,7 +129,18 @@ var whatif = (function () {
     return Array.from(model.values.subarray(start, start + model.groups.length));
   }
 
+  /* Scores of a sum of tables; with numbers, summed over the unknown predictors on which means of
+  known numbers depend. */
   function scoresOfSum(model, node, answers) {
+    if (node.numbers === null) return scoresOfTables(model, node, answers);
+    const known = knownNumbers(model, node.numbers, answers);
+    const states = completions(model, answers, unknownPartners(model, node.numbers, answers, known));
+    const parts = states.map((state) => scoresOfTables(model, node, state).map((score, k) =>
+      score + logDensity(model, node.numbers, state, k, known)));
+    return model.groups.map((_, k) => logSumExp(parts.map((part) => part[k])));
+  }
+
+  function scoresOfTables(model, node, answers) {
     const order = node.order.filter((i) => answers[i] === UNKNOWN);
     return array(model, node.constant).map((constant, k) => {
       let score = constant;
@@ -128,6 +153,85 @@ var whatif = (function () {
       return score + logSumOut(model, open, order);
     });
   }
+
+  // ---- normal densities of numbers
+
+  /* Positions in `numbers.numbers` of the known ones. */
+  function knownNumbers(model, numbers, answers) {
+    return numbers.numbers.map((_, j) => j).filter((j) => !isUnknown(model, answers, numbers.numbers[j]));
+  }
+
+  /* Unknown predictors on which the means of the numbers in `known` depend. */
+  function unknownPartners(model, numbers, answers, known) {
+    return numbers.partners.filter((i) =>
+      answers[i] === UNKNOWN && known.some((j) => numbers.needs[j].includes(i)));
+  }
+
+  /* All answers that replace the unknown ones in `open` by levels. */
+  function completions(model, answers, open) {
+    let states = [answers];
+    for (const i of open) {
+      states = states.flatMap((state) => model.predictors[i].levels.map((_, level) => {
+        const complete = state.slice();
+        complete[i] = level;
+        return complete;
+      }));
+    }
+    return states;
+  }
+
+  /* Mean of number j given the levels, in group k. */
+  function meanOf(model, numbers, answers, k, j) {
+    const q = numbers.numbers.length;
+    const at = (column) => model.values[numbers.means + (k * numbers.columns + column) * q + j];
+    let mean = at(0), first = 1;
+    for (const i of numbers.partners) {
+      if (answers[i] > 0) mean += at(first + answers[i] - 1);
+      first += model.predictors[i].levels.length - 1;
+    }
+    return mean;
+  }
+
+  /* ln of the normal density of the numbers in `known`; the others are averaged over by leaving out
+  their rows and columns of the covariance. */
+  function logDensity(model, numbers, answers, k, known) {
+    const q = numbers.numbers.length;
+    const S = (a, b) => model.values[numbers.covariances + (k * q + a) * q + b];
+    // rows of the Cholesky factor, and the standardised residuals
+    const factor = [], standardised = [];
+    let total = 0;
+    known.forEach((j, row) => {
+      const value = answers[numbers.numbers[j]] - model.values[numbers.centers + j];
+      let residual = value - meanOf(model, numbers, answers, k, j);
+      const own = [];
+      for (let column = 0; column <= row; column++) {
+        let entry = S(j, known[column]);
+        for (let c = 0; c < column; c++) entry -= own[c] * (column < row ? factor[column][c] : own[c]);
+        own.push(column < row ? entry / factor[column][column] : Math.sqrt(entry));
+      }
+      for (let c = 0; c < row; c++) residual -= own[c] * standardised[c];
+      factor.push(own);
+      standardised.push(residual / own[row]);
+      total -= 0.5 * standardised[row] ** 2 + Math.log(own[row]) + 0.5 * Math.log(2 * Math.PI);
+    });
+    return total;
+  }
+
+  /* Contributions of the numbers: [name, values of the groups] of each set of correlated ones. */
+  function numberTerms(model, numbers, answers) {
+    const found = [];
+    for (const component of numbers.components) {
+      const known = component.filter((j) => !isUnknown(model, answers, numbers.numbers[j]));
+      if (!known.length || unknownPartners(model, numbers, answers, known).length) continue;
+      const name = known
+        .map((j) => `${model.predictors[numbers.numbers[j]].name}=${answers[numbers.numbers[j]]}`)
+        .join(", ");
+      found.push([name, model.groups.map((_, k) => logDensity(model, numbers, answers, k, known))]);
+    }
+    return found;
+  }
+
+  // ---- scores of other kinds
 
   /* ln P(group) from cumulative logits ln P(group or higher) / P(lower); groups without training
   rows have none. The logit of the first group is not used. */
@@ -216,8 +320,13 @@ var whatif = (function () {
         .join(", ");
       rows.push([name, node.temperature * difference(values)]);
     }
+    if (node.numbers !== null) {
+      for (const [name, values] of numberTerms(model, node.numbers, answers)) {
+        rows.push([name, node.temperature * difference(values)]);
+      }
+    }
     const rest = difference(found) - rows.reduce((sum, row) => sum + row[1], 0);
-    if (answers.includes(UNKNOWN)) rows.push(["(unknown predictors)", rest]);
+    if (countUnknown(model, answers)) rows.push(["(unknown predictors)", rest]);
     else if (model.explained !== "scores") rows.push(["(average over draws)", rest]);
     return { rows, total: difference(found) };
   }
@@ -229,5 +338,5 @@ var whatif = (function () {
     return model;
   }
 
-  return { UNKNOWN, load, scores, probabilities, levelProbabilities, expectedCosts, contributions };
+  return { UNKNOWN, isNumber, isUnknown, countUnknown, load, scores, probabilities, levelProbabilities, expectedCosts, contributions };
 })();

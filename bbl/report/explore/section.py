@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -14,7 +14,7 @@ from bbl.report.explore.score_model import ScoreModel, pack
 from bbl.report.markup import html_text
 from bbl.report.page import wrap_in_scroll_box
 
-__all__ = ["Start", "WhatIf", "read_asset"]
+__all__ = ["Slider", "Start", "WhatIf", "read_asset"]
 
 UNKNOWN = -1  # the answer "unknown"
 MAX_BUTTONS = 6  # levels that are shown as buttons; more are in a list
@@ -26,10 +26,21 @@ MAX_COSTS = 6  # groups with inputs for costs
 
 @dataclass(frozen=True)
 class Start:
-    """Answers to begin with: `label` for the list, and the level of each predictor or UNKNOWN."""
+    """Answers to begin with: `label` for the list, and for each predictor a level or UNKNOWN, or a
+    number or None.
+    """
 
     label: str
-    answers: Sequence[int]
+    answers: Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Slider:
+    """Range of a numeric predictor's slider; other numbers can be typed."""
+
+    low: float
+    high: float
+    step: float
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,8 @@ class WhatIf:
         Class proportions that the page begins with.
     starts : sequence of Start
         At least one.
+    sliders : dict of int to Slider
+        Numeric predictors by position; the others have levels.
     """
 
     model: ScoreModel
@@ -59,6 +72,7 @@ class WhatIf:
     shares: np.ndarray
     priors: np.ndarray
     starts: Sequence[Start]
+    sliders: Mapping[int, Slider] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the page's JSON; raises an OptionError if the model is too large
@@ -66,21 +80,25 @@ class WhatIf:
         """
         packed = pack(self.model, np.array([len(levels) for levels in self.levels]))
         if packed["unknown"]["most"] == len(self.names) and not packed["unknown"]["never"]:
-            empty = [Start("No answers", [UNKNOWN] * len(self.names))]
+            nothing = [None if i in self.sliders else UNKNOWN for i in range(len(self.names))]
+            empty = [Start("No answers", nothing)]
         else:
             empty = []
         return {
             "response": self.response,
             "groups": list(self.groups),
-            # "levels" is the kind of a categorical predictor, the only kind that there is
             "predictors": [
-                {"name": name, "kind": "levels", "levels": list(levels)}
-                for name, levels in zip(self.names, self.levels, strict=True)
+                {
+                    "name": name,
+                    "kind": "number" if i in self.sliders else "levels",
+                    "levels": [] if i in self.sliders else list(levels),
+                }
+                for i, (name, levels) in enumerate(zip(self.names, self.levels, strict=True))
             ],
             "shares": self.shares.tolist(),
             "priors": self.priors.tolist(),
             "starts": [
-                {"label": start.label, "answers": [int(code) for code in start.answers]}
+                {"label": start.label, "answers": list(start.answers)}
                 for start in [*self.starts, *empty]
             ],
             **packed,
@@ -91,11 +109,14 @@ class WhatIf:
         content = self.as_dict()
         unknown = content["unknown"]
         can_be_unknown = [
-            unknown["most"] > 0 and i not in unknown["never"] for i in range(len(self.names))
+            i in self.sliders or (unknown["most"] > 0 and i not in unknown["never"])
+            for i in range(len(self.names))
         ]
         as_buttons = len(self.names) <= MAX_LISTED
         fields = "\n".join(
-            _answer_field(i, name, levels, can_be_unknown[i], as_buttons)
+            _number_field(i, name, self.sliders[i])
+            if i in self.sliders
+            else _answer_field(i, name, levels, can_be_unknown[i], as_buttons)
             for i, (name, levels) in enumerate(zip(self.names, self.levels, strict=True))
         )
         starts = _options([(str(k), s["label"]) for k, s in enumerate(content["starts"])])
@@ -128,7 +149,8 @@ class WhatIf:
         them.
         """
         if self.response is None:
-            options = _options([(str(i), name) for i, name in enumerate(self.names)])
+            categories = [(str(i), n) for i, n in enumerate(self.names) if i not in self.sliders]
+            options = _options(categories)
             target = (
                 f'<label>Probabilities of <select id="whatif-target">{options}</select></label>'
             )
@@ -209,12 +231,12 @@ class WhatIf:
                 "This model does not describe the distribution of the predictors, so it cannot "
                 f"average over an unknown {names}."
             )
-        elif not unknown["most"]:
+        elif not unknown["most"] and len(self.sliders) < len(self.names):
             text = "No predictor can be unknown: the sum over its levels is too large for a page."
         elif unknown["most"] < len(self.names):
             text = (
-                f"At most {unknown['most']} predictors can be unknown at once: the sum over all "
-                "of their levels would be too large for a page."
+                f"At most {unknown['most']} predictors with levels can be unknown at once: the sum "
+                "over all of their levels would be too large for a page."
             )
         else:
             text = "Unknown predictors are averaged over exactly."
@@ -260,4 +282,16 @@ def _answer_field(
     return (
         f'<fieldset data-predictor="{i}"><label><span class="name">{html_text(name)}</span><br>'
         f"<select>{_options(choices)}</select></label></fieldset>"
+    )
+
+
+def _number_field(i: int, name: str, slider: Slider) -> str:
+    """Return the inputs of a number: a slider, a field for any number, and a box for unknown."""
+    title = html_text(name)
+    return (
+        f'<fieldset data-predictor="{i}"><legend id="whatif-number{i}">{title}</legend>'
+        f'<div class="number"><input type="range" min="{slider.low:.12g}" max="{slider.high:.12g}" '
+        f'step="{slider.step:.12g}" aria-label="{title}, slider">'
+        f'<input type="number" step="any" aria-labelledby="whatif-number{i}">'
+        '<label><input type="checkbox"> unknown</label></div></fieldset>'
     )

@@ -64,7 +64,8 @@ class DensityResults(FittedMachine):
         return machine_parts(self)
 
     def _score_model(self) -> ScoreModel:
-        return machine_scores(self.estimate, [label_text(name) for name in self.labels.names])
+        names = [label_text(name) for name in self.labels.names]
+        return machine_scores(self.estimate, names, self.labels.centers)
 
     def _summary_notes(self) -> list[str]:
         return summary_notes(self)

@@ -545,7 +545,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         )
 
     def _score_model(self) -> ScoreModel:
-        return machine_scores(self.estimate, [label_text(name) for name in self.labels.names])
+        names = [label_text(name) for name in self.labels.names]
+        return machine_scores(self.estimate, names, self.labels.centers)
 
     @check_keywords
     def relevant(self) -> pd.DataFrame:

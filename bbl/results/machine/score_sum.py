@@ -10,9 +10,11 @@ import numpy as np
 from bbl.boltzmann.fitted import Estimate
 from bbl.errors import OptionError
 from bbl.model.attribution import zero_sum_factors
+from bbl.model.location import Location
 from bbl.report.explore.score_model import (
     ScoreMixture,
     ScoreModel,
+    ScoreNumbers,
     ScoreSum,
     ScoreTerm,
     check_size,
@@ -26,14 +28,18 @@ CUMULATIVE = "With cumulative logits, the log-odds of two groups are not sums of
 ZEROS_OF_GROUPS = "With structural zeros in only some groups, class scores are not sums of terms."
 
 
-def machine_scores(estimate: Estimate, names: Sequence[str]) -> ScoreModel:
-    """Return the class scores of fitted machines; `names` (m,) are the predictors.
+def machine_scores(
+    estimate: Estimate, names: Sequence[str], centers: Sequence[float] = ()
+) -> ScoreModel:
+    """Return the class scores of fitted machines.
 
-    Raises an OptionError for hidden units, and for models that are too large for a page.
+    `names` (m,) are the predictors, and `centers` (q,) the values of numbers with code 0. Raises an
+    OptionError for hidden units, normal scores of numbers, and models that are too large for a
+    page.
     """
     layout = estimate.parameters.layout
     K = len(estimate.parameters.theta)
-    draws = estimate.predictive
+    draws = estimate.predictive  # only without numbers
     if draws is not None and draws.hidden:
         raise OptionError(
             "The class scores of a machine with hidden units are not sums of tables.",
@@ -43,7 +49,18 @@ def machine_scores(estimate: Estimate, names: Sequence[str]) -> ScoreModel:
     check_size(K * layout.size * (1 if draws is None else draws.theta.shape[1]))
     # fields and couplings; structural zeros, if any, come last
     factors = layout.factors(estimate.parameters.theta)
-    terms, constant = zero_sum_factors(factors[: len(layout.scopes)])
+    # numbers, predictors with one level, have no tables
+    is_number = np.zeros(layout.m, dtype=bool)
+    densities = None
+    if estimate.location is not None:
+        is_number = estimate.location.model.is_number
+        densities = _number_densities(estimate.location, names, np.asarray(centers))
+    # the constant is 0 if all predictors are numbers
+    terms, constant = zero_sum_factors(
+        (scope, table)
+        for scope, table in factors[: len(layout.scopes)]
+        if not is_number[list(scope)].any()
+    )
     zeros = [ScoreTerm(scope, table) for scope, table in factors[len(layout.scopes) :]]
     # calibration, and the class proportions for a row without known predictors
     common: dict[str, Any] = {"empty": log_share(estimate.class_prior)}
@@ -52,11 +69,12 @@ def machine_scores(estimate: Estimate, names: Sequence[str]) -> ScoreModel:
         common["offset"] = estimate.calibration.offset
     needed = estimate.needed
     at_estimates = ScoreSum(
-        constant=class_scores(constant[None], estimate.log_z, estimate.class_prior)[0],
+        constant=class_scores(np.zeros((1, K)) + constant, estimate.log_z, estimate.class_prior)[0],
         terms=[*list_terms(terms, names), *zeros],
         sums_unknown=needed is None,
         needed=() if needed is None else tuple(needed.tolist()),
         is_cumulative=estimate.cumulative,
+        numbers=densities,
         **common,
     )
     scores: ScoreSum | ScoreMixture = at_estimates
@@ -76,3 +94,32 @@ def machine_scores(estimate: Estimate, names: Sequence[str]) -> ScoreModel:
     if layout.support is not None and layout.support.n_groups > 1:
         return ScoreModel(scores, None, ZEROS_OF_GROUPS)
     return ScoreModel(scores, at_estimates)
+
+
+def _number_densities(
+    location: Location, names: Sequence[str], centers: np.ndarray
+) -> ScoreNumbers:
+    """Return the normal densities of the numbers; raises an OptionError for normal scores."""
+    model = location.model
+    if location.scores is not None:
+        raise OptionError(
+            "Normal scores of numbers are interpolated between all training values, which a page "
+            "does not contain.",
+            argument="transform",
+            hint="Fit transform='none'.",
+        )
+    titles = []
+    components = []
+    for component in model.components:
+        titles.append(":".join(names[i] for i in component))
+        components.append(tuple(np.searchsorted(model.numbers, component).tolist()))
+    return ScoreNumbers(
+        numbers=tuple(model.numbers.tolist()),
+        names=tuple(titles),
+        components=tuple(components),
+        centers=centers,
+        partners=tuple(model.used.tolist()),
+        needs=tuple(tuple(np.flatnonzero(own).tolist()) for own in model.partners),
+        means=location.C,
+        covariances=location.S,
+    )

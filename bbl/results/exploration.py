@@ -188,16 +188,18 @@ def _slider(factor: NumberFactor, i: int, rows: Sample | None) -> Slider:
     `MIN_CELL` rows are at or beyond each end before it is rounded outwards.
     """
     step = 10.0 ** (np.floor(np.log10(factor.sd)) - 1.0)
-    ends = factor.center + np.array([-2.5, 2.5]) * factor.sd
+    # `center` is the value with code 0, `mean` the mean of the codes
+    mean = factor.center + factor.mean
+    ends = mean + np.array([-2.5, 2.5]) * factor.sd
     if rows is not None:
         values = np.sort(rows.codes[rows.weights > 0.0, i]) + factor.center
-        if np.abs(values - values.round()).max(initial=0.0) < 1e-9 * (1.0 + abs(factor.center)):
+        if np.abs(values - values.round()).max(initial=0.0) < 1e-9 * (1.0 + abs(mean)):
             step = max(step, 1.0)  # integers
         if len(values) >= 2 * MIN_CELL:
             ends = values[[MIN_CELL - 1, -MIN_CELL]]
     low = float(np.floor(ends[0] / step + 1e-9) * step)
     high = float(np.ceil(ends[1] / step - 1e-9) * step)
-    return Slider(low, max(high, low + step), float(step))
+    return Slider(low, max(high, low + step), float(step), mean)
 
 
 @dataclass(frozen=True)
@@ -213,9 +215,10 @@ class _Numbers:
         """
         found: list[float] = [int(level) for level in levels]
         for i, slider in self.sliders.items():
-            mean = self.labels.center(i)
+            mean = slider.mean
             if rows is not None and rows.weights.sum() > 0.0:
-                mean += float(rows.weights @ rows.codes[:, i] / rows.weights.sum())
+                codes_mean = float(rows.weights @ rows.codes[:, i] / rows.weights.sum())
+                mean = self.labels.center(i) + codes_mean
             # 12 digits: 3 * 0.1 is not 0.3
             found[i] = float(f"{round(mean / slider.step) * slider.step:.12g}")
         return found

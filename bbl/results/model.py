@@ -580,7 +580,7 @@ class ModelResults(DeprecatedNames, ABC):
         ------
         OptionError
             If the class scores are not sums of tables (hidden units, normal scores of numbers,
-            regressions on numbers), or the model is too large for a page.
+            numbers in ``shooter``), or the model is too large for a page.
         OSError
             If the file cannot be written.
 

@@ -111,6 +111,9 @@ MODELS = {
         "two ~ x0*x1 + x1:u + x3:v + x3 + u*w + v", shrink=0.1, calibrate="temperature"
     ),
     "naive numbers": lambda: fit_numbers("two ~ x0 + x3 + u + v", method="naive"),
+    "numbers as regressors": lambda: fit_machine(
+        "y ~ x0*u + u*v + x3 + x0:v", with_numbers(), numeric=["u", "v"], method="conditional"
+    ),
     "average of numbers": lambda: bbl.average(
         [fit_numbers("y ~ x0*u"), fit_numbers("y ~ x0 + u", method="naive")], "equal"
     ),
@@ -306,7 +309,8 @@ def test_a_link_reopens_the_page_in_the_same_state(browser, page, fit):  # noqa:
 
 @needs_browser
 @pytest.mark.parametrize(
-    "name", ["pseudo", "conditional", "tree", "regression on products", "numbers"]
+    "name",
+    ["pseudo", "conditional", "tree", "regression on products", "numbers", "numbers as regressors"],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_contributions_are_those_of_explain(browser, name, tmp_path):  # noqa: F811

@@ -84,7 +84,7 @@ it. The elements are made by bbl/report/explore/section.py. */
   }
 
   function isAllowed(i, answer) {
-    if (isNumber(i)) return answer === null || Number.isFinite(answer);
+    if (isNumber(i)) return answer === null ? !model.unknown.never.includes(i) : Number.isFinite(answer);
     if (answer === UNKNOWN) return !model.unknown.never.includes(i) && model.unknown.most > 0;
     return Number.isInteger(answer) && answer >= 0 && answer < model.predictors[i].levels.length;
   }
@@ -214,7 +214,7 @@ it. The elements are made by bbl/report/explore/section.py. */
   /* Put a number into its slider, its field and its box; `typed` is left alone. */
   function fillNumber(field, i, typed) {
     const [slider, number, box] = field.querySelectorAll("input");
-    box.checked = isUnknown(i);
+    if (box) box.checked = isUnknown(i);
     if (!isUnknown(i)) slider.value = state.answers[i];
     slider.classList.toggle("off", isUnknown(i));
     if (number !== typed) number.value = isUnknown(i) ? "" : state.answers[i];
@@ -281,7 +281,9 @@ it. The elements are made by bbl/report/explore/section.py. */
     }
     if (field) {
       const i = Number(field.dataset.predictor);
-      state.answers[i] = isNumber(i) ? numberOf(field, input) : value;
+      const answer = isNumber(i) ? numberOf(field, input) : value;
+      if (!isAllowed(i, answer)) return;
+      state.answers[i] = answer;
     } else if (input.dataset.prior !== undefined) {
       if (isNaN(value)) return;
       setPrior(Number(input.dataset.prior), value);

@@ -7,7 +7,7 @@ tables.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,12 +49,16 @@ class ScoreTerm:
         Title of the term; empty for structural zeros, which contribute nothing to explain.
     shown : tuple of int
         The predictors whose levels label the term.
+    origins : dict of int to float
+        Numeric regressors among the predictors, which have axes of length one: the table is
+        multiplied by their differences from these values.
     """
 
     scope: tuple[int, ...]
     table: np.ndarray
     name: str = ""
     shown: tuple[int, ...] = ()
+    origins: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -196,10 +200,21 @@ def check_size(n_numbers: int) -> None:
         )
 
 
-def list_terms(factors: Factors, names: Sequence[str]) -> list[ScoreTerm]:
-    """Return the terms with these tables, named after their predictors ``names`` (m,)."""
+def list_terms(
+    factors: Factors, names: Sequence[str], origins: Mapping[int, float] | None = None
+) -> list[ScoreTerm]:
+    """Return the terms with these tables, named after their predictors ``names`` (m,); `origins`
+    are those of numeric regressors.
+    """
+    origins = origins or {}
     return [
-        ScoreTerm(scope, table, ":".join(names[i] for i in scope), scope)
+        ScoreTerm(
+            scope,
+            table,
+            ":".join(names[i] for i in scope),
+            scope,
+            {i: origins[i] for i in scope if i in origins},
+        )
         for scope, table in factors.items()
     ]
 
@@ -340,6 +355,7 @@ def _pack_node(
             "name": term.name,
             "scope": [int(i) for i in term.scope],
             "shown": [int(i) for i in term.shown],
+            "origins": {str(i): origin for i, origin in term.origins.items()},
             "shared": len(term.table) == 1 and len(node.constant) > 1,
             "start": numbers.add(term.table),
         }

@@ -37,6 +37,10 @@ var whatif = (function () {
     return answers.filter((_, i) => isUnknown(model, answers, i) && !(onlyLevels && isNumber(model, i))).length;
   }
 
+  function answerText(model, answers, i) {
+    return isNumber(model, i) ? String(answers[i]) : model.predictors[i].levels[answers[i]];
+  }
+
   function logSoftmax(scores) {
     const total = logSumExp(scores);
     return scores.map((score) => score - (total === -Infinity ? 0 : total));
@@ -44,23 +48,27 @@ var whatif = (function () {
 
   // ---- sums over unknown predictors
 
-  /* Fix the known predictors of a term for group k: a table over its unknown predictors. */
+  /* Fix the known predictors of a term for group k: a table over its unknown predictors, to be
+  multiplied by `factor`, the product of the regressors' differences from their origins. */
   function restrict(model, term, answers, k) {
-    const sizes = term.scope.map((i) => model.predictors[i].levels.length);
+    const sizes = term.scope.map((i) => (isNumber(model, i) ? 1 : model.predictors[i].levels.length));
     const cells = sizes.reduce((product, size) => product * size, 1);
     let offset = term.start + (term.shared ? 0 : k * cells);
     let stride = cells;
+    let factor = 1;
     const scope = [], strides = [];
     term.scope.forEach((i, axis) => {
       stride /= sizes[axis];
-      if (answers[i] === UNKNOWN) {
+      if (isNumber(model, i)) {
+        factor *= answers[i] - term.origins[i];
+      } else if (answers[i] === UNKNOWN) {
         scope.push(i);
         strides.push(stride);
       } else {
         offset += answers[i] * stride;
       }
     });
-    return { scope, strides, offset, values: model.values };
+    return { scope, strides, offset, factor, values: model.values };
   }
 
   /* ln(sum over the predictors in `order` of the exponentials of all tables), one predictor after
@@ -147,7 +155,7 @@ var whatif = (function () {
       const open = [];
       for (const term of node.terms) {
         const table = restrict(model, term, answers, k);
-        if (!table.scope.length) score += table.values[table.offset];
+        if (!table.scope.length) score += table.factor * table.values[table.offset];
         else if (node.sumsUnknown) open.push(table);
       }
       return score + logSumOut(model, open, order);
@@ -224,7 +232,8 @@ var whatif = (function () {
       const known = component.filter((j) => !isUnknown(model, answers, numbers.numbers[j]));
       if (!known.length || unknownPartners(model, numbers, answers, known).length) continue;
       const name = known
-        .map((j) => `${model.predictors[numbers.numbers[j]].name}=${answers[numbers.numbers[j]]}`)
+        .map((j) => numbers.numbers[j])
+        .map((i) => `${model.predictors[i].name}=${answerText(model, answers, i)}`)
         .join(", ");
       found.push([name, model.groups.map((_, k) => logDensity(model, numbers, answers, k, known))]);
     }
@@ -310,13 +319,13 @@ var whatif = (function () {
     const offset = node.offset === null ? shift.map(() => 0) : array(model, node.offset);
     const rows = [["(baseline)", node.temperature * difference(constant) + difference(offset) + difference(shift)]];
     for (const term of node.terms) {
-      if (!term.name || term.scope.some((i) => answers[i] === UNKNOWN)) continue;
+      if (!term.name || term.scope.some((i) => isUnknown(model, answers, i))) continue;
       const values = model.groups.map((_, k) => {
         const table = restrict(model, term, answers, k);
-        return table.values[table.offset];
+        return table.factor * table.values[table.offset];
       });
       const name = term.shown
-        .map((i) => `${model.predictors[i].name}=${model.predictors[i].levels[answers[i]]}`)
+        .map((i) => `${model.predictors[i].name}=${answerText(model, answers, i)}`)
         .join(", ");
       rows.push([name, node.temperature * difference(values)]);
     }

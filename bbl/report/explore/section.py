@@ -36,11 +36,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Slider:
-    """Range of a numeric predictor's slider; other numbers can be typed."""
+    """Range of a numeric predictor's slider, and its mean; other numbers can be typed."""
 
     low: float
     high: float
     step: float
+    mean: float
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class WhatIf:
         """Return the content of the page's JSON; raises an OptionError if the model is too large
         for a page.
         """
-        packed = pack(self.model, np.array([len(levels) for levels in self.levels]))
+        n_levels = [1 if i in self.sliders else len(own) for i, own in enumerate(self.levels)]
+        packed = pack(self.model, np.array(n_levels))
         if packed["unknown"]["most"] == len(self.names) and not packed["unknown"]["never"]:
             nothing = [None if i in self.sliders else UNKNOWN for i in range(len(self.names))]
             empty = [Start("No answers", nothing)]
@@ -109,12 +111,12 @@ class WhatIf:
         content = self.as_dict()
         unknown = content["unknown"]
         can_be_unknown = [
-            i in self.sliders or (unknown["most"] > 0 and i not in unknown["never"])
+            i not in unknown["never"] and (i in self.sliders or unknown["most"] > 0)
             for i in range(len(self.names))
         ]
         as_buttons = len(self.names) <= MAX_LISTED
         fields = "\n".join(
-            _number_field(i, name, self.sliders[i])
+            _number_field(i, name, self.sliders[i], can_be_unknown[i])
             if i in self.sliders
             else _answer_field(i, name, levels, can_be_unknown[i], as_buttons)
             for i, (name, levels) in enumerate(zip(self.names, self.levels, strict=True))
@@ -285,13 +287,14 @@ def _answer_field(
     )
 
 
-def _number_field(i: int, name: str, slider: Slider) -> str:
+def _number_field(i: int, name: str, slider: Slider, can_be_unknown: bool) -> str:
     """Return the inputs of a number: a slider, a field for any number, and a box for unknown."""
     title = html_text(name)
+    box = '<label><input type="checkbox"> unknown</label>' if can_be_unknown else ""
     return (
         f'<fieldset data-predictor="{i}"><legend id="whatif-number{i}">{title}</legend>'
         f'<div class="number"><input type="range" min="{slider.low:.12g}" max="{slider.high:.12g}" '
         f'step="{slider.step:.12g}" aria-label="{title}, slider">'
         f'<input type="number" step="any" aria-labelledby="whatif-number{i}">'
-        '<label><input type="checkbox"> unknown</label></div></fieldset>'
+        f"{box}</div></fieldset>"
     )

@@ -1,6 +1,7 @@
 """A real browser for tests: Chromium without a window, driven over a pipe by its own protocol."""
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -13,7 +14,8 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATH = next(filter(None, map(shutil.which, NAMES)), None)
 needs_browser = pytest.mark.skipif(PATH is None, reason="there is no Chromium or Chrome")
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {"Tab": 9, "Enter": 13, " ": 32}
+KEYS |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 TIMEOUT = 60  # seconds for an answer
 
 
@@ -27,9 +29,9 @@ class Browser:
         options += [f"--user-data-dir={profile}", "--remote-debugging-pipe", "--hide-scrollbars"]
 
         def place_pipe():
-            # copies first: the numbers may be in use
-            read = os.dup(to_browser)
-            write = os.dup(from_browser)
+            # copies first, with numbers above 4: 3 and 4 may be in use
+            read = fcntl.fcntl(to_browser, fcntl.F_DUPFD, 5)
+            write = fcntl.fcntl(from_browser, fcntl.F_DUPFD, 5)
             os.dup2(read, 3)
             os.dup2(write, 4)
 

@@ -83,6 +83,8 @@ footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
   .scroll { overflow: visible; background: none; }
   .hint { display: none !important; }
   .wide img { max-width: 100%; }
+  img { filter: none; padding: 0; }
+  h2 + p { break-after: avoid; }
   nav { display: none; }
   .body, .bbl-summary { display: block; }
   tr, figure { break-inside: avoid; }

@@ -42,12 +42,14 @@ MAX_CURVES = 12  # ROC curves per figure
 WHITE_ABOVE = 0.55  # proportion above which a cell is dark and its number white
 
 
-def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -> Axes:
+def plot_confusion(
+    labels: Labels, counts: np.ndarray, ax: Axes | None = None, min_count: float = 0.0
+) -> Axes:
     """Draw a confusion matrix: counts as numbers, and proportions of the observed group (the row)
     as colours.
 
     `counts` (K, K) are weighted observations by observed group (rows) and predicted group
-    (columns).
+    (columns). Counts below `min_count` are neither written nor coloured.
     """
     counts = np.asarray(counts, dtype=float)
     K = len(labels.groups)
@@ -57,7 +59,8 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
         )
     row_totals = counts.sum(axis=1, keepdims=True)  # (K, 1): observations of each observed group
     share = np.divide(counts, row_totals, out=np.zeros_like(counts), where=row_totals > 0)
-    texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
+    share[counts < min_count] = 0.0
+    texts = [[_count_text(v, min_count) for v in row] for row in counts]
     # inches of the widest number, with a margin of 0.06 on either side
     widest = max(text_inches(x, MAX_FONT) for row in texts for x in row) + 0.12
     if ax is None:
@@ -89,6 +92,13 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     ax.grid(which="minor", color="white", linewidth=1)
     ax.tick_params(which="minor", length=0)
     return ax
+
+
+def _count_text(count: float, min_count: float) -> str:
+    """Return a number of observations as text."""
+    if count < min_count:
+        return f"<{min_count:g}"
+    return f"{count:,.0f}" if count == int(count) else f"{count:,.1f}"
 
 
 def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:

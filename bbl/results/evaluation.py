@@ -321,6 +321,10 @@ class Evaluation:
     @cached_property
     def _summary(self) -> Summary:
         """Facts and tables for text, HTML and LaTeX."""
+        return self._summarise()
+
+    def _summarise(self, min_count: float = 0.0) -> Summary:
+        """Return facts and tables; numbers of rows below `min_count` are not written."""
         coverage = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
         effective = f"{len(self.weights):,} rows (effective number {total:,.1f})"
@@ -341,10 +345,16 @@ class Evaluation:
         if self.what == "training rows":
             note += " " + TRAINING_NOTE
         confusion = self.confusion.rename_axis(index=None, columns=None)
+        by_group = self.report.drop(columns=["lower", "upper"]).round(4)
+        if min_count:
+            hidden = f"<{min_count:g}"
+            confusion = confusion.astype(object).where(confusion >= min_count, hidden)
+            has_rows = by_group["support"] >= min_count
+            by_group["support"] = by_group["support"].astype(object).where(has_rows, hidden)
         sections = [
             Section(f"Scores with {coverage} intervals", self.scores.round(4), note),
             Section("Observed groups (rows) against predicted groups (columns)", confusion),
-            Section("By group", self.report.drop(columns=["lower", "upper"]).round(4)),
+            Section("By group", by_group),
         ]
         tables = {"scores": self.scores, "confusion": self.confusion, "report": self.report}
         head = f"Predictions of {self.labels.response}"

@@ -13,6 +13,7 @@ from bbl.design.design import Design
 from bbl.design.numbers import NumberFactor
 from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
+from bbl.report.plot_evaluation import plot_confusion
 from bbl.report.text import label_text, missing_text
 from bbl.results.evaluation import Evaluation
 
@@ -94,7 +95,7 @@ def evaluation_part(evaluation: Evaluation) -> Part:
     scores_text = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
     figures = [
         figure_html(
-            evaluation.plot("confusion").figure,
+            plot_confusion(evaluation.labels, evaluation._counts, min_count=MIN_CELL).figure,
             (
                 f"Confusion matrix: observed against predicted groups. {scores_text} The numbers "
                 "are in the table above."
@@ -121,4 +122,5 @@ def evaluation_part(evaluation: Evaluation) -> Part:
             ),
         ),
     ]
-    return Part("Evaluation and calibration", html=[evaluation.as_html(), *figures])
+    tables = evaluation._summarise(min_count=MIN_CELL).as_html()
+    return Part("Evaluation and calibration", html=[tables, *figures])

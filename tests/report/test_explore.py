@@ -551,6 +551,84 @@ def test_interactions_have_a_threshold_and_tables_are_sorted_and_searched(
 
 
 @needs_browser
+def test_couplings_have_estimates_intervals_and_tests(browser, tmp_path):  # noqa: F811
+    model = MODELS["two groups, all pairs"]()
+    path = tmp_path / "report.html"
+    model.report(path, verbose=0)
+    browser.open(path)
+    strongest = model.interactions(of=("yes", "no")).iloc[0]
+    table = model.inference().table(of=("yes", "no"))
+    own = table[
+        (table["predictor"] == strongest["predictor"])
+        & (table["predictor2"] == strongest["predictor2"])
+    ].reset_index(drop=True)
+    cells = """Array.from(document.querySelectorAll("#interactions-couplings tr"))
+        .map((row) => Array.from(row.cells).map((cell) => cell.textContent))"""
+
+    def expected(rows):
+        numbers = rows[["estimate", "lower", "upper"]].map(lambda x: f"{float(f'{x:.4g}'):.3f}")
+        return numbers.map(lambda x: x.replace("-", "\u2212")).to_numpy().tolist()
+
+    shown = browser.run(cells)
+    assert [row[1:4] for row in shown] == expected(own) and len(own) >= 1
+    first = own.iloc[0]
+    levels = f"{first['predictor']}={first['level']}, {first['predictor2']}={first['level2']}"
+    assert shown[0][0] == levels
+    tooltip = browser.run("document.querySelector('#interactions-graph line title').textContent")
+    largest = own.loc[own["estimate"].abs().idxmax()]
+    (texts,) = expected(largest.to_frame().T)
+    assert f"{texts[0]} [{texts[1]}, {texts[2]}], p = " in tooltip.split("\n")[1]
+    # a click on another edge, and the list with the keyboard
+    browser.run(
+        """document.querySelectorAll("#interactions-graph line")[1]
+        .dispatchEvent(new Event("click"))"""
+    )
+    assert browser.run("document.getElementById('interactions-pair').value") == "1"
+    assert browser.run(cells) != shown
+    browser.run("document.getElementById('interactions-pair').focus()")
+    browser.press("ArrowUp")
+    assert browser.run(cells) == shown and browser.problems() == []
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["tree", "averaged networks"])
+def test_arcs_of_networks_have_a_heat_map(browser, tmp_path, name):  # noqa: F811
+    model = MODELS[name]()
+    path = tmp_path / "report.html"
+    model.report(path, verbose=0)
+    browser.open(path)
+    names = list(model.labels.names)
+    arcs = {frozenset(arc) for dag in model.structure.dags for arc in dag.arcs}
+    assert browser.run("document.querySelectorAll('#interactions-graph line').length") == len(arcs)
+    assert not browser.run("!!document.getElementById('interactions-pair')")
+    title = browser.run("document.querySelector('#interactions-graph line title').textContent")
+    expected = {
+        arc: networks.cmi(*(names[i] for i in sorted(arc)), TABLE, model.labels.response)
+        for arc in arcs
+    }
+    assert title.endswith(f": strength {max(expected.values()):.3f}")
+    assert browser.problems() == []
+
+
+def test_reports_list_no_counts_below_five(tmp_path):
+    table = pd.DataFrame({"a": [*"pq"] * 20, "y": ["n", "m"] * 18 + ["m", "n", "m", "r"]})
+    model = bbl.bbl("y ~ a", table, lambdah=0.1)
+    evaluation = model.evaluate()
+    path = tmp_path / "report.html"
+    model.report(path, verbose=0)
+    text = path.read_text(encoding="utf-8")
+    confusion = text.split("predicted groups (columns)</caption>")[1]
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", confusion.split("</table>")[0])
+    counts = evaluation.confusion.to_numpy().ravel()
+    assert (counts < 5).any() and (counts >= 5).any()
+    assert [html.unescape(cell) for cell in cells][-len(counts) :] == [
+        "<5" if count < 5 else str(count) for count in counts
+    ]
+    by_group = text.split("<caption>By group</caption>")[1].split("</table>")[0]
+    assert "&lt;5" in re.search(r"<tr><th[^>]*>r</th>.*?</tr>", by_group)[0]
+
+
+@needs_browser
 @pytest.mark.skipif("BBL_AXE" not in os.environ, reason="BBL_AXE names no axe.min.js")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["explore", "report"])

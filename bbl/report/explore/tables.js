@@ -16,7 +16,7 @@
     return a.localeCompare(b);
   }
 
-  document.querySelectorAll("main .scroll > table:has(thead):not(.heat)").forEach((table) => {
+  document.querySelectorAll("main .scroll > table:has(thead):not(.heat):not(.couplings)").forEach((table) => {
     const body = table.tBodies[0];
     const rows = Array.from(body.rows);
     if (rows.length < MIN_SORTED) return;

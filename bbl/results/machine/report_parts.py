@@ -5,11 +5,13 @@ interactions.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bbl.errors import BBLError
-from bbl.report.explore.interactions import Pair, interactions_html
+from bbl.report.explore.interactions import Coupling, Pair, interactions_html
 from bbl.report.machine.inference_table import absent, parameter_names, reference_condition
 from bbl.report.machine.plot_interactions import draw_network
 from bbl.report.markup import html_table
@@ -156,16 +158,52 @@ def _interactions_part(fit: FittedMachine) -> Part:
         "Interactions",
         [text],
         [html_table(table, title), figure_markup],
-        widget=_interactions_widget(fit, ranking),
+        widget=_interactions_widget(fit, ranking, of),
     )
 
 
-def _interactions_widget(fit: FittedMachine, ranking: pd.DataFrame) -> str:
-    """Return the graph and the heat map of the pairs in a table of interactions."""
+def _list_couplings(
+    fit: FittedMachine, of: Compared
+) -> dict[tuple[str, frozenset], list[Coupling]]:
+    """Return the couplings that `of` selects with intervals and tests, by group and pair; empty
+    without standard errors.
+    """
+    try:
+        table = fit.inference().table(of)
+    except BBLError:
+        return {}
+    if "predictor3" in table:  # terms of three or more predictors are not drawn
+        table = table[[absent(name) for name in table["predictor3"]]]
+    table = table[[not absent(name) for name in table["predictor2"]]]
+
+    def digits(value: Any) -> float | None:
+        """Return a number with four significant digits; None if it is missing or infinite."""
+        return float(f"{value:.4g}") if np.isfinite(value) else None
+
+    found: dict[tuple[str, frozenset], list[Coupling]] = {}
+    for row in table.itertuples():
+        one = f"{label_text(row.predictor)}={label_text(row.level)}"
+        other = f"{label_text(row.predictor2)}={label_text(row.level2)}"
+        key = (label_text(row.group), frozenset([row.predictor, row.predictor2]))
+        found.setdefault(key, []).append(
+            Coupling(
+                f"{one}, {other}",
+                float(f"{row.estimate:.4g}"),
+                digits(row.lower),
+                digits(row.upper),
+                digits(row.p),
+            )
+        )
+    return found
+
+
+def _interactions_widget(fit: FittedMachine, ranking: pd.DataFrame, of: Compared) -> str:
+    """Return the graph, the heat map and the couplings of the pairs in a table of interactions."""
     names = fit.labels.names
     pairs = ranking
     if "predictor3" in ranking:  # terms of three or more predictors are not drawn
         pairs = ranking[[absent(name) for name in ranking["predictor3"]]]
+    couplings = _list_couplings(fit, of)
     p_values = pairs["p"] if "p" in pairs else [float("nan")] * len(pairs)
     return interactions_html(
         [label_text(name) for name in names],
@@ -176,6 +214,7 @@ def _interactions_widget(fit: FittedMachine, ranking: pd.DataFrame) -> str:
                 names.index(other),
                 float(strength),
                 None if pd.isna(p) else float(p),
+                couplings.get((label_text(group), frozenset([one, other])), ()),
             )
             for group, one, other, strength, p in zip(
                 pairs["group"],

@@ -19,6 +19,7 @@ import pandas as pd
 
 from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
+from bbl.bayesnet.information import pair_information
 from bbl.bayesnet.parameters import Recipe, draw_tables, standard_errors
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
@@ -37,6 +38,7 @@ from bbl.design.decisions import Decisions
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.errors import BBLError, OptionError
+from bbl.report.explore.interactions import Pair, interactions_html
 from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import category_frame
@@ -45,6 +47,7 @@ from bbl.report.network.plot import plot_probabilities
 from bbl.report.network.summary import network_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
+from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_text
 from bbl.results.deprecated import Deprecated
@@ -457,18 +460,40 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return the section of the HTML report with the graph or, for an average of networks, with
         a message.
         """
+        strengths, widget = self._arc_widget()
         try:
             figure = self.plot().figure
         except BBLError as error:
-            return [Part("Structure", [str(error)])]
+            return [Part("Structure", [str(error), *strengths], widget=widget)]
         is_small = len(self.labels.names) <= MAX_TABLE_ROWS
         alt = f"Graph of the network {self.modelstring}" if is_small else "Graph of the network"
         return [
             Part(
                 "Structure",
-                html=[figure_html(figure, alt, "The class is a parent of every feature.")],
+                strengths,
+                [figure_html(figure, alt, "The class is a parent of every feature.")],
+                widget=widget,
             )
         ]
+
+    def _arc_widget(self) -> tuple[list[str], str]:
+        """Return a sentence on the strengths of the arcs between features, and their graph and heat
+        map; both are empty without training rows in memory.
+        """
+        if self.training is None or not self.training.whole:
+            return [], ""
+        n_levels = self.design.n_levels
+        information, _ = pair_information(self.training, n_levels, len(self.labels.groups))
+        # of all networks, if this is an average
+        arcs = {(min(arc), max(arc)) for dag in self.structure.dags for arc in dag.arcs}
+        pairs = [Pair("", i, j, max(float(information[i, j]), 0.0)) for i, j in arcs]
+        pairs.sort(key=lambda pair: (-pair.strength, pair.i, pair.j))
+        widget = interactions_html([label_text(name) for name in self.labels.names], pairs)
+        text = (
+            "The strength of an arc between two features is their mutual information given the "
+            "class, in nats, from the training rows."
+        )
+        return [text] if widget else [], widget
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of the model file: names and options as a dict, numbers as arrays."""

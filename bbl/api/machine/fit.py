@@ -194,8 +194,9 @@ def bbl(
         Numeric predictors: given the levels of the other predictors, they are modelled as normally
         distributed in each group. In the formula, ``u`` alone has a mean and a variance in each
         group; with ``a:u`` its mean also depends on the level of a, and with ``u:v`` the two
-        numeric predictors are correlated. True selects float columns, and integer columns with more
-        than 20 distinct values.
+        numeric predictors are correlated. With ``method="conditional"`` they are regressors, also
+        as squares ``u:u``; ``method="auto"`` averages both, and intervals. True selects float
+        columns, and integer columns with more than 20 distinct values.
     covariance : {"group", "shared", "cv"}, default "group"
         Whether each group has its own covariance matrix of the numeric predictors, as in quadratic
         discriminant analysis, or all groups share one, as in linear discriminant analysis. "cv",

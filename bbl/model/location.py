@@ -416,7 +416,11 @@ class LocationModel:
             before = C.copy()
             for g in used:
                 covariance = select_covariance(S[g], self.correlated)
-                C[g] = self._generalised_step(T[g], np.linalg.pinv(covariance, hermitian=True))
+                # scaled, because units of the numeric predictors may differ by orders of magnitude
+                sd = np.sqrt(np.maximum(covariance.diagonal(), 1e-300))
+                correlation = covariance / sd[:, None] / sd
+                precision = np.linalg.pinv(correlation, hermitian=True) / sd[:, None] / sd
+                C[g] = self._generalised_step(T[g], precision)
             residuals = _residuals(T, C)
             if (np.abs(C - before) <= STATIONARY * np.maximum(np.abs(C).max(), scale.max())).all():
                 break
@@ -430,7 +434,9 @@ class LocationModel:
         for i, j in itertools.product(range(self.q), repeat=2):
             b[cuts[i] : cuts[i + 1]] += precision[i, j] * T[columns[i], self.p + j]
         A = self.information(T, precision)
-        solution = np.linalg.lstsq(A, b, rcond=1e-12)[0]
+        scale = np.sqrt(A.diagonal())
+        scale[scale == 0.0] = 1.0  # levels that do not occur
+        solution = np.linalg.lstsq(A / scale[:, None] / scale, b / scale, rcond=1e-11)[0] / scale
         C = np.zeros((self.p, self.q))
         for j in range(self.q):
             C[columns[j], j] = solution[cuts[j] : cuts[j + 1]]

@@ -91,15 +91,13 @@ class LocationInfluence:
         for g, T in enumerate(self.location.T):
             if model.is_seemingly_unrelated:
                 A = model.information(T, self.location.precision[g])
-                out.append([np.linalg.pinv(A, rcond=RANK, hermitian=True)])
+                out.append([_scaled_inverse(A)])
                 continue
             own = []
             for has in model.has_column:
                 columns = np.flatnonzero(has)
                 A = (T[: model.p, : model.p] + model.penalty)[np.ix_(columns, columns)]
-                scale = np.sqrt(np.maximum(A.diagonal(), 1e-300))
-                inverse = np.linalg.pinv(A / scale[:, None] / scale, rcond=RANK, hermitian=True)
-                own.append(inverse / scale[:, None] / scale)
+                own.append(_scaled_inverse(A))
             out.append(own)
         return out
 
@@ -226,6 +224,13 @@ class LocationInfluence:
             by_precision[:, first == second] *= 0.5
             out.append(np.linalg.solve(by_precision[is_edge].T, by_precision.T).T)
         return np.array(out)
+
+
+def _scaled_inverse(A: np.ndarray) -> np.ndarray:
+    """Return the pseudoinverse of an information matrix, scaled to a diagonal of 1 first."""
+    scale = np.sqrt(np.maximum(A.diagonal(), 1e-300))
+    inverse = np.linalg.pinv(A / scale[:, None] / scale, rcond=RANK, hermitian=True)
+    return inverse / scale[:, None] / scale
 
 
 class NumberScoreGradient:

@@ -729,3 +729,17 @@ def test_intervals_of_effects_have_the_degrees_of_freedom_of_their_influences(ta
     other = bbl.bbl("y ~ u", repeated, numeric="u", covariance="shared")
     limits = [fit.avg_slopes("u", newdata={"u": [0.5]}).frame["conf_low"] for fit in (one, other)]
     assert_allclose(*limits, rtol=1e-7)
+
+
+def test_units_do_not_matter_to_numbers_with_different_partners(table):
+    """Generalised least squares with units that differ by orders of magnitude."""
+    formula = "y ~ a + b + a:u + b:v + u*v"
+    plain = numeric(formula, table)
+    scaled = numeric(formula, table.assign(u=1e-5 * table["u"], v=1e6 * table["v"]))
+    assert_allclose(scaled.means().loc["u"], 1e-5 * plain.means().loc["u"], rtol=1e-6)
+    assert_allclose(
+        scaled.predict(table.assign(u=1e-5 * table["u"], v=1e6 * table["v"]))[["n", "s"]],
+        plain.predict(table)[["n", "s"]],
+        rtol=1e-6,
+        atol=1e-8,
+    )

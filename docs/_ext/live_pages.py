@@ -22,6 +22,13 @@ def write_titanic(path: Path) -> None:
     bbl.bbl("Survived ~ Class*Sex + Sex*Age", titanic, weights="Freq").explore(path)
 
 
+def write_passengers(path: Path) -> None:
+    """Write the page of a model of the passengers of the Titanic with their ages."""
+    known = bbl.datasets.load_titanic_passengers().dropna()
+    fit = bbl.bbl("Survived ~ .^2", known, numeric="Age", method="ml", missing="marginal")
+    fit.explore(path)
+
+
 def write_screening(path: Path) -> None:
     """Write a page for teaching Bayes' rule: a test that finds 90 % of the cases of a disease, and
     is positive for 9 % of the others.
@@ -62,7 +69,12 @@ def write_survey(path: Path) -> None:
     fit.report(path, verbose=0)
 
 
-PAGES = {"titanic": write_titanic, "screening": write_screening, "survey": write_survey}
+PAGES = {
+    "titanic": write_titanic,
+    "passengers": write_passengers,
+    "screening": write_screening,
+    "survey": write_survey,
+}
 
 
 def write_pages(folder: Path) -> None:

@@ -319,10 +319,10 @@ print(perfect.round(1))
 # its cells are observed. Some of the exceptions have random prototypes with two equal rows or
 # columns, which no method can separate. With 90 % of cells missing and the prototypes of Table 2.1,
 # two groups of films differ only in the ratings by one group of users, and each film has only 10
-# observed cells. Random prototypes are a poor start: if two are from the same group, another group
-# has none, and the alternation does not recover. The thesis does not describe its starting values
-# in enough detail to reproduce them exactly; the other two starts follow its final recommendation
-# to cluster rows and columns separately first.
+# observed cells. Random prototypes are poor starting values: if two of them are from the same
+# group, another group has none, and the iterations do not recover it. The thesis does not describe
+# its starting values in enough detail to reproduce them exactly; the other two starts follow its
+# final recommendation to cluster rows and columns separately first.
 #
 # ## Figure 2.9: time against the proportion of missing cells
 #

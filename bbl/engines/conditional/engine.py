@@ -70,8 +70,10 @@ class Conditional(Engine):
     All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``. Up to its
     normaliser, ``ln P(y|x)`` is ``T s_y(x) + b_y + f_y(x)``, where `f` is linear in centred level
     indicators and in products of indicators of interacting predictors. The objective is convex.
-    Only differences between groups are identified. P(x|y) is not modelled, so row likelihoods and
-    ln Z are not available, and missing values cannot be marginalised.
+    Numeric predictors are regressors: standardised numbers take the place of indicators, also in
+    products with themselves (``u:u``). Only differences between groups are identified. P(x|y) is
+    not modelled, so row likelihoods and ln Z are not available, and missing values cannot be
+    marginalised.
 
     Parameters
     ----------

@@ -44,6 +44,7 @@ from bbl.model.parameters import Parameters
 from bbl.model.scores import n_free
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
+from bbl.rows.stored import CHUNK_ROWS
 
 __all__ = [
     "GroupFit",
@@ -299,7 +300,7 @@ def fit_group(
         return [GroupFit(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
     varying = np.flatnonzero(layout.n_levels > 1)
-    if isinstance(sample, Sample) and len(varying) < layout.m:
+    if len(varying) < layout.m:
         # kernels do not accept predictors with one level (numbers), which have no parameters
         smaller = fit_group(
             sample.only(varying),
@@ -551,10 +552,14 @@ def fit_location(data: FitData, model: LocationModel) -> Location:
         If a covariance matrix is singular, or a predictor on which a mean depends is missing in a
         row.
     """
-    rows = data.rows
+    rows = data.sample
     labels = cast(Labels, data.labels)
-    if rows.missing is not None:
-        unknown = model.used[rows.missing[:, model.used].any(axis=0)]
+    if not rows.complete:
+        has_missing = np.zeros(rows.m, dtype=bool)
+        for block in rows.chunks(CHUNK_ROWS):
+            if block.missing is not None:
+                has_missing |= block.missing.any(axis=0)
+        unknown = model.used[has_missing[model.used]]
         if len(unknown):
             raise DataError(
                 f"column {labels.names[unknown[0]]!r} has missing values, but the mean of "

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bbl.design.frames import Frame
     from bbl.design.streams.source import TrainingSource
     from bbl.rows.fold_assignment import AnyFolds
+    from bbl.rows.stored import StoredSample
     from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["FitData", "FitSpec"]
@@ -123,6 +124,9 @@ class FitData:
             return self
         is_number = np.zeros(self.layout.m, dtype=bool)
         is_number[list(self.labels.measured)] = True
+        if not self.sample.in_memory:
+            stored = cast("StoredSample", self.sample)
+            return replace(self, sample=stored.nominal(is_number, self.layout.n_levels))
         return replace(self, sample=nominal_rows(self.rows, is_number, self.layout.n_levels))
 
     def without_numbers(self, model: LocationModel) -> FitData:
@@ -136,6 +140,10 @@ class FitData:
                 tuple(labels.names[i] for i in chosen),
                 tuple(labels.levels[i] for i in chosen),
             )
+        if not self.sample.in_memory:
+            stored = cast("StoredSample", self.sample)
+            levels = stored.nominal(model.is_number, model.n_levels).only(chosen)
+            return FitData(levels, self.layout.only(chosen), self.K, labels)
         rows = model.without_numbers(self.rows)
         if rows.missing is not None and not rows.missing.any():
             rows = replace(rows, missing=None)

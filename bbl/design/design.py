@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, near_match
+from bbl.checks import choice, flag
 from bbl.choices import MissingPolicy
 from bbl.design.columns import (
     NO_RESPONSE,
@@ -43,10 +43,16 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.intervals import interval_ends
 from bbl.design.labels import Labels
-from bbl.design.numbers import NumberFactor, looks_measured, read_numbers
+from bbl.design.numbers import (
+    NumberFactor,
+    NumberMoments,
+    choose_numbers,
+    read_numbers,
+    refuse_listed_levels,
+)
 from bbl.design.values import Column, ColumnProblems, frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
-from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, OptionError
+from bbl.errors import BBLTypeError, DataError, DataWarning, Hint
 from bbl.rows.sample import Sample, code_dtype
 
 if TYPE_CHECKING:
@@ -61,8 +67,6 @@ MISSING = get_args(MissingPolicy)
 MIN_UNKNOWN_ROWS = 10
 # with more predictors than this, `check_pairs` is called before all pairs are listed
 MAX_UNCHECKED = 1000
-# a number with at most this many values gives a warning
-FEW_VALUES = 5
 
 
 @dataclass(frozen=True)
@@ -461,23 +465,7 @@ class Design:
                 return ""
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
-        numeric: tuple[Hashable, ...] = ()
-        if not isinstance(rules.numeric, bool):
-            numeric = rules.numeric
-        elif rules.numeric:
-            numeric = terms.predictors
-            if rules.measured:
-                numeric = tuple(name for name in numeric if looks_measured(frame.column(name)))
-        for name in numeric:
-            if name not in terms.predictors:
-                raise OptionError(
-                    f"numeric contains {name!r}, which is not a predictor.",
-                    argument="numeric",
-                    value=name,
-                    hint=(
-                        f"{near_match(name, terms.predictors)}List only predictors of the formula."
-                    ),
-                )
+        numeric = choose_numbers(rules.numeric, terms.predictors, frame if rules.measured else None)
         # widened below if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         # is_missing: mask (n, m), or None if nothing is missing, as always with "raise" and "drop"
@@ -743,42 +731,18 @@ def _read_number(
     `counts` contains the weights of these rows; `levels_by_name` contains the levels listed by the
     user, which must not include this column; `missing` is as in `Design.from_data`.
     """
-    if name in levels_by_name:
-        raise OptionError(
-            f"xlevels lists levels for {name!r}, which is numeric.",
-            argument="xlevels",
-            hint=f"Remove {name!r} from xlevels or from numeric.",
-        )
+    refuse_listed_levels(name, levels_by_name)
     values = read_numbers(name, frame.column(name))[keep]
-    n_missing = int(np.isnan(values).sum())
-    if n_missing:
-        raise DataError(
-            f"column {name!r} has {n_missing} missing value{'s' * (n_missing > 1)}"
-            + (
-                ", and a numeric predictor cannot have a separate level for missing values."
-                if missing == "level"
-                else "."
-            ),
-            column=name,
-            argument="missing" if missing == "level" else None,
-            hint="Drop the rows (missing='drop'), or fill in the values.",
-        )
+    moments = NumberMoments(name)
+    moments.add(values, counts)
+    moments.refuse_missing(missing)
     factor = (
-        NumberFactor.measured(name, values, counts, rules.regressors)
+        NumberFactor.of_moments(moments, rules.regressors)
         if rules.measured
         else NumberFactor.of_values(name, values, counts, rules.standardise)
     )
-    if rules.measured and not rules.regressors and len(distinct := np.unique(values)) <= FEW_VALUES:
-        warnings.warn(
-            DataWarning(
-                f"column {name!r} has only {len(distinct)} values, but is modelled as normally "
-                "distributed.",
-                hint=f"Remove {name!r} from numeric to give each value a parameter of its own.",
-                column=name,
-                argument="numeric",
-            ),
-            stacklevel=6,  # the caller of a public function
-        )
+    if rules.measured and not rules.regressors:
+        moments.warn_of_few_values(stacklevel=7)  # the caller of a public function
     return factor, factor.to_codes(values), None
 
 

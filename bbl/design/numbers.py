@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bbl.checks import near_match
 from bbl.design.factors import Factor
+from bbl.design.frames import Frame
 from bbl.design.values import is_missing
-from bbl.errors import BBLTypeError, DataError
+from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 
-__all__ = ["NumberFactor", "looks_measured", "read_numbers"]
+__all__ = [
+    "NumberFactor",
+    "NumberMoments",
+    "choose_numbers",
+    "looks_measured",
+    "read_numbers",
+    "refuse_listed_levels",
+]
 
-MAX_INTEGER_LEVELS = 20  # integer columns with more values are numeric with ``numeric=True``
+# a number with at most this many values gives a warning
+FEW_VALUES = 5
+MAX_INTEGER_LEVELS = 20  # integers with more values are numbers with ``numeric=True``
 
 
 @dataclass(frozen=True)
@@ -83,17 +95,25 @@ class NumberFactor(Factor):
         DataError
             If all values are equal.
         """
-        if bool((values == values[:1]).all()):
+        moments = NumberMoments(name)
+        moments.add(values, weights)
+        return cls.of_moments(moments, is_regressor)
+
+    @classmethod
+    def of_moments(cls, moments: NumberMoments, is_regressor: bool = False) -> NumberFactor:
+        """Return the factor of `measured`, given the moments of the training values."""
+        name = moments.name
+        if moments.low >= moments.high:
             raise DataError(
-                f"column {name!r} has only the value {values[0]:g}."
-                if len(values)
+                f"column {name!r} has only the value {moments.low:g}."
+                if moments.low == moments.high
                 else f"column {name!r} has no values.",
                 column=name,
                 argument="numeric",
                 hint=f"Leave {name!r} out of the formula.",
             )
-        mean = float(values[0] + weights @ (values - values[0]) / weights.sum())
-        sd = float(np.sqrt(weights @ (values - mean) ** 2 / weights.sum()))
+        mean = moments.mean
+        sd = float(np.sqrt(moments.squares / moments.total))
         if is_regressor:
             return cls(name, ("0", "slope"), ("string",) * 2, mean=mean, sd=sd)
         return cls(name, ("mean",), ("string",), center=mean, sd=sd)
@@ -115,6 +135,142 @@ class NumberFactor(Factor):
     def to_codes(self, values: np.ndarray) -> np.ndarray:
         """Return the codes (n,) of values (n,); nan for missing values."""
         return (values - self.center) / self.scale if self.scale != 1.0 else values - self.center
+
+
+@dataclass
+class NumberMoments:
+    """Weighted mean, sum of squares and range of a numeric column, added up over batches.
+
+    Attributes
+    ----------
+    name : column name
+    total, mean : float
+        Sum of the weights, and weighted mean.
+    squares : float
+        Weighted sum of squared deviations from the mean.
+    low, high : float
+        The least and the greatest value.
+    distinct : ndarray
+        The distinct values, of which at most `FEW_VALUES` + 1 are kept.
+    n_missing : int
+        Number of missing values.
+    """
+
+    name: Hashable
+    total: float = 0.0
+    mean: float = 0.0
+    squares: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
+    distinct: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    n_missing: int = 0
+
+    def add(self, values: np.ndarray, weights: np.ndarray) -> None:
+        """Add values (n,) with `weights` (n,); nan is a missing value."""
+        is_nan = np.isnan(values)
+        if is_nan.any():
+            values = values[~is_nan]
+            weights = weights[~is_nan]
+        batch = NumberMoments(self.name, n_missing=int(is_nan.sum()))
+        if len(values):
+            batch.total = float(weights.sum())
+            # subtracting the first value preserves precision if the mean is large
+            batch.mean = float(values[0] + weights @ (values - values[0]) / batch.total)
+            batch.squares = float(weights @ (values - batch.mean) ** 2)
+            batch.low = float(values.min())
+            batch.high = float(values.max())
+            if len(self.distinct) <= FEW_VALUES:
+                batch.distinct = np.unique(values)[: FEW_VALUES + 1]
+        self.join(batch)
+
+    def join(self, other: NumberMoments) -> None:
+        """Add the moments of other rows (Chan, Golub & LeVeque 1983)."""
+        self.n_missing += other.n_missing
+        if not other.total:
+            return
+        total = self.total + other.total
+        difference = other.mean - self.mean
+        self.squares += other.squares + difference**2 * (self.total * other.total / total)
+        self.mean += difference * (other.total / total)
+        self.total = total
+        self.low = min(self.low, other.low)
+        self.high = max(self.high, other.high)
+        self.distinct = np.unique(np.append(self.distinct, other.distinct))[: FEW_VALUES + 1]
+
+    def refuse_missing(self, missing: str) -> None:
+        """Raise a DataError if values are missing; `missing` is as in `Design.from_data`."""
+        if self.n_missing:
+            raise DataError(
+                f"column {self.name!r} has {self.n_missing} missing value"
+                f"{'s' * (self.n_missing > 1)}"
+                + (
+                    ", and a numeric predictor cannot have a separate level for missing values."
+                    if missing == "level"
+                    else "."
+                ),
+                column=self.name,
+                argument="missing" if missing == "level" else None,
+                hint="Drop the rows (missing='drop'), or fill in the values.",
+            )
+
+    def warn_of_few_values(self, stacklevel: int) -> None:
+        """Warn about a number of a location model that has only a few values."""
+        n_distinct = len(self.distinct)
+        if n_distinct <= FEW_VALUES:
+            warnings.warn(
+                DataWarning(
+                    f"column {self.name!r} has only {n_distinct} values, but is modelled as "
+                    "normally distributed.",
+                    hint=f"Remove {self.name!r} from numeric to give each value a parameter of "
+                    "its own.",
+                    column=self.name,
+                    argument="numeric",
+                ),
+                stacklevel=stacklevel,
+            )
+
+
+def choose_numbers(
+    numeric: bool | tuple[Hashable, ...], predictors: tuple[Hashable, ...], frame: Frame | None
+) -> tuple[Hashable, ...]:
+    """Return the names of the numeric predictors.
+
+    Parameters
+    ----------
+    numeric : bool or tuple of column names
+        As in `EncodingRules`.
+    predictors : tuple of column names
+    frame : Frame or None
+        With ``numeric=True``, rows by which columns are selected; None selects all predictors.
+
+    Raises
+    ------
+    OptionError
+        If a name is not a predictor.
+    """
+    if isinstance(numeric, bool):
+        if not numeric or frame is None:
+            return predictors if numeric else ()
+        return tuple(name for name in predictors if looks_measured(frame.column(name)))
+    for name in numeric:
+        if name not in predictors:
+            raise OptionError(
+                f"numeric contains {name!r}, which is not a predictor.",
+                argument="numeric",
+                value=name,
+                hint=f"{near_match(name, predictors)}List only predictors of the formula.",
+            )
+    return numeric
+
+
+def refuse_listed_levels(name: Hashable, levels_by_name: Mapping[Hashable, Factor]) -> None:
+    """Raise an OptionError if `xlevels` lists levels of a numeric column."""
+    if name in levels_by_name:
+        raise OptionError(
+            f"xlevels lists levels for {name!r}, which is numeric.",
+            argument="xlevels",
+            hint=f"Remove {name!r} from xlevels or from numeric.",
+        )
 
 
 def looks_measured(series: pd.Series) -> bool:

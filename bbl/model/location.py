@@ -14,14 +14,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 
 from bbl.errors import DataError
 from bbl.memory import check_memory
 from bbl.rows.sample import Rows, Sample, code_dtype
+from bbl.rows.stored import CHUNK_ROWS, StoredSample
 
 __all__ = [
     "Location",
@@ -269,6 +270,14 @@ class LocationModel:
             f"The moments of {self.q} numeric predictors and {self.p - 1} levels in {K} groups",
             "Leave out interactions of numeric predictors with levels.",
         )
+        sum_moments = partial(self._moments_of_sample, K=K, scores=scores)
+        if scores is None or rows.in_memory:
+            # rows outside memory store the sums of each fold under this key
+            return rows.sums(("location", self.partners.tobytes(), K), sum_moments)
+        return cast(StoredSample, rows).summed(sum_moments)
+
+    def _moments_of_sample(self, rows: Sample, K: int, scores: NormalScores | None) -> np.ndarray:
+        """Return `moments` of rows in memory."""
         T = np.zeros((K, self.p + self.q, self.p + self.q))
         for block in rows.blocks(BLOCK):
             numbers = block.codes[:, self.numbers]
@@ -282,8 +291,8 @@ class LocationModel:
                 T[g] += in_group.T @ (in_group * weights[:, None])
         return T
 
-    def fit(self, rows: Sample, K: int, names: NumberNames | None = None) -> Location:
-        """Return the location model of K groups, estimated from rows in memory.
+    def fit(self, rows: Rows, K: int, names: NumberNames | None = None) -> Location:
+        """Return the location model of K groups, estimated from rows.
 
         Raises
         ------
@@ -292,7 +301,11 @@ class LocationModel:
         """
         scores = None
         if self.transform == "normal":
-            scores = NormalScores.of_values(rows.codes[:, self.numbers], rows.weights)
+            blocks = [
+                (block.codes[:, self.numbers], block.weights) for block in rows.chunks(CHUNK_ROWS)
+            ]
+            numbers, weights = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
+            scores = NormalScores.of_values(numbers, weights)
         return self.from_moments(self.moments(rows, K, scores), scores, names)
 
     def from_moments(

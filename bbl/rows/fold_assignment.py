@@ -256,12 +256,22 @@ class FileSink(Sink):
         Whether rows have weights other than 1.
     masked : bool
         Whether values may be missing.
+    dtype : numpy.dtype
+        Data type of the codes.
     buckets : int
         Maximum number of buckets; a bucket contains the rows of one group validated by one fold.
     """
 
-    def __init__(self, n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int):
-        self.file = CodeFile(len(n_levels), code_dtype(n_levels), weighted, masked, buckets)
+    def __init__(
+        self,
+        n: int,
+        n_levels: np.ndarray,
+        weighted: bool,
+        masked: bool,
+        dtype: np.dtype,
+        buckets: int,
+    ):
+        self.file = CodeFile(len(n_levels), dtype, weighted, masked, buckets)
         self.file.check_room(n)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
@@ -350,19 +360,23 @@ def make_sink(
     weighted: bool,
     masked: bool,
     make_store: Callable[..., Sink] = FileSink,
+    dtype: np.dtype | None = None,
 ) -> Sink:
     """Return a `TableSink` for few possible states, otherwise the sink made by `make_store`.
 
     `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` indicates whether
     weights may differ from 1, and `masked` whether values may be missing. `make_store` is called
-    with `n`, `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold). This
-    number determines only the size of buffers and does not include the buckets for rows of unknown
-    group.
+    with `n`, `n_levels` (m,), `weighted`, `masked`, `dtype` and the number of buckets (group,
+    fold). `dtype` is the type of the codes, float64 with numeric predictors, which have too many
+    values for a table; by default the smallest type for these levels. The number of buckets
+    only determines the size of buffers and ignores the few buckets of rows of unknown group.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
-    if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: unknown group, and no fold
+    dtype = dtype or code_dtype(n_levels)
+    # + 1: unknown group, and no fold
+    if dtype.kind != "f" and n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
         return TableSink(np.asarray(n_levels), masked, K, nfold)
-    return make_store(n, n_levels, weighted, masked, K * max(1, nfold))
+    return make_store(n, n_levels, weighted, masked, dtype, K * max(1, nfold))
 
 
 @dataclass(frozen=True)

@@ -154,9 +154,10 @@ def _calibrated(rows: Sample, total: float, level_weights: list[np.ndarray]) -> 
     for _ in range(MAX_ROUNDS):
         largest_change = 0.0
         for i, wanted in enumerate(level_weights):
-            own = np.bincount(rows.codes[:, i], weights, len(wanted))
+            codes = rows.codes[:, i].astype(np.intp) if len(wanted) > 1 else np.zeros(rows.n, int)
+            own = np.bincount(codes, weights, len(wanted))
             factor = np.where(own > 0.0, wanted / np.where(own > 0.0, own, 1.0), 1.0)
-            weights *= factor[rows.codes[:, i]]
+            weights *= factor[codes]
             largest_change = max(largest_change, float(np.abs(factor - 1.0).max()))
         if largest_change < TOLERANCE:
             break

@@ -17,7 +17,7 @@ import numpy as np
 
 from bbl.errors import BBLTypeError
 from bbl.memory import available_memory
-from bbl.rows.sample import Sample, Sums
+from bbl.rows.sample import Sample, Sums, code_dtype
 from bbl.rows.staged import BlockCache
 from bbl.rows.stored import (
     CHUNK_ROWS,
@@ -251,6 +251,28 @@ class ClusterSample(StoredSample):
         ]
         return self._concatenate(blocks)
 
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> ClusterSample:
+        """Return the rows with integer codes, 0 for the numeric predictors marked in `is_number`
+        (m,).
+        """
+        dtype = code_dtype(n_levels)
+        arguments = remote_value(self.client, (is_number, dtype))
+        parts = calls(
+            self.client, _nominal_part, self.file.parts, [arguments] * len(self.file.parts)
+        )
+        return replace(self, file=replace(self.file, parts=parts, dtype=dtype, passes=0, sums={}))
+
+    def only(self, predictors: np.ndarray) -> ClusterSample:
+        """Return the rows with only these predictors."""
+        remote_predictors = remote_value(self.client, predictors)
+        parts = calls(
+            self.client, _part_of, self.file.parts, [remote_predictors] * len(self.file.parts)
+        )
+        n_levels = self.file.n_levels[predictors]
+        extra = None if self.extra is None else self.extra.only(predictors)
+        file = replace(self.file, parts=parts, n_levels=n_levels, passes=0, sums={})
+        return replace(self, file=file, extra=extra)
+
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory together with the client.
 
@@ -407,6 +429,22 @@ def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket
         bucket: part[bucket].rows(bucket_positions)
         for bucket, bucket_positions in positions.items()
     }
+
+
+def _nominal_part(part: Part, arguments: tuple[np.ndarray, np.dtype]) -> Part:
+    """Return a part with integer codes, 0 for numeric predictors."""
+    is_number, dtype = arguments
+    rows_by_bucket = {}
+    for bucket, rows in part.items():
+        codes = np.where(is_number, 0.0, rows.codes).astype(dtype)
+        missing = None if rows.missing is None else rows.missing & ~is_number
+        rows_by_bucket[bucket] = replace(rows, codes=codes, missing=missing)
+    return Part(rows_by_bucket)
+
+
+def _part_of(part: Part, predictors: np.ndarray) -> Part:
+    """Return a part with only some predictors."""
+    return Part({bucket: rows.only(predictors) for bucket, rows in part.items()})
 
 
 def _find_certain(part: Part, bucket: Bucket, certain: CertainRows) -> np.ndarray:

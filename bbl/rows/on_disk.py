@@ -5,6 +5,7 @@ A *bucket* contains the rows of one response group and fold, in *chunks* of equa
 
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 import threading
@@ -19,7 +20,7 @@ import numpy as np
 from bbl.errors import DataError
 from bbl.memory import available_memory
 from bbl.parallel import Stopped, read_ahead, stop_flag
-from bbl.rows.sample import Rows, Sample, Sums
+from bbl.rows.sample import Rows, Sample, Sums, code_dtype
 from bbl.rows.staged import BlockCache
 from bbl.rows.stored import (
     CHUNK_ROWS,
@@ -108,6 +109,11 @@ class CodeFile(RowStore):
     ):
         self.m = m
         self.dtype = np.dtype(dtype)
+        self.stored_dtype = self.dtype  # of the codes in the file
+        self.stored_m = m  # number of predictors in the file
+        self.columns: np.ndarray | None = None  # the predictors that are read, see `only`
+        # which of the predictors in the file are read as 0, see `nominal`
+        self.is_number: np.ndarray | None = None
         self.weighted = weighted
         self.masked = masked
         # per row: one bit for each value, in whole bytes
@@ -122,6 +128,7 @@ class CodeFile(RowStore):
         self.size = 0
         self.passes = 0
         self.passed: Callable[[int], None] | None = None
+        self.origin: CodeFile | None = None  # the file that this is a view of
         self.cache = BlockCache(_free_cache_bytes)
         self._lock = threading.Lock()  # threads share the file position
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
@@ -224,20 +231,20 @@ class CodeFile(RowStore):
         response).
         """
         n = last - first
-        codes = np.empty((n, self.m), dtype=self.dtype)
+        codes = np.empty((n, self.stored_m), dtype=self.stored_dtype)
         weights = np.ones(n)
         packed_missing = np.zeros((n, self.mask_bytes), dtype=np.uint8)
         chunks = self.buckets[bucket]
         n_read = 0
-        itemsize = self.dtype.itemsize
+        itemsize = self.stored_dtype.itemsize
         while n_read < n:
             # chunk number, and number of its rows before the first requested one
             k, skipped_rows = divmod(first + n_read, self.chunk_rows)
             chunk_size = min(self.chunk_rows, chunks.n - k * self.chunk_rows)
             out_rows = slice(n_read, min(n, n_read + chunk_size - skipped_rows))
             offset = chunks.offsets[k]
-            self._read_into(codes[out_rows], offset + skipped_rows * self.m * itemsize)
-            offset += chunk_size * self.m * itemsize  # a chunk's weights follow its codes
+            self._read_into(codes[out_rows], offset + skipped_rows * self.stored_m * itemsize)
+            offset += chunk_size * self.stored_m * itemsize  # a chunk's weights follow its codes
             if self.weighted:
                 self._read_into(weights[out_rows], offset + 8 * skipped_rows)
                 offset += 8 * chunk_size  # the bits for missing values follow the weights
@@ -245,11 +252,41 @@ class CodeFile(RowStore):
                 self._read_into(packed_missing[out_rows], offset + skipped_rows * self.mask_bytes)
             n_read = out_rows.stop
         missing = (
-            np.unpackbits(packed_missing, axis=1, count=self.m).view(bool)
+            np.unpackbits(packed_missing, axis=1, count=self.stored_m).view(bool)
             if packed_missing.any()
             else None
         )
+        if self.is_number is not None:
+            codes = np.where(self.is_number, 0.0, codes).astype(self.dtype)
+            missing = None if missing is None else missing & ~self.is_number
+        if self.columns is not None:
+            codes = np.ascontiguousarray(codes[:, self.columns])
+            missing = None if missing is None else np.ascontiguousarray(missing[:, self.columns])
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
+
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> CodeFile:
+        """Return a view of the finished file with integer codes, 0 for the numeric predictors
+        marked in `is_number` (m,).
+        """
+        view = self._view()
+        view.is_number = is_number
+        view.dtype = code_dtype(n_levels)
+        return view
+
+    def only(self, predictors: np.ndarray) -> CodeFile:
+        """Return a view of the finished file with only these predictors."""
+        view = self._view()
+        view.columns = predictors if self.columns is None else self.columns[predictors]
+        view.m = len(predictors)
+        return view
+
+    def _view(self) -> CodeFile:
+        """Return a copy of this object that reads the same file."""
+        view = copy.copy(self)
+        view.sums = {}
+        view.cache = BlockCache(_free_cache_bytes)
+        view.origin = self  # the file is closed with its last reference
+        return view
 
     def close(self) -> None:
         """Remove the file and its cache."""
@@ -354,6 +391,17 @@ class FileSample(StoredSample):
                 blocks.append(chunk.rows(positions[chunk_of_position == k] - chunk_start))
             start += n
         return self._concatenate(blocks)
+
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> FileSample:
+        """Return the rows with integer codes, 0 for the numeric predictors marked in `is_number`
+        (m,).
+        """
+        return replace(self, file=self.file.nominal(is_number, n_levels))
+
+    def only(self, predictors: np.ndarray) -> FileSample:
+        """Return the rows with only these predictors."""
+        extra = None if self.extra is None else self.extra.only(predictors)
+        return replace(self, file=self.file.only(predictors), extra=extra)
 
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory unchanged."""

@@ -62,6 +62,12 @@ def _block_level_counts(
     """
     if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
         sample = sample.rows(sample.y >= 0)
+    if sample.codes.dtype.kind == "f":  # numeric predictors have one level
+        n_real = np.array(n_levels) - gaps
+        # the values of a regressor are not codes of its two levels
+        is_code = (n_real > 1) & (sample.codes >= 0.0) & (sample.codes < n_real)
+        codes = np.where(is_code, sample.codes, 0.0).astype(code_dtype(n_levels))
+        sample = replace(sample, codes=codes)
     # by default the largest group that occurs plus 1; `initial` covers no rows: no group or,
     # without a response, one
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
@@ -151,6 +157,10 @@ class Rows(ABC):
         """Return the total weight (K,) of each response group, excluding rows of an unknown
         group.
         """
+
+    @abstractmethod
+    def only(self, predictors: np.ndarray) -> Rows:
+        """Return the rows with only these predictors."""
 
     @abstractmethod
     def rows(self, index: np.ndarray) -> Sample:

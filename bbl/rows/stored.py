@@ -194,6 +194,16 @@ class StoredSample(Rows):
         """Return the sum of ``function(block)`` over all blocks, in one pass without caching."""
 
     @abstractmethod
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> Self:
+        """Return the rows with integer codes, 0 for the numeric predictors marked in `is_number`
+        (m,).
+        """
+
+    @abstractmethod
+    def only(self, predictors: np.ndarray) -> Self:
+        """Return the rows with only these predictors."""
+
+    @abstractmethod
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory for a fit: on a cluster, a `SharedSample` for all workers."""
 
@@ -398,7 +408,7 @@ class DrawRates:
         """
         rate = np.full(rows.n, self.common)
         for i, level_rates in self.scarce:
-            rate += level_rates[rows.codes[:, i]]
+            rate += level_rates[rows.codes[:, i].astype(np.intp)]
         probability = np.minimum(1.0, rate * rows.weights)
         generator = np.random.PCG64(0)
         generator.advance(first)  # one random number for each row
@@ -422,7 +432,7 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
     size : int
     """
     rate = 0.5 * size / total
-    weights = np.concatenate([np.zeros(0), *level_weights])
+    weights = np.concatenate([np.zeros(0), *(each for each in level_weights if len(each) > 1)])
 
     def n_added(level_rows: float) -> float:
         """Return the number of rows that raise each level to `level_rows`."""
@@ -433,6 +443,8 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
         level_rows = bisect(lambda rows: n_added(rows) - 0.5 * size, 0.0, level_rows)
     scarce = []
     for i, of_levels in enumerate(level_weights):
+        if len(of_levels) == 1:  # a numeric or constant predictor
+            continue
         added = np.maximum(level_rows / np.maximum(of_levels, TINY) - rate, 0.0)
         if added.any():
             scarce.append((i, added))

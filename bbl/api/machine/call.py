@@ -366,7 +366,9 @@ def check_numbers(
                 argument="numeric",
                 hint="Leave out one of them, or bin the numeric predictors with bbl.bin().",
             )
-    refuse_batches(data, "numeric", "numeric")
+    # the codes of regressors are their values, which cannot be counted as levels
+    if engine.regresses:
+        refuse_batches(data, f"numeric with method={engine.name!r}", "numeric")
 
 
 def refuse_squares(design: Design) -> None:

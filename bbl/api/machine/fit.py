@@ -26,6 +26,7 @@ from bbl.api.machine.call import (
     with_training_summary,
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
+from bbl.api.training_data import refuse_batches
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import list_problems, warn_problems
@@ -305,6 +306,8 @@ def bbl(
             design=design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
+        if numbers.columns:
+            refuse_batches(data, "numeric with method='auto'", "numeric")
         # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS

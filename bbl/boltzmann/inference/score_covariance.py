@@ -159,7 +159,7 @@ def score_covariance(
     if survey is not None:
         return _covariance_under_design(sample, estimate, engine, has_fixed_shares, survey)
     if estimate.location is not None:
-        return _covariance_with_numbers(sample, estimate, engine, has_fixed_shares)
+        return _covariance_with_numbers(sample, estimate, engine, has_fixed_shares, is_sample)
     if engine.joint:
         return _covariance_of_joint_fit(sample, estimate, engine, has_fixed_shares)
     return _covariance_of_groups(sample, estimate, engine, has_fixed_shares, is_sample)
@@ -293,7 +293,11 @@ def _covariance_of_joint_fit(
 
 
 def _covariance_with_numbers(
-    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
+    sample: Sample,
+    estimate: Estimate,
+    engine: Engine,
+    has_fixed_shares: bool,
+    is_sample: bool,
 ) -> ScoreCovariance:
     """Return `score_covariance` for groups with numeric predictors.
 
@@ -335,8 +339,12 @@ def _covariance_with_numbers(
             group_layout = layout.of_group(g)
             of_levels_flat = np.zeros((1, 0))
             if layout.size:
-                influence, _ = engine.influence(
-                    levels.collapsed(layout.n_levels), group_layout, of_levels.fits[g].site_theta
+                site_theta = of_levels.fits[g].site_theta
+                merged_rows = levels.collapsed(layout.n_levels)
+                influence, _ = (
+                    engine.influence_at(merged_rows, group_layout, theta[g], site_theta)
+                    if is_sample
+                    else engine.influence(merged_rows, group_layout, site_theta)
                 )
                 unbounded |= {(int(chosen[i]), code) for i, code in _unbounded_levels(influence)}
                 influence, directions = influence.of_combinations()

@@ -20,7 +20,7 @@ from bbl.design.streams.source import Source
 from bbl.errors import OptionError
 from bbl.rows.fold_assignment import FoldAssigner, Sink, StoredFolds, TableSink, make_sink
 from bbl.rows.on_cluster import ClusterSample, CodeParts, Part, active_client, calls, remote_value
-from bbl.rows.sample import Sample, code_dtype, concatenate
+from bbl.rows.sample import Sample, concatenate
 from bbl.rows.stored import Bucket
 
 if TYPE_CHECKING:
@@ -83,7 +83,14 @@ class OnCluster:
         return merged_summary
 
     def make_sink(
-        self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool
+        self,
+        n: int,
+        n_levels: np.ndarray,
+        K: int,
+        nfold: int,
+        weighted: bool,
+        masked: bool,
+        dtype: np.dtype,
     ) -> Sink:
         """Return a `TableSink` if the number of states is small, otherwise a `ClusterSink`.
 
@@ -91,10 +98,10 @@ class OnCluster:
         """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
-            """Return an empty sink on the cluster; the arguments for other sinks are not needed."""
-            return ClusterSink(self.client, n_levels, weighted, masked)
+            """Return an empty sink on the cluster; the arguments of other sinks are not needed."""
+            return ClusterSink(self.client, n_levels, weighted, masked, dtype)
 
-        return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
+        return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink, dtype)
 
     def encode_rows(
         self,
@@ -156,14 +163,20 @@ class ClusterSink(Sink):
     n_levels: np.ndarray  # (m,); number of levels of each predictor
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
+    dtype: np.dtype  # of the codes
     parts: list[Future] = field(default_factory=list)  # futures of a `Part`
     sizes: list[dict] = field(default_factory=list)  # one for each part, as in `CodeParts`
 
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
-        dtype = code_dtype(self.n_levels)
         code_parts = CodeParts(
-            self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked
+            self.client,
+            self.parts,
+            self.sizes,
+            self.n_levels,
+            self.dtype,
+            self.weighted,
+            self.masked,
         )
         return code_parts.finish(), StoredFolds(nfold) if nfold else None
 
@@ -240,7 +253,8 @@ def _copy(summary: SourceSummary) -> SourceSummary:
     # join it to an empty summary: ``type(column)(name)`` is a `Merged` without values
     return _join(
         SourceSummary(
-            {name: type(column)(name, column.listed) for name, column in summary.columns.items()}
+            {name: type(column)(name, column.listed) for name, column in summary.columns.items()},
+            {name: type(moments)(name) for name, moments in summary.numbers.items()},
         ),
         summary,
     )

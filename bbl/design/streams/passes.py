@@ -7,9 +7,10 @@ stores encoded rows by group and fold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -29,16 +30,18 @@ from bbl.design.columns import (
 from bbl.design.design import MAX_UNCHECKED, MISSING, Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
+from bbl.design.frames import Frame
+from bbl.design.numbers import NumberFactor, NumberMoments, choose_numbers, refuse_listed_levels
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
-from bbl.design.streams.source import FileVersions, Source, TrainingSource, changed_file
+from bbl.design.streams.source import Batch, FileVersions, Source, TrainingSource, changed_file
 from bbl.design.values import ColumnProblems
 from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.fold_assignment import FoldAssigner, FoldAssignment, StoredFolds, make_sink
 from bbl.rows.folds import Folds
 from bbl.rows.on_disk import Rows
-from bbl.rows.sample import Sample, code_dtype, level_counts
+from bbl.rows.sample import Sample, level_counts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -64,7 +67,8 @@ class Encoded:
 class SourceSummary:
     """Values and counts over the used rows of a source; `rows` and `dropped` include other rows."""
 
-    columns: dict[Hashable, Merged]  # columns of the formula, by name
+    columns: dict[Hashable, Merged]  # columns of the formula, by name, without numeric predictors
+    numbers: dict[Hashable, NumberMoments] = field(default_factory=dict)  # numeric predictors
     n: int = 0  # number of used rows
     total: float = 0.0  # sum of weights
     squares: float = 0.0  # sum of squared weights
@@ -88,6 +92,8 @@ class SourceSummary:
         """Add the values and counts from another part of the source."""
         for name, column in other.columns.items():
             self.columns[name].join(column)
+        for name, moments in other.numbers.items():
+            self.numbers[name].join(moments)
         self.whole = self.whole and other.whole
         self.unit = self.unit and other.unit
         self.has_missing = self.has_missing or other.has_missing
@@ -181,6 +187,9 @@ def encode_source(
     )
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
+    numeric = choose_numbers(rules.numeric, terms.predictors, _first_rows(source, terms, rules))
+    for name in numeric:
+        refuse_listed_levels(name, levels_by_name)
     reader = Reader(
         source,
         terms,
@@ -190,6 +199,7 @@ def encode_source(
         step=step,
         workers=workers,
         listed=frozenset(levels_by_name),
+        numeric=numeric,
     )
     file_versions = source.file_versions()
     summary = _check_summary(
@@ -199,11 +209,11 @@ def encode_source(
     # response
     problems = ColumnProblems()  # collected, so that one error names all columns
     response, factors, rows, totals = _make_factors(
-        summary, terms, levels_by_name, missing, declared, rules.sums_out, problems
+        summary, terms, levels_by_name, missing, rules, problems
     )
     if not (novarOk or declared):
         with problems.of_column():
-            check_variable(factors)
+            check_variable([f for f in factors if not f.is_measured])
     if not declared:
         check_levels(factors, summary.n_observed, problems)
     problems.refuse()
@@ -236,7 +246,15 @@ def encode_source(
     # whether the sink stores which values are missing
     masked = missing == "marginal" and summary.has_missing
     make_empty_sink = make_sink if cluster is None else cluster.make_sink
-    sink = make_empty_sink(summary.n, n_levels, K, nfold, weighted=not summary.unit, masked=masked)
+    sink = make_empty_sink(
+        summary.n,
+        n_levels,
+        K,
+        nfold,
+        weighted=not summary.unit,
+        masked=masked,
+        dtype=design.code_dtype,
+    )
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(
             reader, design, assigner, sink
@@ -274,6 +292,16 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
     )
 
 
+def _first_rows(source: Source, terms: FormulaTerms, rules: EncodingRules) -> Frame | None:
+    """Return the first batch, from whose columns ``numeric=True`` selects the numeric predictors;
+    None if it is not needed.
+    """
+    if rules.numeric is not True or not rules.measured:
+        return None
+    with closing(cast("Generator[Batch]", source.batches(terms.predictors))) as batches:
+        return next((batch.frame for batch in batches if batch.frame.n), source.frame("data"))
+
+
 def _check_names(source: Source, terms: FormulaTerms) -> None:
     """Refuse a source with duplicate names of columns in the formula."""
     name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
@@ -293,7 +321,12 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
     """
     terms = reader.terms
     summary = SourceSummary(
-        {name: Merged(name, listed=name in reader.listed) for name in terms.columns}
+        {
+            name: Merged(name, listed=name in reader.listed)
+            for name in terms.columns
+            if name not in reader.numeric
+        },
+        {name: NumberMoments(name) for name in reader.numeric},
     )
     for batch in reader.batches("pass 1"):
         if cache is not None:
@@ -310,6 +343,8 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
                     has_missing |= is_missing
             problems.refuse()
         weights = batch.weights
+        for name, values in batch.numbers.items():
+            summary.numbers[name].add(values, np.ones(batch.n) if weights is None else weights)
         summary.n += batch.n
         summary.total += batch.n if weights is None else float(weights.sum())
         summary.n_incomplete += int(has_missing.sum())
@@ -362,15 +397,13 @@ def _make_factors(
     terms: FormulaTerms,
     levels_by_name: dict,
     missing: str,
-    declared: bool,
-    sums_out: bool,
+    rules: EncodingRules,
     problems: ColumnProblems,
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the response, the predictors, and the rows (K,) and weight (K,) of each group.
 
-    `levels_by_name` contains the factors in `xlevels`; `sums_out` indicates whether the error about
-    missing values may suggest ``missing="marginal"``. Errors about columns are added to `problems`.
-    The other arguments are the same as in `column_factor`.
+    `levels_by_name` are the factors in `xlevels`. Errors about columns are added to `problems`.
+    Other arguments are as in `encode_source`.
     """
     described = False
 
@@ -380,7 +413,11 @@ def _make_factors(
         if described:
             return ""
         described = True
-        counts = {name: summary.columns[name].counted().n_missing for name in terms.predictors}
+        counts = {
+            name: summary.columns[name].counted().n_missing
+            for name in terms.predictors
+            if name in summary.columns
+        }
         return describe_missing(counts, summary.n - summary.n_incomplete, summary.n)
 
     def make_factor(name: Hashable, is_response: bool) -> tuple[Factor, np.ndarray, np.ndarray]:
@@ -390,9 +427,9 @@ def _make_factors(
             merged.counted(),
             levels_by_name,
             missing,
-            declared,
+            rules.declared,
             is_response,
-            sums_out,
+            rules.sums_out,
             tell_missing,
             merged.counted_totals() if summary.whole else None,
         )
@@ -407,11 +444,18 @@ def _make_factors(
     if terms.response is not None:
         with problems.of_column():
             response, n_rows, totals = make_factor(terms.response, is_response=True)
-            check_groups(response, n_rows, declared)
+            check_groups(response, n_rows, rules.declared)
     factors = []
     for name in terms.predictors:
         with problems.of_column():
-            factors.append(make_factor(name, is_response=False)[0])
+            if name not in summary.numbers:
+                factors.append(make_factor(name, is_response=False)[0])
+                continue
+            moments = summary.numbers[name]
+            moments.refuse_missing(missing)
+            factors.append(NumberFactor.of_moments(moments, rules.regressors))
+            if not rules.regressors:
+                moments.warn_of_few_values(stacklevel=7)  # the caller of a public function
     return response, factors, n_rows, totals
 
 
@@ -422,7 +466,7 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
     fold -1, so that they are training rows in every fold.
     """
     n = 0
-    dtype = code_dtype(design.n_levels)
+    dtype = design.code_dtype
     for batch in reader.batches("pass 2"):
         with place_in_errors(batch.place):  # errors name the file or partition
             try:
@@ -461,6 +505,9 @@ def _encode_batch(
     missing = None
     skip_missing = design.missing == "marginal"
     for i, factor in enumerate(design.predictors):
+        if isinstance(factor, NumberFactor):
+            codes[:, i] = factor.to_codes(batch.numbers[factor.name])
+            continue
         column = batch.columns[factor.name]
         codes[:, i] = factor.encode(column, skip_missing=skip_missing)[0]
         # `missing` (n, m) marks missing values; None if there are none so far
@@ -498,6 +545,8 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     for factor, counts in zip(
         design.predictors, level_counts(pooled, design.n_levels), strict=True
     ):
+        if factor.name in summary.numbers:
+            continue
         merged = summary.columns[factor.name]
         # weights
         expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]

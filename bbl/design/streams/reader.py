@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl.design.formula import FormulaTerms
+from bbl.design.numbers import read_numbers
 from bbl.design.streams.source import Batch, Source
 from bbl.design.values import Column, ColumnProblems, frame_column
 from bbl.design.weights import check_weights
@@ -32,7 +33,8 @@ class UsedRows(NamedTuple):
     place: str  # of the batch, for messages
     rows: int  # number of all rows of the batch, used or not
     n: int  # number of used rows
-    columns: dict[Hashable, Column]  # columns of the used rows
+    columns: dict[Hashable, Column]  # columns of the used rows, without numeric predictors
+    numbers: dict[Hashable, np.ndarray]  # values (n,) of the numeric predictors; nan if missing
     weights: np.ndarray | None  # (n,); None for ones
     dropped: float  # weight of the rows dropped because of missing values
     n_dropped: int  # number of dropped rows
@@ -73,6 +75,8 @@ class Reader:
         Divisor of the weights in the second pass, when rows are encoded.
     listed : frozenset of column names
         Columns with levels listed in `xlevels`.
+    numeric : tuple of column names
+        The numeric predictors.
     """
 
     source: Source
@@ -85,6 +89,7 @@ class Reader:
     workers: int = 1
     weight_unit: float = 1.0
     listed: frozenset[Hashable] = frozenset()
+    numeric: tuple[Hashable, ...] = ()
 
     def batches(self, title: str) -> Iterator[UsedRows]:
         """Yield the used rows of each batch; `title` is the name of the pass in progress
@@ -114,14 +119,22 @@ class Reader:
                 weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
             columns = {}
             problems = ColumnProblems()
+            numbers = {}
             for name in self.terms.columns:
                 with problems.of_column():
-                    columns[name] = frame_column(batch.frame, name)
+                    if name in self.numeric:
+                        numbers[name] = read_numbers(name, batch.frame.column(name))
+                    else:
+                        columns[name] = frame_column(batch.frame, name)
             problems.refuse()
-        return self._select_used_rows(batch, columns, weights)
+        return self._select_used_rows(batch, columns, numbers, weights)
 
     def _select_used_rows(
-        self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None
+        self,
+        batch: Batch,
+        columns: dict[Hashable, Column],
+        numbers: dict[Hashable, np.ndarray],
+        weights: np.ndarray | None,
     ) -> UsedRows:
         """Return the rows of a batch with positive weight (and no missing values to drop)."""
         # mask of the used rows
@@ -130,8 +143,10 @@ class Reader:
         n_dropped = 0
         n_missing: dict[Hashable, int] = {}
         has_weight = keep
-        for name, column in columns.items() if self.missing == "drop" else ():
-            if (is_missing := column.missing()) is not None:
+        missing_values = {name: column.missing() for name, column in columns.items()}
+        missing_values |= {name: np.isnan(values) for name, values in numbers.items()}
+        for name, is_missing in missing_values.items() if self.missing == "drop" else ():
+            if is_missing is not None and is_missing.any():
                 n_missing[name] = int((has_weight & is_missing).sum())
                 newly_dropped = keep & is_missing
                 n_dropped += int(newly_dropped.sum())
@@ -141,17 +156,27 @@ class Reader:
                 keep = keep & ~is_missing
         if keep.all():
             return UsedRows(
-                batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped, n_dropped, {}
+                batch.place,
+                batch.frame.n,
+                batch.frame.n,
+                columns,
+                numbers,
+                weights,
+                dropped,
+                n_dropped,
+                {},
             )
         columns = {
             name: column._replace(codes=column.codes[keep]) for name, column in columns.items()
         }
+        numbers = {name: values[keep] for name, values in numbers.items()}
         weights = None if weights is None else weights[keep]
         return UsedRows(
             batch.place,
             batch.frame.n,
             int(keep.sum()),
             columns,
+            numbers,
             weights,
             dropped,
             n_dropped,

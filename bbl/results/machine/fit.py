@@ -120,7 +120,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         has_given_shares = self.priors is not None
         is_sample = self._kept is not None and not self._kept.is_complete
         covariance = score_covariance(
-            self._inference._sample if is_sample else self._checked_rows(),
+            self._sample_for_errors() if is_sample else self._checked_rows(),
             estimate,
             self.engine,
             has_given_shares,

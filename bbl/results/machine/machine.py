@@ -390,7 +390,11 @@ class MachineResults(ModelResults):
             return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
         # rows of a file: block by block, or if complete, from counts of levels and pairs
         if not rows.in_memory:
-            if not rows.complete or self.estimate.predictive is not None:
+            if (
+                not rows.complete
+                or self.estimate.predictive is not None
+                or self.estimate.location is not None
+            ):
                 return sum(map(self._log_likelihood_of, rows.blocks(ROWS_PER_BLOCK)))
             layout = self.estimate.parameters.layout
             thetas = self.estimate.parameters.theta
@@ -471,7 +475,10 @@ class MachineResults(ModelResults):
         if kept is not None:
             if rows != "all":
                 size = AUTO_ROWS if isinstance(rows, str) else rows
-                kept = kept.thinned(size, part.design.n_levels)
+                # kept rows contain numeric predictors; those of a table do not at this point
+                design = part.design if self._kept is None else self.design
+                kept = kept.thinned(size, design.n_levels)
+            kept = self._without_numbers(kept)
             sample = kept.sample
         return Inference(
             part.labels,
@@ -483,6 +490,18 @@ class MachineResults(ModelResults):
             self._number_tests(),
             self.labels.names,
         )
+
+    def _without_numbers(self, kept: KeptRows) -> KeptRows:
+        """Return kept rows with integer codes of the predictors that are not numeric."""
+        location = self.estimate.location
+        if location is None or kept.sample.codes.dtype.kind != "f":
+            return kept
+        return replace(kept, sample=location.model.without_numbers(kept.sample))
+
+    def _sample_for_errors(self) -> Sample:
+        """Return the random sample of the rows that standard errors of effects come from."""
+        kept = cast(KeptRows, self._kept)
+        return kept.thinned(AUTO_ROWS, self.design.n_levels).sample
 
     def _number_tests(self) -> NumberTests | None:
         """Return the tests of the means of numeric predictors; None if there are none."""
@@ -512,6 +531,9 @@ class MachineResults(ModelResults):
             return self
         chosen = location.model.categories
         rows = self.training
+        kept = self._kept
+        if kept is not None:
+            kept = self._without_numbers(kept)
         stored = self._stored
         if stored is not None:
             stored = replace(stored, counts=[stored.counts[i] for i in chosen], sections=None)
@@ -521,6 +543,7 @@ class MachineResults(ModelResults):
             training=None if rows is None else location.model.without_numbers(rows),
             estimate=self.estimate.only(chosen),
             _stored=stored,
+            _kept=kept,
         )
 
     def _location(self) -> Location:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 def near_match(name: object, known_names: Iterable[object]) -> str:
     """Return ``"Did you mean 'x'? "`` for the known name closest to `name`, or "" if none is close.
 
-    The text is the beginning of a hint. Names are compared without case, dots and underscores, so
+    The text is the beginning of a hint. Names are compared ignoring case, dots and underscores, so
     that ``Lambda`` is closer to ``lambda_`` than to ``lambdah``. An argument name of the R package
     matches the argument with the same meaning.
     """

@@ -327,7 +327,10 @@ def _local_file(name: str) -> Path | None:
 def _download(name: str) -> Path:
     """Return the path of the file in the user's cache; download it with pooch if needed."""
     remote = _REMOTE[name]
-    remedy = f"Put {name} into a directory and set the environment variable BBL_DATA to it"
+    remedy = (
+        f"Put {name} into a directory and set the environment variable BBL_DATA to the path of "
+        "that directory"
+    )
     try:
         import pooch
     except ImportError as error:
@@ -392,7 +395,9 @@ def _read_idx(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFrame:
-    """Return all 60,000 training or 10,000 test images of MNIST; downloaded once (11 MB).
+    """Return all 60,000 training or all 10,000 test images of MNIST.
+
+    The files (11 MB) are downloaded once.
 
     Parameters
     ----------

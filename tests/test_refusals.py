@@ -424,7 +424,7 @@ STATEMENTS = [
         "docs/guide/missing.md",
         "A missing response is an error",
         DataError,
-        "'Survived'.*response must not be missing",
+        "'Survived'.*response must not contain missing values",
         [
             lambda missing=missing: fit(
                 "Survived ~ .",

@@ -17,7 +17,8 @@
 # approximation of the posterior, and Gibbs chains that persist from one iteration to the next. This
 # page plots the funnel-shaped distribution that motivates the approximation, and repeats the
 # paper's comparisons with penalised pseudo-likelihood on a ferromagnet, a spin glass and a
-# synthetic protein. Figures 1 and 3 of the paper are diagrams of the model and are not repeated.
+# synthetic protein. Figures 1 and 3 of the paper are diagrams of the model and are not reproduced
+# here.
 
 # %%
 import os
@@ -40,7 +41,7 @@ warnings.simplefilter("ignore", bbl.ConvergenceWarning)  # iterations are few, t
 # %% [markdown]
 # ## The funnel (Figure 2)
 #
-# Under the horseshoe a coupling $\theta$ is normal with the standard deviation $\sigma$, and
+# Under the horseshoe prior, a coupling $\theta$ is normal with standard deviation $\sigma$, and
 # $\sigma$ is half-Cauchy. The smaller $\sigma$ is, the narrower the distribution of $\theta$: the
 # joint density has the shape of a funnel. Suppose that the data imply $\theta = 0.1 \pm 0.1$ and
 # that the global scale is 0.1. `method="pvi"` approximates posteriors by independent normal

@@ -161,7 +161,8 @@ def effective_size(
     codes, n_levels = _column_codes(data)
     if codes.shape[1] < 2:
         raise DataError(
-            "effective_size compares pairs of columns, and data has only one.", argument="data"
+            "effective_size compares pairs of columns, but data has only one column.",
+            argument="data",
         )
     row_weights = check_weights(weights, len(codes), whole=False)
     rng = generator(seed)

@@ -295,7 +295,7 @@ def shooter(
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the out-of-fold log-loss of the selected terms; None without folds or without terms.
+    """Return the selected terms' out-of-fold log-loss, or None if there are no folds or terms.
 
     `class_totals` (K,) are the total weights of the groups.
     """

@@ -130,8 +130,8 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
 
 
 def _unused_counts(frame: Frame, encoded: FitData) -> object:
-    """Return the name of the first unused column of non-negative integers that are not all equal;
-    None without one.
+    """Return the name of the first unused column of non-negative integers that are not all equal,
+    or None if there is none.
     """
     used_names = {
         encoded.design.response.name,

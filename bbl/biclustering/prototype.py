@@ -194,7 +194,9 @@ class Table:
         return weight * (1.0 - np.clip(r, -1.0, 1.0))
 
     def objective(self, axis: int, sums: Sums, labels: np.ndarray, other: np.ndarray) -> float:
-        """Return the objective for labels of an axis and of the other axis, given their `sums`.
+        """Return the objective for `labels` of one axis and labels `other` of the other axis.
+
+        `sums` are the sums for these labels.
 
         "squared": sum of squared residuals; "levels": deviance of counts plus prior counts;
         "pearson": sum of the costs on this axis.
@@ -304,7 +306,7 @@ def alternate(
         Initial labels 0, 1, ...
     max_iter : int, default 100
     move : {"all", "one"}, default "all"
-        Whether all lines of an axis are moved at once or one after another, with blocks updated
+        Whether all lines of the axis are moved at once or one after another, with blocks updated
         after each move ("squared" only).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting line or is dropped.

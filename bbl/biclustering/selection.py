@@ -126,8 +126,8 @@ class Prototype:
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
         """Fit from `n_init` starts for each pair of group numbers; return the best fit.
 
-        The best fit has the smallest criterion. `groups` is (rows, columns), or None to try all up
-        to `max_groups`; `n_levels` is 1 for numeric cells.
+        The best fit has the smallest value of the criterion. `groups` is (rows, columns), or None
+        to try all up to `max_groups`; `n_levels` is 1 for numeric cells.
         """
         grid = self._grid(groups, cells.shape)
         largest = max(a for a, _ in grid), max(b for _, b in grid)  # numbers of groups

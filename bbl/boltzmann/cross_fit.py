@@ -54,7 +54,7 @@ class Judging:
     score : str
         Name of the score; see `score_name`.
     refit : bool
-        Whether to fit all rows at the best setting; otherwise, the fit to the last fold is kept.
+        Whether to fit all rows at the best setting. If not, the fit to the last fold is kept.
     ordered : bool
         Whether folds consist of consecutive rows. If so, a warning is given if rows are ordered.
     stacklevel : int
@@ -83,7 +83,7 @@ class CrossFit:
         The engine at the best setting.
     estimate : Estimate
     loss : LossRecord or None
-        Validation log-loss at the best setting; None without a response.
+        Validation log-loss at the best setting; None if there is no response.
     """
 
     table: np.ndarray

@@ -191,7 +191,7 @@ def build_predictive(
     workers: int,
     hidden: int = 0,
 ) -> Predictive | None:
-    """Return all groups' draws with ln Z; None without draws, or if ln Z depends on the rows.
+    """Return all groups' draws with ln Z; None if there are none or ln Z depends on the rows.
 
     Parameters
     ----------
@@ -288,8 +288,8 @@ class Estimate:
         Whether energies plus constants are the cumulative logits ``ln P(y >= g) / P(y < g)`` of an
         ordered response, instead of class scores.
     location : Location or None
-        The distribution of the numeric predictors given the others; None without numeric
-        predictors. The parameters, ln Z and `lkh` refer to the other predictors.
+        The distribution of the numeric predictors given the others; None if there are no
+        numeric predictors. The parameters, ln Z and `lkh` refer to the other predictors.
     """
 
     parameters: Parameters

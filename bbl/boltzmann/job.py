@@ -48,7 +48,7 @@ class FitSpec:
     rng : Generator
         Random generator; by default, with a fixed seed.
     location : LocationModel or None
-        The model for the numeric predictors; None without numeric predictors.
+        The model for the numeric predictors; None if there are none.
     """
 
     engine: Engine

@@ -121,7 +121,7 @@ def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
 
     `auto` indicates whether ``method="auto"`` can fit these rows. `option` is the name of an option
     that could be selected by cross-validation, since calibration cannot correct poor estimates;
-    None without such an option, or if it has already been selected by cross-validation.
+    None if there is no such option, or it has already been selected by cross-validation.
     """
     arguments = [] if option is None else [f"{option}='cv'"]
     if calibrate not in TEMPERED:

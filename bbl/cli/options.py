@@ -186,7 +186,7 @@ def _add_unseen_option(group: argparse._ArgumentGroup) -> None:
         "--unseen",
         choices=("raise", "ignore"),
         default="raise",
-        help=("levels not seen in training: an error (raise, default), or ignored (ignore)"),
+        help="levels not seen in training: raise an error (raise, default) or ignore them (ignore)",
     )
 
 
@@ -276,8 +276,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--missing",
         choices=MISSING,
-        help="missing values: an error (raise, default), drop their rows (drop), a separate "
-        "level (level), or marginalised (marginal, default with --learner)",
+        help="missing values: raise an error (raise, default), drop the rows (drop), treat them as "
+        "a separate level (level), or marginalise over them (marginal, default with --learner)",
     )
     group.add_argument(
         "--novar-ok",

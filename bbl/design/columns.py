@@ -258,7 +258,7 @@ def column_factor(
     if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
             f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, but the "
-            f"response must not be missing.",
+            f"response must not contain missing values.",
             column=name,
             hint=Hint(
                 f"Drop these rows: data.dropna(subset=[{column.name!r}]), or pass "

@@ -208,7 +208,7 @@ class Design:
     @cached_property
     def regressors(self) -> np.ndarray | None:
         """Mean and standard deviation of each numeric regressor of a Boltzmann machine, nan for
-        other predictors, shape (m, 2); None without any.
+        other predictors, shape (m, 2); None if there are none.
         """
         out = np.full((len(self.predictors), 2), np.nan)
         for i, factor in enumerate(self.predictors):

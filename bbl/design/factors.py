@@ -206,7 +206,7 @@ class Factor:
         argument : str, default "data"
             Name of the argument that contains the column, for messages.
         skip_missing : bool, default False
-            Whether missing values have code 0 and are not marked in `is_unseen`; otherwise, they
+            Whether missing values have code 0 and are not marked in `is_unseen`. If not, they
             are treated like other values.
         remedy : str, optional
             Hint in the error about unseen values.

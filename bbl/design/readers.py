@@ -52,7 +52,7 @@ def readFasta(
         File in FASTA format, encoded in UTF-8. Each record is a line ``>name`` followed by the
         lines of its sequence.
     rownames : bool, default False
-        Whether to use the record names as the index; otherwise, the index is 0, 1, ...
+        Whether to use the record names as the index. If not, the index is 0, 1, ...
     fold_case : bool, default True
         Whether to convert letters to upper case. Otherwise ``a`` and ``A`` are different levels.
     gaps : str, default ".-"

@@ -298,7 +298,7 @@ class SurveyDesign:
     def _make_replicates(
         self, frame: Frame, plan: SamplingPlan, labels: list[str]
     ) -> Replicates | None:
-        """Return the replicates, read from columns or created; None without a replicate type.
+        """Return the replicates, read or created, or None if there is no replicate type.
 
         `labels` contains the names of the strata, by number.
         """

@@ -129,7 +129,8 @@ class TwoWay:
         """Return row codes, column codes and values (n,) of a new long table, and new row names.
 
         Rows that are not in this table have codes I, I + 1, ...; a LevelError is raised for unknown
-        columns. Missing values are nan. The values are None without new rows or a response column.
+        columns. Missing values are nan. The values are None if there are no new rows or no response
+        column.
         """
         frame = to_frame(newdata, "newdata")
         column_of_cell = _refuse_missing(

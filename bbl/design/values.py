@@ -190,7 +190,7 @@ class Column(NamedTuple):
         return len(self.codes)
 
     def missing(self) -> np.ndarray | None:
-        """Return a mask (n,) of rows with a missing value; None without missing values."""
+        """Return a mask (n,) of rows with a missing value, or None if there are none."""
         return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
 
     @property

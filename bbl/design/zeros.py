@@ -91,7 +91,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
                 f"structural_zeros has the column {name!r}, which is not in the formula.",
                 argument=ARGUMENT,
                 column=name,
-                hint="Keep only columns of the formula in the table.",
+                hint="Remove from the table all columns that are not in the formula.",
             )
     used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
     if not used_predictors:

@@ -204,7 +204,7 @@ class Engine:
         layout.
     posterior : PosteriorTraits or None
         Description of the posterior stored in fits, including whether they store draws from it
-        (`has_draws`) and the progress of the fit (`keeps_history`); None without a posterior.
+        (`has_draws`) and the progress of the fit (`keeps_history`); None if fits have no posterior.
     sized_by : tuple of str
         Names of options that increase the memory used by a fit.
     classifier : dict

@@ -204,7 +204,7 @@ class Unpenalised(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The number of identified coefficients of one group in a joint fit, and the unidentified ones.
+    """Number of a group's identified coefficients in a joint fit, and its unidentified ones.
 
     Coefficients may be unidentified because of the rows, or because ordered levels share
     parameters.

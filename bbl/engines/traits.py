@@ -126,7 +126,7 @@ def strengths_of_draws(
 ) -> np.ndarray | None:
     """Return the strength of each pair in each posterior draw, an array (n_draws, n_pairs).
 
-    Returns None without draws. `engine` and `rng` are unused; they are part of the
+    Returns None if there are no draws. `engine` and `rng` are unused; they are part of the
     signature of `PosteriorTraits.strengths`.
     """
     if fit.draws is None:

@@ -142,7 +142,7 @@ def pseudo_log_likelihood(
 
 
 def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows at `theta` (NaN without any)."""
+    """Return the complete rows' mean log pseudo-likelihood at `theta`, or nan if there are none."""
     complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if not complete.n:
         return float("nan")

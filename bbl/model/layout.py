@@ -252,7 +252,7 @@ class Layout:
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
-        """Return a layout with the same terms and a different `support`; None without zeros."""
+        """Return a layout with the same terms and a different `support`, if it has zeros."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
         return layout

@@ -144,7 +144,7 @@ class LocationModel:
     tuned : tuple of str
         Which of these options were chosen by cross-validation.
     keeps_prior_count : bool
-        Whether refits keep `prior_count`; otherwise it is that of the engine.
+        Whether refits keep `prior_count`. If not, it is that of the engine.
     """
 
     n_levels: np.ndarray

@@ -191,8 +191,8 @@ class ScoreGradient:
         n_states = np.where(missing, self.layout.n_levels.astype(float), 1.0).prod(axis=1)
         if n_states.sum() > MAX_STATES:
             raise OptionError(
-                f"Standard errors would need sums over {n_states.sum():.0e} states of missing "
-                f"cells, more than {MAX_STATES:.0e}.",
+                f"Standard errors would require sums over {n_states.sum():.0e} states of the "
+                f"missing cells; the limit is {MAX_STATES:.0e}.",
                 argument="se",
                 hint="Use se='bootstrap' or se=False, or rows with fewer missing cells.",
             )

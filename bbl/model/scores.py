@@ -251,7 +251,7 @@ def _level_map(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def score_map(layout: Layout) -> ScoreMap | None:
-    """Return the map of a layout's free parameters to its parameters; None without scores.
+    """Return the map of a layout's free parameters to its parameters, or None if it has no scores.
 
     The fields come first. The map is cached in the layout.
     """
@@ -358,7 +358,7 @@ class SiteScores:
         return sparse.block_diag([table[1:] for table in self.tables], format="csr")
 
     def design(self, codes: np.ndarray) -> np.ndarray:
-        """Return the features (F, n) of rows with the codes of the `Regressors`."""
+        """Return the features (F, n) of rows, given their `Regressors` codes (n, tables)."""
         out = np.empty((int(self.start[-1]), len(codes)))
         for k, table in enumerate(self.tables):
             level = codes[:, k].astype(np.intp)

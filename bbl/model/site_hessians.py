@@ -169,7 +169,7 @@ def site_hessians(
     check_memory(
         8.0 * sum(float(p) ** 2 for p in n_parameters.values()) + 16.0 * ROWS * layout.size,
         f"Standard errors of {layout.size} parameters",
-        "Fit fewer predictors or fewer interactions.",
+        "Use fewer predictors or fewer interactions.",
     )
     scores = np.zeros(site_theta.shape)
     batches = [

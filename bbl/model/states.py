@@ -106,7 +106,7 @@ def _draw_states(
             "Sampling from a model with structural zeros requires a list of all states, at most "
             f"{MAX_STATES:,}, but {len(levels)} predictors have {n_states:.3g}.",
             argument="structural_zeros",
-            hint="Fit fewer predictors to draw from.",
+            hint="Fit a model with fewer predictors.",
         )
     n_chains = min(nsample, CHAINS)
     draws_per_chain = -(-nsample // n_chains)  # rounded up

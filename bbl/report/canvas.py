@@ -228,7 +228,7 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TickNames:
-    """Texts of the ticks of an axis.
+    """Texts of an axis's ticks.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ class TickNames:
 def fit_names(
     names: Sequence, positions: ArrayLike, unit: float, max_depth: float, upright: bool = False
 ) -> TickNames:
-    """Return the names of an axis as texts that do not overlap.
+    """Return an axis's names as texts that do not overlap.
 
     The texts run along the axis if all fit in up to three lines without breaking words. Otherwise,
     or with `upright`, they are perpendicular to the axis, in a smaller font, moved apart by up to
@@ -382,8 +382,8 @@ def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
 
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
-    """Return the width and height of axes in inches, before an equal aspect shrinks them
-    (``original``).
+    """Return the width and height of axes in inches, before they are shrunk to an equal aspect
+    ratio (``original``).
     """
     box = ax.get_position(original=True)
     figure_box = ax.figure.bbox

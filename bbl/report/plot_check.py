@@ -103,7 +103,9 @@ def plot_calibration(
             f"column for each group, and weights must have the length of y."
         )
     if not ((p >= 0) & (p <= 1)).all() or not np.isin(y, np.arange(K)).all():
-        raise DataError(f"probabilities must be in 0..1, and y must be integers in 0..{K - 1}.")
+        raise DataError(
+            f"probabilities must be between 0 and 1, and y must contain integers from 0 to {K - 1}."
+        )
     shown = [1] if groups is None and K == 2 else group_numbers(labels, groups)
     names = [labels.groups[k] for k in shown]
     # whether all groups are drawn in one diagram

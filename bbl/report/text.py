@@ -458,7 +458,7 @@ def slope_name(slope: Slope, labels: Labels) -> str:
 
 
 def _slopes_text(term_slopes: list[Slope], theta: np.ndarray, labels: Labels) -> str:
-    """Return the slopes of a term, on the same line if there is only one without a name."""
+    """Return the slopes of a term; a single slope without a name stays on the term's line."""
     values = np.array([theta[slope.position] / slope.unit for slope in term_slopes])
     names = [slope_name(slope, labels) or "slope" for slope in term_slopes]
     if names == ["slope"]:

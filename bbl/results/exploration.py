@@ -90,7 +90,7 @@ class Exploration:
 
 
 def is_in_notebook() -> bool:
-    """Return whether the code runs in a kernel that shows HTML."""
+    """Return whether the code is running in a kernel that can render HTML."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return hasattr(shell, "kernel")

@@ -91,9 +91,9 @@ class Training:
     counts : list of m ndarrays, shape (K, L_i)
         Weighted counts of every level in every group, one array per predictor.
     sections : list of Section, or None
-        Tests printed in the summary; None in files of versions that did not store them.
+        Tests printed in the summary; None if loaded from a file whose version did not store them.
     sampling_design : str or None
-        The summary's text on the sampling design; None without one.
+        The summary's text on the sampling design; None if there is none.
     """
 
     nobs: float

@@ -94,8 +94,8 @@ class PredictionsMixin(ClassifierBase):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a group
-            has that name); for ``type="class"`` only the predicted groups. Missing values are
+            With the same index as `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a
+            group has that name); for ``type="class"`` only the predicted groups. Missing values are
             treated as in the fit (`missing` of `bbl.bbl`): they raise an error, are a separate
             level or are averaged over; if the fit dropped such rows, their prediction is missing.
             For a polars DataFrame, the result is a polars object with rows in the same order.

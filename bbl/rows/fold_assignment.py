@@ -63,7 +63,7 @@ class FoldAssigner:
     rows, totals : ndarray, shape (K,)
         Number of rows and total weight of each group.
     whole : bool
-        Whether weights are numbers of copies, which are assigned individually; otherwise, each row
+        Whether weights are numbers of copies, which are assigned individually. If not, each row
         counts as one copy.
 
     Attributes

@@ -190,7 +190,7 @@ class ClusterSample(StoredSample):
     buckets : tuple of Bucket
         The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response; otherwise, they form a single group.
+        Whether rows have a response. If not, they form a single group.
     extra : Sample or None
         A few additional rows in memory, from one group, that follow the rows of the buckets.
     """

@@ -75,7 +75,7 @@ class CodeFile(RowStore):
     dtype : numpy dtype
         Type of the codes (see `bbl.rows.sample.code_dtype`).
     weighted : bool, default False
-        Whether weights are stored (float64); otherwise all are 1.
+        Whether weights are stored (float64). If not, all are 1.
     masked : bool, default False
         Whether values may be missing; one bit per value is stored.
     buckets : int, default 1
@@ -305,7 +305,7 @@ class FileSample(StoredSample):
     buckets : tuple of Bucket
         The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response; otherwise, they form a single group.
+        Whether rows have a response. If not, they form a single group.
     extra : Sample or None
         A few additional rows in memory, from one group, that follow the rows of the buckets.
     """

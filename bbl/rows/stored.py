@@ -420,8 +420,8 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
     """Return rates that draw about `size` rows, and as many as possible of each scarce level.
 
     Half of the rows are drawn in proportion to their weights. The other half raises the number of
-    rows of each level to a common number, at most SCARCE_LEVEL_ROWS; levels with fewer rows are
-    drawn completely. If fewer rows suffice, the rest is added to the first half.
+    rows of each level to a common number, at most SCARCE_LEVEL_ROWS; all rows are drawn
+    from levels that have fewer. If fewer rows suffice, the rest is added to the first half.
 
     Parameters
     ----------

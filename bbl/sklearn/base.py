@@ -422,7 +422,7 @@ def _make_priors(
     predictions.
 
     Proportions are class weight times training proportion, normalised: ``w_k s_k / sum_l w_l s_l``.
-    Returns None without weights, and "equal" for "balanced". `classes` are all labels of y;
+    Returns None if there are no weights, and "equal" for "balanced". `classes` are all labels of y;
     ``result.labels.groups`` are the K labels of the rows used, with proportions
     ``result.class_shares`` (K,).
     """

@@ -69,7 +69,7 @@ class BBLClassifier(TableClassifier):
     options : dict, optional
         Further options of the method by name, such as ``{"symmetrize": False}``. With
         ``{"logits": "cumulative"}`` or ``"adjacent"`` for ``method="conditional"``, classes are in
-        the order of an ordered categorical `y`, or of numbers.
+        the order of an ordered categorical `y`, or in increasing order if `y` is numeric.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether to marginalise over levels that were not in the training data, or to raise an error.
         Rows without any known level are given the class proportions.

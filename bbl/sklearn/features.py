@@ -36,8 +36,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     """Transform rows to their scores in each class, from one Boltzmann machine per class.
 
     In a pipeline, the next estimator is trained on out-of-fold scores, from models that were not
-    fitted to the row. A model's scores of its own training rows are too optimistic, and an
-    estimator trained on these scores would rely on them too much.
+    fitted to the row. A model's scores for its own training rows are too optimistic, and an
+    estimator trained on these scores would rely on them too heavily.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Whether to transform scores by Li's ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
     cv : int or None, default 5
         Number of folds for the out-of-fold scores of `fit_transform`, shuffled within each class.
-        None returns each model's scores of its own training rows, which leak the class.
+        None returns each model's scores for its own training rows, which leak the class.
     options : dict, optional
         Options of the method by name, such as ``{"eps": 0.1}``.
 

@@ -45,7 +45,7 @@ class Point:
     penalty: Penalty
     stages: list[Stage]  # one per order
     refit: Refit | None  # the selected terms without penalties
-    ebic: float  # of the refit; nan without a refit
+    ebic: float  # of the refit; nan if there is no refit
     # (2,): mean -ln p for raw and refitted weights; nan if not computed
     held_out_loss: np.ndarray
 
@@ -227,7 +227,7 @@ def _fit_path(
 
 
 def _best_index(points: Sequence[Point]) -> int:
-    """Return the position of the point with the smallest criterion; 0 without criteria."""
+    """Return the position of the smallest value of the criterion, or 0 if all are nan."""
     return int(np.argmin([point.criterion for point in points]))
 
 

@@ -279,7 +279,7 @@ ZEROS = {
         lambda: zeros(BOTH),
     ),
     "zeros of another column": case(
-        "Keep only columns of the formula in the table",
+        "Remove from the table all columns that are not in the formula",
         lambda: zeros(BOTH.assign(q=1)),
         lambda: zeros(BOTH),
     ),

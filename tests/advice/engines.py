@@ -231,7 +231,7 @@ ENGINES = {
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal("y ~ a")),
     ),
     "profile limits of another penalty": case(
-        r"Fit with method='conditional', ridge='firth', or use the intervals of table\(\)",
+        r"Fit with method='conditional' and ridge='firth', or use the intervals from table\(\)",
         lambda: maximal("y ~ a").inference().profile(),
         lambda: conditional("y ~ a", ridge="firth").inference().profile(),
         lambda: maximal("y ~ a").inference().table(),
@@ -418,7 +418,7 @@ MACHINES = {
         lambda: fit("y ~ a*b", method="pseudo").predict(UNKNOWN, unseen="ignore"),
     ),
     "too many cells": case(
-        "Fit fewer predictors, or compare models of any size with aic and bic",
+        "Use fewer predictors, or compare models of any size with aic and bic",
         patched("bbl.boltzmann.inference.goodness.MAX_CELLS", 4, lambda: exact("~ a*b*c").cells()),
         patched("bbl.boltzmann.inference.goodness.MAX_CELLS", 4, lambda: exact("~ a*b").cells()),
         lambda: (exact("~ a*b*c").aic, exact("~ a*b*c").bic),
@@ -635,7 +635,7 @@ FUNCTIONS = {
         lambda: FITTED.avg_comparisons("a", newdata=DATA),
     ),
     "rows of many states": case(
-        "Fit fewer predictors to draw from",
+        "Fit a model with fewer predictors",
         patched("bbl.model.states.MAX_STATES", 4, lambda: zeros("~ a*b*c").sample(5)),
         patched("bbl.model.states.MAX_STATES", 4, lambda: zeros("~ a*b").sample(5)),
     ),

@@ -186,7 +186,7 @@ VALUES = {
         lambda: FITTED.inference().cov_params("s"),
     ),
     "profiles without Firth": case(
-        r"Fit with method='conditional', ridge='firth', or use the intervals of table\(\)",
+        r"Fit with method='conditional' and ridge='firth', or use the intervals from table\(\)",
         lambda: UNPENALISED.inference().profile(),
         lambda: fit("y ~ a", method="conditional", ridge="firth").inference().profile(),
         lambda: UNPENALISED.inference().table(of=("s", "t")),

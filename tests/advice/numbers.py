@@ -183,7 +183,7 @@ TABLE = {
         lambda: bbl.shooter("y ~ a + x", bbl.bin(ROWS, "x", bins=3), lambda_=1).explore(PAGE),
     ),
     "a page of large tables": case(
-        "Fit fewer predictors or terms",
+        "Use fewer predictors or terms",
         patched(
             "bbl.report.explore.score_model.MAX_NUMBERS", 8, lambda: fit("y ~ .^2").explore(PAGE)
         ),

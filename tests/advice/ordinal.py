@@ -63,13 +63,14 @@ TABLE = {
         lambda: rated(ridge=0.1, logits="adjacent", calibrate="offset"),
     ),
     "thresholds of nominal groups": case(
-        "Fit with method='conditional', logits='cumulative' or 'adjacent'",
+        "Fit with method='conditional' and either logits='cumulative' or logits='adjacent'",
         lambda: rated(logits="nominal").thresholds,
         lambda: rated(logits="cumulative").thresholds,
         lambda: rated(logits="adjacent").thresholds,
     ),
     "thresholds of a multinomial regression": case(
-        "Fit with method='conditional', ridge=0, logits='cumulative' or 'adjacent'",
+        "Fit with method='conditional', ridge=0 and either logits='cumulative' or "
+        "logits='adjacent'",
         lambda: rated(logits="nominal").inference().thresholds(),
         lambda: rated(logits="cumulative").inference().thresholds(),
         lambda: rated(logits="adjacent").inference().thresholds(),

@@ -515,7 +515,7 @@ FIGURES = {
         closed(lambda: TRIPLES().plot_terms()),
     ),
     "a long logo": case(
-        "Fit fewer of them",
+        "Fit a model with fewer predictors",
         patched(
             "bbl.report.machine.plot_logo.MAX_POSITIONS",
             2,

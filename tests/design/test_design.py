@@ -513,7 +513,7 @@ class TestDeclaredLevels:
             Design.from_data("y ~ 1", {"y": [0, 1]})
 
     def test_a_missing_class_is_refused_where_missing_values_are(self):
-        with pytest.raises(DataError, match="the response must not be missing"):
+        with pytest.raises(DataError, match="the response must not contain missing values"):
             Design.from_data(
                 "y ~ z", self.DATA, missing="level", rules=EncodingRules(declared=True)
             )

@@ -164,8 +164,8 @@ EXCEPTIONS: list[Exempt] = [
             "the_order_of_levels_does_not_matter",
         ),
         lambda case: "cv" in [option(case, n) for n in ("covariance", "shrink", "transform")],
-        "The folds that choose covariance=, shrink= and transform= are assigned to rows sorted by "
-        "columns and levels.",
+        "The folds used to choose covariance=, shrink= and transform= are assigned after sorting "
+        "the rows by columns and levels.",
     ),
     Exempt(
         ("the_order_of_groups_does_not_matter", "the_order_of_levels_does_not_matter"),

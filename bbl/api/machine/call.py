@@ -1,8 +1,8 @@
 """Calls of the functions that fit Boltzmann machines: check arguments, make the engine, encode
 data.
 
-`PREPARED_AS` is the engine whose rules for formula and rows apply to ``method="auto"``, an average
-of several engines. K is the number of groups.
+`PREPARED_AS` is the engine whose rules for the formula and the rows apply to ``method="auto"``,
+which averages several engines. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def check_zeros_call(
 
 
 def support_of(zeros: object, encoded: FitData) -> Support | None:
-    """Return the support left by the structural `zeros` of a call; None without zeros.
+    """Return the support left by the structural `zeros` of a call, or None if there are none.
 
     Raises
     ------
@@ -167,8 +167,8 @@ MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 def out_of_fold_record(
     data: FitData, spec: FitSpec, tuning: Tuning | None, option: str | None = None
 ) -> LossRecord | None:
-    """Return the out-of-fold log-loss of a tuned or calibrated fit; None without tuning or without
-    classes. `option` is as in `remedy`.
+    """Return the out-of-fold log-loss of a tuned or calibrated fit, or None if the fit is not tuned
+    or has no classes. `option` is as in `remedy`.
     """
     if tuning is None or tuning.scored is None or data.K == 1:
         return None
@@ -683,8 +683,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
 
 
 def pop_rule(method: str | Engine, options: dict) -> str | None:
-    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return it; None without
-    one.
+    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return it, or None if
+    there is none.
     """
     tuned = engine_class(method).tuned
     if tuned is None or not isinstance(options.get(tuned.option), str):

@@ -126,7 +126,7 @@ def crossVal(
         replicate weights do not identify clusters, so their folds consist of single rows; pass
         folds of whole clusters in `cv` instead.
     use_auc : bool, default True
-        Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
+        If True, two groups are scored by AUC (with DeLong's 95% interval); otherwise, by accuracy.
     score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
         Overrides `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` over left-out
         rows, or "pnll", the mean of their negative log pseudo-likelihood, which does not need ln Z.

@@ -235,8 +235,9 @@ def bbl(
 
     Returns
     -------
-    BBLResults, or DensityResults of a formula without a response, or AverageResults with
-    ``method="auto"``
+    BBLResults, DensityResults or AverageResults
+        BBLResults; DensityResults if the formula has no response; AverageResults if
+        ``method="auto"``.
 
     Raises
     ------

@@ -20,7 +20,7 @@ CELLS_AT_ONCE = 2**21  # maximum number of cells of models that are fitted toget
 
 
 def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the maximised log-likelihoods of log-linear models; nan without convergence.
+    """Return the maximised log-likelihoods of log-linear models, or nan if not converged.
 
     Parameters
     ----------

@@ -259,7 +259,7 @@ class _FieldLimits:
 
     @cached_property
     def _shifts(self) -> dict[int, Shift | None]:
-        """Cache of shifts by field number; None without an exact distribution on both sides."""
+        """Cache of shifts by field number; None if a side has no exact distribution."""
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
@@ -367,8 +367,9 @@ def _limits_of_shift(
     """Convert `limits` for the tested difference to limits for the shift from the pooled fit.
 
     Both have shape (layout.size,), and are either all lower or all upper limits, for group `g`.
-    `counts` (K, 3, D) contains the `Evidence.counts` of all groups; `field_limits` is None without
-    interactions and structural zeros. Couplings with an exact test have no limits (nan).
+    `counts` (K, 3, D) contains the `Evidence.counts` of all groups; `field_limits` is None if there
+    are neither interactions nor structural zeros. Couplings with an exact test have no limits
+    (nan).
     """
     # from the log odds ratio against the other groups to the log odds minus the pooled log odds;
     # rows of `counts`: 0 at the level, 1 at the reference level, 2 at any level

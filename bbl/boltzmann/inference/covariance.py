@@ -112,7 +112,7 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return one entry per group: the next of `results`, or `placeholder` without rows."""
+        """Return the next item of `results` for each group, or `placeholder` if it has no rows."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
@@ -150,7 +150,7 @@ class Covariances:
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
-        """Like `group`, for the differences from the pooled fit; None without a pooled fit.
+        """Like `group`, for the differences from the pooled fit; None if there is no pooled fit.
 
         The estimates are dependent, because a group's rows are part of the pooled rows.
         """

@@ -71,7 +71,7 @@ def check_cells(layout: Layout, K: int) -> None:
             f"The table of {layout.m} predictors has {n_cells:.3g} cells, but at most "
             f"{MAX_CELLS:,} are supported.",
             argument="formula",
-            hint="Fit fewer predictors, or compare models of any size with aic and bic.",
+            hint="Use fewer predictors, or compare models of any size with aic and bic.",
         )
 
 
@@ -114,7 +114,7 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     check_memory(
         32.0 * float(layout.size) ** 2,
         f"The information of {layout.size} parameters",
-        "Fit fewer predictors or fewer interactions.",
+        "Use fewer predictors or fewer interactions.",
     )
     total = fitted.sum()
     if not total:

@@ -416,7 +416,7 @@ def _covariance_under_design(
     check_memory(  # three such matrices with 8 bytes per entry
         24.0 * float(K * n_coefficients) ** 2,
         f"A covariance of {K * n_coefficients} coefficients",
-        "Fit fewer predictors, or use se=False.",
+        "Use fewer predictors or se=False.",
     )
     traits = engine.joint
     deviations = []

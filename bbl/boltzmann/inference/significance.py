@@ -491,7 +491,7 @@ class Comparison:
 
     @cached_property
     def z(self) -> np.ndarray:
-        """Unpenalised estimate divided by its standard error; nan without a Wald test."""
+        """Unpenalised estimate divided by its standard error, or nan if there is no Wald test."""
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
@@ -502,7 +502,7 @@ class Comparison:
 
     @cached_property
     def p(self) -> np.ndarray:
-        """Two-sided p-value of each parameter; nan without a test."""
+        """Two-sided p-value of each parameter, or nan for parameters that have no test."""
         p = two_sided_p(self.z, self.df)
         for k, family in self.exact.items():
             p[k] = family.p()
@@ -510,7 +510,7 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Unpenalised estimates; nan without a Wald or exact test, or if there is `to_limits`."""
+        """Unpenalised estimates; nan if there is no Wald or exact test, or `to_limits` is set."""
         tested = (
             self.verdict <= Kind.EXACT
             if self.to_limits is None
@@ -519,7 +519,7 @@ class Comparison:
         return np.where(tested, self.theta, np.nan)
 
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the confidence limits of each parameter; nan without a test."""
+        """Return each parameter's confidence limits, or nan for parameters that have no test."""
         lower, upper = np.full((2, self.layout.size), np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():

@@ -60,7 +60,7 @@ def linearised(
     check_memory(  # four matrices (clusters, size) with 8 bytes per entry
         32.0 * plan.n_units * size,
         f"Totals of {size} parameters in {plan.n_units:,} clusters",
-        "Fit fewer predictors or fewer interactions.",
+        "Use fewer predictors or fewer interactions.",
     )
     totals = np.zeros((plan.n_units, size))
     offset = 0

@@ -32,9 +32,9 @@ __all__ = ["OnCluster", "choose_cluster"]
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
     """Return the cluster for the passes over a source, or None for this process.
 
-    A Dask DataFrame is read with `client` or the active client. Other data with parts are read only
-    with `client`, because its workers require access to the files. For data without parts, a
-    `client` is refused.
+    A Dask DataFrame is read with `client` or the active client. Other partitioned data can be read
+    only if `client` is given, because its workers need access to the files. For data without parts,
+    a `client` is refused.
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):

@@ -182,7 +182,7 @@ class TrainingSource:
 
 
 def changed_file(before: FileVersions, now: FileVersions) -> str | None:
-    """Return the place of the first file whose size or time of change differs, None without one."""
+    """Return the place of the first file whose size or time of change differs, or None."""
     places = dict.fromkeys((*before, *now))
     return next((place for place in places if before.get(place) != now.get(place)), None)
 

@@ -84,7 +84,7 @@ class Problem:
     tau : float
         Standard deviation of the normal prior, or of the slab of the horseshoe prior.
     horseshoe : bool
-        Whether the prior is the horseshoe; otherwise it is normal.
+        Whether the prior is the horseshoe. If not, it is normal.
     pseudo : bool
         Whether to use the pseudo-likelihood instead of the likelihood.
     adjust : Adjustment or None

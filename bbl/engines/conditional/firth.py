@@ -27,7 +27,7 @@ LIMIT_TOLERANCE = 1e-9  # relative error of a profile limit
 
 
 class FirthLikelihood(Likelihood):
-    """The mean of ln P(group | row) plus ``ln det I / (2 W)``, an `Objective` of Newton's method.
+    """The mean of ln P(group | row) plus ``ln det I / (2 W)``, an `Objective` for Newton's method.
 
     I is the Fisher information of all rows, with total weight W, about the coefficients of all
     `columns`.

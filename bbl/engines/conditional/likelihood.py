@@ -55,7 +55,7 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
 
 
 class Likelihood(Objective):
-    """The mean of ln P(group | row), as an `Objective` of Newton's method.
+    """The mean of ln P(group | row), as an `Objective` for Newton's method.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def to_coefficients(unknowns: np.ndarray, logits: OrdinalLogits, K: int) -> np.n
 
 
 class OrdinalLikelihood(Objective):
-    """The mean of ln P(group | row) minus a penalty, as an `Objective` of Newton's method.
+    """The mean of ln P(group | row) minus a penalty, as an `Objective` for Newton's method.
 
     Parameters
     ----------

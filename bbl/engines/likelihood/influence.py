@@ -69,7 +69,7 @@ class LikelihoodInfluence(RowInfluence):
         check_memory(
             32.0 * float(layout.size) ** 2,  # four matrices (size, size), 8 bytes per number
             f"The information of {layout.size} parameters",
-            "Fit fewer predictors or fewer interactions.",
+            "Use fewer predictors or fewer interactions.",
         )
         with serial_blas():
             self._parts = [

@@ -120,7 +120,7 @@ class Corrected:
     passes : int
         Number of passes over all rows so far.
     sample : Sample
-        The sampled rows, with the codes of the `Regressors`.
+        The sampled rows, with their `Regressors` codes.
     problem : PseudoProblem
         The sampled rows in the kernel's format.
     solve : callable

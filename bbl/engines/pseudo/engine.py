@@ -267,7 +267,7 @@ def _start(
 
 
 def _joint_levels(sample: Sample, layout: Layout) -> Sample:
-    """Return the rows with the codes of the `Regressors`, including joint levels if needed."""
+    """Return the rows with their `Regressors` codes, including joint levels if needed."""
     regs = regressors(layout)
     return replace(sample, codes=regs.codes(sample.codes)) if regs.sets else sample
 

@@ -419,8 +419,8 @@ class PersistentVI(Engine):
         if np.isfinite(sds).all():
             return sds, ()
         message = (
-            "linear response is not available, because the bound is flat in some scale; the "
-            "factorised standard deviations are used"
+            "linear response is not available, because the bound is flat with respect to at least "
+            "one scale parameter; the factorised standard deviations are used instead"
         )
         return posterior.sd, (
             Note(

@@ -138,7 +138,7 @@ class ScoreSum(ScoreNode):
     constant : ndarray, shape (K,)
     terms : sequence of ScoreTerm
     sums_unknown : bool
-        Whether scores are log-sum-exps over the levels of unknown predictors; otherwise a term
+        Whether scores are log-sum-exps over the levels of unknown predictors. If not, a term
         with an unknown predictor contributes 0.
     is_cumulative : bool
         Whether the sums are cumulative logits of an ordered response; see `bbl.model.cumulative`.
@@ -196,7 +196,7 @@ def check_size(n_numbers: int) -> None:
         raise OptionError(
             f"The tables of this model contain {n_numbers:,} numbers, but a page can "
             f"contain at most {MAX_NUMBERS:,}.",
-            hint="Fit fewer predictors or terms.",
+            hint="Use fewer predictors or terms.",
         )
 
 

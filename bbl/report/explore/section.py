@@ -160,7 +160,8 @@ class WhatIf:
         parts = [_bars(f"Probabilities of {self.response}"), self._priors(), self._costs()]
         if self.model.explained is None:
             parts.append(
-                f"<p>No contributions of single levels: {html_text(self.model.unexplained)}</p>"
+                "<p>Contributions of individual levels are not available: "
+                f"{html_text(self.model.unexplained)}</p>"
             )
         else:
             parts.append(
@@ -241,7 +242,7 @@ class WhatIf:
                 "over all of their levels would be too large for a page."
             )
         else:
-            text = "Unknown predictors are averaged over exactly."
+            text = "Predictions are averaged exactly over the unknown predictors."
         return f"<p>{html_text(text)}</p>"
 
 

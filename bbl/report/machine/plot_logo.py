@@ -191,7 +191,7 @@ def draw_logo(
     if m > MAX_POSITIONS:
         raise OptionError(
             f"A logo has space for {MAX_POSITIONS} predictors, but there are {m}.",
-            hint="Fit fewer of them.",
+            hint="Fit a model with fewer predictors.",
         )
     shape = [(len(labels.groups), len(levels)) for levels in labels.levels]
     tables = [np.asarray(table, dtype=float) for table in heights]

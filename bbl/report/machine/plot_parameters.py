@@ -251,7 +251,7 @@ def _new_figure(
     colour bars.
 
     `names` are the groups; the first `n_maps` of them have a map. The first colour bar is for the
-    fields (None if they are not a map), the second for the couplings (None without maps).
+    fields (None if they are not a map), the second for the couplings (None if there are no maps).
     """
     K = len(names)
     is_map = len(names) * layout.D > MAX_BARS

@@ -222,7 +222,7 @@ def test_sections(
 
 
 def _term_names(tests: pd.DataFrame) -> pd.Series:
-    """Return the names of the terms, such as ``a:b``, on the index of `tests`."""
+    """Return the names of the terms, such as ``a:b``, with the same index as `tests`."""
     # "predictor", "predictor2", ...: missing in terms with fewer predictors
     columns = [column for column in tests.columns if str(column).startswith("predictor")]
     names = tests[columns[0]].map(label_text)

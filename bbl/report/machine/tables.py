@@ -252,7 +252,8 @@ class Coefficients(Named, Notebook):
         ``J[group][b, a]`` is the transpose. ``J[group][a, b, c]`` has the levels of `a` as rows
         and the joint levels of `b` and `c` as columns.
     h0, J0 : Mapping or None
-        Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None without a pooled fit.
+        Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None if there is no pooled
+        fit.
 
     Raises
     ------
@@ -291,9 +292,9 @@ class Coefficients(Named, Notebook):
             Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``,
             ``level2`` (missing for fields), with terms of three predictors ``predictor3``,
             ``level3`` (missing for pairs) and so on, ``estimate``, ``pooled`` and ``difference``
-            (nan without a pooled fit). Rows are ordered by group, then by number of predictors,
-            then by term. Labels are categorical, or objects if different levels compare equal (1
-            and True).
+            (nan if there is no pooled fit). Rows are ordered by group, then by number of
+            predictors, then by term. Labels are categorical, or objects if different levels compare
+            equal (1 and True).
 
         Examples
         --------
@@ -466,7 +467,7 @@ def filled_frame(
 
 
 def level_index(labels: Labels, first: int = 0) -> pd.MultiIndex:
-    """Return the levels of all predictors, without the first `first` of each, as an index
+    """Return the levels of all predictors, excluding the first `first` levels of each, as an index
     (predictor, level).
     """
     pairs = [

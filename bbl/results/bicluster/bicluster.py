@@ -181,7 +181,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         Returns
         -------
         Series or DataFrame
-            On the index of `newdata`; for a matrix, all cells of its rows.
+            With the same index as `newdata`; for a matrix, all cells of its rows.
 
         Raises
         ------

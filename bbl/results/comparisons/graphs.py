@@ -36,7 +36,7 @@ class GraphsResults(Notebook):
     n_graphs : int
         Number of graphs that were compared.
     is_exhaustive : bool
-        Whether all graphs were compared; otherwise a greedy search selected them, and the
+        Whether all graphs were compared. If not, a greedy search selected them, and the
         probabilities refer only to these graphs.
     variables : tuple
         Names, in the order of the table.

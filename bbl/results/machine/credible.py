@@ -102,8 +102,8 @@ class PosteriorInference(Estimates):
         )
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or one entry for a difference; None without
-        draws.
+        """Return the draws (n, size) of each group, or one entry for a difference; None if there
+        are no draws.
 
         The n draws are the draws of all chains, one chain after the other.
         """

@@ -89,9 +89,9 @@ class DistributionMixin(MachineResults):
         Returns
         -------
         Series
-            On the index of `newdata`. With classes, it is ``ln sum_y P(y) P(x|y)``, regardless of
-            the row's response; P(y) are the model's `priors`, or the class proportions in the
-            training rows. Missing values are treated as in `predict`.
+            With the same index as `newdata`. With classes, it is ``ln sum_y P(y) P(x|y)``,
+            regardless of the row's response; P(y) are the model's `priors`, or the class
+            proportions in the training rows. Missing values are treated as in `predict`.
 
         Raises
         ------
@@ -300,8 +300,8 @@ class DistributionMixin(MachineResults):
         Returns
         -------
         DataFrame
-            On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0
-            for known values; for "class" and "joint" they are the predictors, as categories.
+            With the same index as `newdata`. For "prob" the columns are predictor and level, with 1
+            and 0 for known values; for "class" and "joint" they are the predictors, as categories.
             Missing values are filled in regardless of the fit's policy. The level that
             ``missing="level"`` creates for missing values has probability 0; if every other level
             is impossible under the model, these have equal probabilities.

@@ -189,8 +189,8 @@ class MLEstimate(GroupParameters):
     n_iter : ndarray of int, shape (m,)
         Number of iterations for each predictor.
     sd_h, sd_J : as `h` and `J`, or None
-        Posterior standard deviations; if given, `h` and `J` are posterior means. None without a
-        posterior.
+        Posterior standard deviations; if given, `h` and `J` are posterior means. None if the
+        method has no posterior.
     history : DataFrame or None
         Convergence of the fit, if the method keeps a record.
 

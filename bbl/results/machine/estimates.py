@@ -118,7 +118,7 @@ class Estimates(Notebook, ABC):
         Returns
         -------
         DataFrame
-            ``lower`` and ``upper`` on the index of ``params``; limits of exact tests may be
+            ``lower`` and ``upper``, with the same index as ``params``. Limits of exact tests may be
             infinite; untested parameters have no limits.
 
         Examples

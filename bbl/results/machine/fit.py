@@ -289,7 +289,8 @@ class BBLResults(FittedMachine, ClassifierResults):
             raise OptionError(
                 "This fit has no thresholds: it does not use the order of the response.",
                 argument="logits",
-                hint="Fit with method='conditional', logits='cumulative' or 'adjacent'.",
+                hint="Fit with method='conditional' and either logits='cumulative' or "
+                "logits='adjacent'.",
             )
         return thresholds(self.estimate, self.engine, self.labels)
 
@@ -421,8 +422,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a group
-            has that name); for ``type="class"`` only the predicted groups.
+            With the same index as `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a
+            group has that name); for ``type="class"`` only the predicted groups.
 
         Raises
         ------

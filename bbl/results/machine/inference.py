@@ -545,7 +545,8 @@ class Inference(Estimates):
             raise OptionError(
                 "This fit has no thresholds: it does not use the order of the response.",
                 argument="logits",
-                hint="Fit with method='conditional', ridge=0, logits='cumulative' or 'adjacent'.",
+                hint="Fit with method='conditional', ridge=0 and either logits='cumulative' or "
+                "logits='adjacent'.",
             )
         estimates = thresholds(self._estimate, self._engine, self._labels)
         contrasts = threshold_contrasts(self._estimate, self._engine)
@@ -632,7 +633,7 @@ class Inference(Estimates):
             raise OptionError(
                 "Profile intervals require a fit with Firth's penalty.",
                 argument="method",
-                hint="Fit with method='conditional', ridge='firth', or use the intervals of "
+                hint="Fit with method='conditional' and ridge='firth', or use the intervals from "
                 "table().",
             )
         selection = self._selection(of)
@@ -675,14 +676,14 @@ class Inference(Estimates):
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three
-            predictors ``order`` before them and ``predictor3`` after), ``chisq``, ``df``, ``p``,
-            ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg within each group,
-            over the tested predictors or the tested interactions, with numbers and without), and
-            ``test``: ``"Wald"``,
-            ``"exact"`` or ``"exact (mid-p)"``, followed by the number of tested parameters if some
-            of the term cannot be tested; or the reason why the term is not tested. An exact test
-            has no ``chisq``, and does not require a finite estimate.
+            ``group``, ``predictor``, ``predictor2`` (missing for fields; if there are terms of
+            three predictors, these are preceded by ``order`` and followed by ``predictor3``),
+            ``chisq``, ``df``, ``p``, ``p_holm`` and ``p_bh`` (p adjusted by Holm and by
+            Benjamini-Hochberg within each group, over the tested predictors or the tested
+            interactions, with numbers and without), and ``test``: ``"Wald"``, ``"exact"`` or
+            ``"exact (mid-p)"``, followed by the number of tested parameters if some of the term
+            cannot be tested; or the reason why the term is not tested. An exact test has no
+            ``chisq``, and does not require a finite estimate.
 
         Examples
         --------

@@ -683,8 +683,8 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """The summary's text on the sampling design, None without a design; a file without rows
-        still contains this text.
+        """The summary's text on the sampling design, or None if there is no design; a file without
+        rows still contains this text.
         """
         if self.survey is None:
             return None if self._stored is None else self._stored.sampling_design

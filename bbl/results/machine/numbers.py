@@ -243,8 +243,8 @@ class NumbersMixin(MachineResults):
         probable one.
 
         The other predictors are at their first level or their mean. The training rows, if the model
-        contains them, are points; an ellipse contains 95 % of a group's distribution at these
-        levels.
+        contains them, are shown as points; each ellipse contains 95 % of a group's distribution at
+        these levels.
 
         Parameters
         ----------
@@ -355,8 +355,9 @@ class NumbersMixin(MachineResults):
     def plot_discriminants(self, ax: Axes | None = None) -> Axes:
         """Draw rows and groups on the linear discriminants of the numbers, see `discriminants`.
 
-        The training rows, if the model contains them, are points on the first two discriminants; a
-        plus is a group's mean, and an ellipse contains 95 % of the group's normal distribution.
+        The training rows, if the model contains them, are shown as points on the first two
+        discriminants; each plus is a group's mean, and each ellipse contains 95 % of a group's
+        normal distribution.
         With a single discriminant, as for two groups, the figure has histograms and normal
         densities. The origin is the mean of all rows. Percentages are shares of the variance
         between groups.

@@ -60,7 +60,7 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
 
 
 def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
-    """Return the sampling design stored by `pack_survey`, None without one.
+    """Return the sampling design stored by `pack_survey`, or None if there is none.
 
     Raises a ValueError if strata or clusters are not numbered without gaps, or rows are not
     increasing.

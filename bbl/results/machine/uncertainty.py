@@ -232,14 +232,14 @@ class UncertaintyMixin(MachineResults):
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (with terms of three or more predictors
-            ``order`` before them, and ``predictor3`` and so on after), ``strength`` (Frobenius norm
-            of the couplings in the zero-sum gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``,
-            ``test``. Methods with a posterior add ``sd`` and ``inclusion``, see
-            `PosteriorInference.interactions`; differences of a conditional fit add ``lower`` and
-            ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field)
-            or training rows (a model loaded without them) p is missing, and ``test`` gives the
-            reason.
+            ``group``, ``predictor``, ``predictor2`` (if there are terms of three or more
+            predictors, these are preceded by ``order`` and followed by ``predictor3`` and so on),
+            ``strength`` (Frobenius norm of the couplings in the zero-sum gauge), ``chisq``, ``df``,
+            ``p``, ``p_holm``, ``p_bh``, ``test``. Methods with a posterior add ``sd`` and
+            ``inclusion``, see `PosteriorInference.interactions`; differences of a conditional fit
+            add ``lower`` and ``upper``, see `DifferenceInference.interactions`. Without standard
+            errors (mean field) or training rows (a model loaded without them) p is missing, and
+            ``test`` gives the reason.
 
         Raises
         ------

@@ -97,7 +97,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         is (n, K).
     recipe : Recipe
         Options of the estimates; ``recipe.plain`` states whether they are neither averaged nor
-        weighted. ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
+        weighted. For estimates without AWNB, ``recipe.awnb`` is None; without WANBIA,
+        ``recipe.wanbia`` is False.
     arc_posterior : ndarray, shape (m,), or None
         Posterior probability of the arc from the class to each feature (MANB), in the order of
         `features`.
@@ -372,10 +373,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per class, then ``yhat`` (or ``yhat_`` if a class
-            has that name); for ``type="class"`` only the predicted classes. Among equally probable
-            classes, the first is predicted. A row with probability zero in every class gets equal
-            class probabilities.
+            With the same index as `newdata`: one column per class, then ``yhat`` (or ``yhat_`` if a
+            class has that name); for ``type="class"`` only the predicted classes. Among equally
+            probable classes, the first is predicted. A row with probability zero in every class
+            gets equal class probabilities.
 
         Raises
         ------

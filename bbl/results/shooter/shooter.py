@@ -173,10 +173,10 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _zero_sum_tables(self) -> dict[tuple[int, ...], np.ndarray]:
-        """Log odds of each term against the first group in the zero-sum gauge, (L_1, ..., L_k, K -
-        1).
+        """Log odds of each term against the first group, in the zero-sum gauge.
 
-        The term () is the intercept, (K - 1,).
+        The table of a term of k predictors has shape (L_1, ..., L_k, K - 1). The empty term () is
+        the intercept, with shape (K - 1,).
         """
         intercept: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
         return intercept | {

@@ -177,7 +177,7 @@ class SamplingPlan:
         for k, stage in reversed(list(enumerate(self._stages))):
             # bytes for the unit totals and their deviations
             check_memory(
-                16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors."
+                16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Use fewer predictors."
             )
             stage_deviations.append(
                 self._centre_totals(stage, totals, self.strata[rows] if not k else None)

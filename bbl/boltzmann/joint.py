@@ -80,7 +80,7 @@ def joint_path(
     if start is None:
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
-    # (engine of the start, its settings to try); None without a start
+    # (engine of the start, its settings to try); None if there is no start
     start_arguments = traits.start(engine)
     if start_arguments is not None:
         oof_scores, start_fit = start or _tune_start(sample, *start_arguments, fit_start, rng)

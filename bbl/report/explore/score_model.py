@@ -163,7 +163,7 @@ class ScoreMixture(ScoreNode):
         With sum 1.
     members : sequence of ScoreSum or ScoreMixture
     averages_posteriors : bool
-        Whether P(group | row) of the members is averaged, otherwise P(group, row).
+        Whether P(group | row) of the members is averaged. If not, P(group, row) is.
     """
 
     weights: np.ndarray

@@ -270,7 +270,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         (n,), the names of the new rows, and the groups (I + r,) of the I training rows and of the
         new rows.
         """
-        # value: None without new rows, or without a response
+        # value: None if there are no new rows or no response
         i, j, value, new_rows = self.table.read(newdata)
         n_training_rows = self.table.shape[0]
         if not len(new_rows.levels):

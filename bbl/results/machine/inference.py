@@ -278,7 +278,7 @@ class Inference(Estimates):
         return found
 
     def _group_survey(self, g: int) -> SurveySample | None:
-        """Return the sampling design of the rows of group number `g`, or None without a design."""
+        """Return the sampling design of the rows of group number `g`, or None if there is none."""
         return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import bisect
 
 from bbl.rows.sample import Rows, Sample, Sums, concatenate, level_counts
 
@@ -36,7 +35,6 @@ RARE_LEVEL_ROWS = 100
 # number of rows of a level beyond which a sample for standard errors draws no further ones: the
 # relative error of a standard error from n rows is about 1 / sqrt(2n), or 1 %
 SCARCE_LEVEL_ROWS = 5000.0
-TINY = float(np.finfo(float).tiny)  # a weight that stands for 0 in a denominator
 
 # response group, and the fold that validates the rows; -1 for an unknown group or no fold
 Bucket = tuple[int, int]
@@ -438,6 +436,8 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
         """Return the number of rows that raise each level to `level_rows`."""
         return float(np.maximum(np.minimum(weights, level_rows) - rate * weights, 0.0).sum())
 
+    from scipy.optimize import bisect
+
     level_rows = SCARCE_LEVEL_ROWS
     if n_added(level_rows) > 0.5 * size:
         level_rows = bisect(lambda rows: n_added(rows) - 0.5 * size, 0.0, level_rows)
@@ -445,7 +445,9 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
     for i, of_levels in enumerate(level_weights):
         if len(of_levels) == 1:  # a numeric or constant predictor
             continue
-        added = np.maximum(level_rows / np.maximum(of_levels, TINY) - rate, 0.0)
+        has_rows = of_levels > 0.0
+        needed = np.divide(level_rows, of_levels, out=np.zeros(len(of_levels)), where=has_rows)
+        added = np.maximum(needed - rate, 0.0)
         if added.any():
             scarce.append((i, added))
     return DrawRates((size - n_added(level_rows)) / total, scarce)

@@ -11,7 +11,7 @@ import bbl
 from advice.common import DATA, case, fit, patched
 
 RNG = np.random.default_rng(7)
-ROWS = DATA.assign(x=RNG.normal(size=60), z=RNG.normal(size=60))
+ROWS = DATA.assign(x=RNG.normal(size=60), z=RNG.normal(size=60), w=1.0)
 COPY = ROWS.assign(z=2.0 * ROWS["x"])
 FLAT = ROWS.assign(x=np.where(ROWS["y"] == "s", 1.0, ROWS["x"]))
 GAPS = ROWS.assign(a=ROWS["a"].astype("Int64").mask(np.arange(60) % 7 == 0))
@@ -23,6 +23,9 @@ LEVELS = DATA.assign(
 )
 PAGE = Path(tempfile.gettempdir(), "bbl_numbers.html")
 FORMULA = "y ~ a + b + x + a:x"
+
+
+DESIGN = {"design": bbl.survey("w")}
 
 
 def numeric(formula: str = FORMULA, data: Any = ROWS, **options: Any) -> Any:
@@ -51,6 +54,34 @@ def effects(newdata: Any, **options: Any) -> Any:
 
 
 TABLE = {
+    "regressors under a design": case(
+        r"Choose method='pseudo', or bin the numeric predictors with bbl\.bin",
+        lambda: numeric(method="conditional", ridge=0, **DESIGN),
+        lambda: numeric(method="pseudo", **DESIGN),
+        lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="conditional", ridge=0, **DESIGN),
+    ),
+    "a tuned covariance under a design": case(
+        r"Leave covariance out\.",
+        lambda: numeric(covariance="cv", **DESIGN),
+        lambda: numeric(**DESIGN),
+    ),
+    "a tuned transform without classes": case(
+        "Use transform='none' or transform='normal'",
+        lambda: numeric("~ a + x", transform="cv"),
+        lambda: numeric("~ a + x", transform="none"),
+        lambda: numeric("~ a + x", transform="normal"),
+    ),
+    "steps of a fit with numbers": case(
+        r"Compare formulas with bbl\.anova\(\), or bin the numeric predictors",
+        lambda: bbl.step(numeric(method="ml")),
+        lambda: bbl.anova(numeric("y ~ a + x", method="ml"), numeric(method="ml")),
+        lambda: bbl.step(fit("y ~ a*x", bbl.bin(ROWS, "x", bins=3), method="ml")),
+    ),
+    "discriminants of a copy": case(
+        "Leave 'z' out of the formula",
+        lambda: numeric("y ~ x + z", COPY, numeric=["x", "z"]).discriminants(),
+        lambda: numeric("y ~ x", COPY).discriminants(),
+    ),
     "numbers in a posterior": case(
         "Choose method='pseudo', or bin the numeric predictors with bbl.bin",
         lambda: numeric(method="pvi", n_iter=20),

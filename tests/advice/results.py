@@ -1,6 +1,7 @@
 """Hints of fitted models: effects, evaluations, tests, draws and figures."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -395,6 +396,21 @@ JUDGED = {
         lambda: CHANGED.evaluate(DATA),
         lambda: fit("y ~ a + b", lambda: iter([DATA])).evaluate(),
     ),
+    "a file written since the fit": case(
+        r"Fit the data again, or pass newdata=",
+        in_folder(lambda folder: written(folder).evaluate()),
+        in_folder(lambda folder: written(folder).evaluate(DATA)),
+        in_folder(lambda folder: fit("y ~ a + b", write(folder)).evaluate()),
+    ),
+    "a file written between the passes": case(
+        "Read the data again when no process is writing to it",
+        patched(
+            "bbl.design.streams.passes.changed_file",
+            lambda before, now: "part.parquet",
+            in_folder(lambda folder: fit("y ~ a + b", write(folder))),
+        ),
+        in_folder(lambda folder: fit("y ~ a + b", write(folder))),
+    ),
     "composite criteria of a sample": case(
         r"Refit to a table, such as bbl\.sample_rows",
         lambda: PRIOR_COUNT.claic,
@@ -552,6 +568,21 @@ FIGURES = {
 
 def TRIPLES() -> Any:
     return fit("y ~ a*b*c - a:b - a:c - b:c")
+
+
+def write(folder: Path) -> Path:
+    """Write the table to a Parquet file and return its path."""
+    DATA.to_parquet(folder / "part.parquet")
+    return folder / "part.parquet"
+
+
+def written(folder: Path) -> Any:
+    """Return a fit to a file that was written again since."""
+    path = write(folder)
+    found = fit("y ~ a + b", path)
+    DATA.iloc[::-1].to_parquet(path)
+    # as of a sample, which does not suffice for an evaluation
+    return replace(found, _kept=replace(found._kept, expansion=SAMPLED._kept.expansion))
 
 
 TABLE = EFFECTS | JUDGED | FIGURES

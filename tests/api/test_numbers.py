@@ -743,3 +743,13 @@ def test_units_do_not_matter_to_numbers_with_different_partners(table):
         rtol=1e-6,
         atol=1e-8,
     )
+
+
+def test_a_figure_of_discriminants_shows_groups_with_a_single_row():
+    values = np.random.default_rng(0).normal(size=(13, 2))
+    rows = pd.DataFrame(values, columns=["u", "v"]).assign(y=[*"aaaaaabbbbbbc"])
+    for formula in ("y ~ u*v", "y ~ u"):
+        fit = bbl.bbl(formula, rows, numeric=True, covariance="shared", verbose=0)
+        drawn = [line.get_xydata() for line in fit.plot_discriminants().lines]
+        assert all(np.isfinite(points).all() for points in drawn)
+    plt.close("all")

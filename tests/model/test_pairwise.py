@@ -46,5 +46,5 @@ def test_cells_are_where_the_tables_lie():
 
 def test_a_model_with_higher_terms_has_no_matrix():
     layout = Layout([2, 2, 3], [(0, 1), (0, 1, 2)])
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="cannot be stored in a matrix"):
         to_matrix(layout, np.zeros(layout.size))

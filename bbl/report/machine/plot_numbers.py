@@ -187,7 +187,7 @@ def _draw_densities(
         if len(own):
             ax.hist(own, bins=bins, density=True, color=colour, alpha=0.3)
         x = density = np.zeros(0)
-        if normal is not None:
+        if normal is not None and normal[1][0, 0] > 0.0:  # one row has no density
             mean = float(normal[0][0])
             sd = float(np.sqrt(normal[1][0, 0]))
             x = mean + sd * np.linspace(-4.0, 4.0, POINTS)
@@ -201,4 +201,6 @@ def ellipse_points(mean: np.ndarray, S: np.ndarray) -> np.ndarray:
     angle = np.linspace(0.0, 2.0 * np.pi, POINTS)
     radius = np.sqrt(-2.0 * np.log(1.0 - ELLIPSE))
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    return mean + radius * circle @ np.linalg.cholesky(S).T
+    # not by Cholesky: the covariance of a group with few rows may be singular
+    variances, directions = np.linalg.eigh(S)
+    return mean + radius * circle @ (directions * np.sqrt(np.maximum(variances, 0.0))).T

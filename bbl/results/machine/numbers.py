@@ -437,7 +437,7 @@ class NumbersMixin(MachineResults):
             name = self.labels.names[location.model.numbers[j]]
             raise DataError(
                 f"Column {name!r} is constant within groups, or a linear function of the other "
-                "numbers, so there are no discriminants.",
+                "numeric predictors, so there are no discriminants.",
                 column=name,
                 hint=f"Leave {name!r} out of the formula.",
             )

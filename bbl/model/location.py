@@ -362,9 +362,6 @@ class LocationModel:
         n = T[0, 0]
         counts = T[columns, columns]  # of the levels, as z are indicators
         cross = T[columns, self.p + j]
-        if self.prior_count:
-            A = T[np.ix_(columns, columns)] + self.penalty[np.ix_(columns, columns)]
-            return linalg.solve(A, cross, assume_a="pos"), len(columns)
         # `first`: for each partner, the first level that occurs, the reference of the regression
         coefficients = np.zeros(len(columns))
         is_kept = counts > 0.0
@@ -383,6 +380,9 @@ class LocationModel:
         solution, _, rank, _ = linalg.lstsq(
             A / scale[:, None] / scale, cross[kept] / scale, cond=1e-11
         )
+        if self.prior_count:  # which identifies all effects, but adds no rows to the rank
+            penalised = T[np.ix_(columns, columns)] + self.penalty[np.ix_(columns, columns)]
+            return linalg.solve(penalised, cross, assume_a="pos"), int(rank)
         coefficients[kept] = solution / scale
         for own, shares in shares_by_partner.values():
             effects = np.concatenate([[0.0], coefficients[own]])

@@ -89,7 +89,7 @@ TABLE = {
         lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="pvi", n_iter=20),
     ),
     "a covariance of no numbers": case(
-        "List numeric predictors, for example numeric='age', or leave shrink out",
+        "List numeric predictors, for example numeric='age', or leave covariance out",
         lambda: fit("y ~ a", covariance="shared"),
         lambda: numeric(covariance="shared"),
         lambda: fit("y ~ a"),

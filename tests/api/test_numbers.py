@@ -753,3 +753,16 @@ def test_a_figure_of_discriminants_shows_groups_with_a_single_row():
         drawn = [line.get_xydata() for line in fit.plot_discriminants().lines]
         assert all(np.isfinite(points).all() for points in drawn)
     plt.close("all")
+
+
+def test_a_prior_count_adds_no_rank():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"u": rng.normal(size=9), "a": [*"ppppppqqq"], "y": [*"ssssssttt"]})
+    plain = bbl.bbl("y ~ a*u", rows, numeric="u", covariance="shared", method="mf", eps=0.5)
+    prior = bbl.bbl(
+        "y ~ a*u", rows, numeric="u", covariance="shared", method="mf", eps=0.5, prior_count=1e-9
+    )
+    # each group has one level of a, so its effect on u is not identified without a prior count
+    assert_allclose(prior.covariances(), plain.covariances(), rtol=1e-6)
+    means = [fit.means().loc["u"].iloc[0] for fit in (plain, prior)]
+    assert_allclose(means[0][["s"]], means[1][["s"]], rtol=1e-6)

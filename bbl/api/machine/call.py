@@ -343,6 +343,7 @@ def check_numbers(
                     hint=f"Leave {name} out, or choose method='pseudo'.",
                     value=value,
                 )
+    tuned = [n for n in ("covariance", "shrink", "transform") if getattr(options, n) == "cv"]
     if others["design"] is not None:
         if engine.regresses:
             raise OptionError(
@@ -351,7 +352,6 @@ def check_numbers(
                 argument="numeric",
                 hint="Choose method='pseudo', or bin the numeric predictors with bbl.bin().",
             )
-        tuned = [n for n in ("covariance", "shrink", "transform") if getattr(options, n) == "cv"]
         if tuned:
             raise OptionError(
                 f"{tuned[0]}='cv' assumes independently sampled rows, but this call has a sampling "
@@ -359,6 +359,8 @@ def check_numbers(
                 argument=tuned[0],
                 hint=f"Leave {tuned[0]} out.",
             )
+    if tuned:  # the folds are of rows sorted by their values
+        refuse_batches(data, f"{tuned[0]}='cv'", tuned[0])
     for name, value in others.items():
         if value is not None and name in WITH_NUMBERS:
             raise OptionError(

@@ -24,7 +24,7 @@ from bbl.boltzmann.member_weights import (
 )
 from bbl.boltzmann.number_members import (
     NumberIntervals,
-    choose_location,
+    choose_densities,
     interval_data,
     regressor_data,
 )
@@ -53,6 +53,7 @@ from bbl.engines import (
     PseudoLikelihood,
 )
 from bbl.errors import DataError
+from bbl.model.layout import NO_PAIRS
 from bbl.model.location import LocationModel
 from bbl.parallel import scaled_progress
 from bbl.rows.content import order_by_content
@@ -146,7 +147,7 @@ class Candidate:
         """Return the rows with the terms of this candidate."""
         layout = data.layout
         if self.fields_only:
-            layout = layout.with_terms(NO_TERMS)
+            layout = layout.with_terms(NO_PAIRS)
         return replace(data, layout=layout)
 
     def takes_part(self, data: FitData, has_others: bool) -> bool:
@@ -232,7 +233,6 @@ REGRESSIONS = (
     Candidate((replace(CONDITIONAL[0], scale=1.0),), RIDGES, fields_only=True),
 )
 REGRESSIONS_OF_MANY_ROWS = (Candidate(CONDITIONAL[:1], RIDGES[::2], largest=5e6),)
-NO_TERMS = np.empty((0, 2), dtype=np.intp)
 # stops early, for comparing scores
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
 CANDIDATES_OF_MANY_ROWS = (
@@ -574,7 +574,7 @@ def _multiply_by_densities(
     Without a model that can be fitted, there are no such members.
     """
     scored = [cast(Scored, member.tuning.scored) for member in members]
-    best = choose_location(data, model, folds, scored, calibrate)
+    best = choose_densities(data, model, folds, scored, calibrate)
     if best is None:
         return []
     try:

@@ -18,7 +18,7 @@ from bbl.boltzmann.fitted import AVERAGED, Estimate, Relevance, build_predictive
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.location_search import choose_location
-from bbl.boltzmann.relevance import choose_once, extend_to_all_predictors, restrict_to_chosen
+from bbl.boltzmann.relevance import choose_once, extend_to_all_predictors
 from bbl.boltzmann.union_layout import compute_log_z, merge_layouts
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
@@ -28,7 +28,7 @@ from bbl.engines.traits import OutOfFoldScores
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.ais import annealed_log_z, annealing_seconds, annealing_start
-from bbl.model.layout import Layout
+from bbl.model.layout import NO_PAIRS, Layout
 from bbl.model.location import Location, LocationModel, NumberNames
 from bbl.model.logz import (
     AUTO_CELLS,
@@ -60,7 +60,6 @@ __all__ = [
 ]
 
 
-NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout before its pairs are listed
 # Site solutions (D, 1 + D) are the parameters before the two estimates of each coupling are
 # averaged. Fits keep them for standard errors if they have up to this many numbers (2 MB).
 MAX_KEPT_SITES = 250_000
@@ -657,7 +656,7 @@ def _estimate_chosen_predictors(
         return choose_once(data, level)
 
     relevance = warm_start_sets[0].cached("relevance", choose) if warm_start_sets else choose()
-    chosen_data = restrict_to_chosen(data, relevance)
+    chosen_data = data.only(relevance.chosen)
     all_predictors = replace(spec, relevance=None)
     if chosen_data.layout.m:
         estimates = estimate_path(
@@ -678,7 +677,7 @@ def _estimate_chosen_predictors(
 def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
     """Return the result of `estimate_path` if no predictor is relevant at significance `level`."""
     relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
-    without = _without_predictors(restrict_to_chosen(data, relevance), engine, pooled=False)
+    without = _without_predictors(data.only(relevance.chosen), engine, pooled=False)
     return extend_to_all_predictors(without, data, relevance)
 
 

@@ -20,13 +20,16 @@ from bbl.engines import EngineFit
 from bbl.engines.engine_fit import Note
 from bbl.errors import ConvergenceWarning, OptionError
 from bbl.model.ais import annealed_log_z
+from bbl.model.attribution import zero_sum_factors
 from bbl.model.cumulative import log_group_probabilities
 from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
-from bbl.model.location import Location, nominal_codes
+from bbl.model.location import Location
 from bbl.model.logz import exact_log_z
 from bbl.model.marginal import MarginalEnergy
+from bbl.model.number_terms import centred_factors
 from bbl.model.parameters import Parameters
+from bbl.rows.sample import nominal_codes
 from bbl.stats.calibration import Calibration
 from bbl.stats.metrics import class_scores
 
@@ -240,6 +243,25 @@ def build_predictive(
 
 
 @dataclass(frozen=True)
+class ZeroSumTerms:
+    """Energies as a constant plus a sum of terms whose means over the levels are zero.
+
+    Attributes
+    ----------
+    terms : dict of tuple of int to ndarray
+        For each scope, a table (K, L_i, ...); the axis of a numeric regressor has length one, and
+        the table is multiplied by the regressor's deviation from its origin.
+    constant : ndarray, shape (K,)
+    origins : dict of int to float
+        Means of the numeric regressors, by position.
+    """
+
+    terms: dict[tuple[int, ...], np.ndarray]
+    constant: np.ndarray
+    origins: dict[int, float]
+
+
+@dataclass(frozen=True)
 class Relevance:
     """The predictors selected because they discriminate between groups.
 
@@ -372,38 +394,36 @@ class Estimate:
         `only`. `layout` (of all predictors) has the numbers of levels.
         """
         predictors = location.model.categories
-
-        def extend(small: Layout) -> Layout:
-            """Return the layout of all predictors with the terms of a layout without numbers."""
-            return layout.with_terms([predictors[terms] for terms in small.terms])
-
-        def spread(values: np.ndarray, default: float) -> np.ndarray:
-            """Return values (m,) with a `default` for numbers; empty arrays remain empty."""
-            if not len(values):
-                return values
-            out = np.full(layout.m, default, dtype=values.dtype)
-            out[predictors] = values
-            return out
-
-        fits = tuple(
-            replace(
-                fit.renumbered(predictors),
-                grad_norm=spread(fit.grad_norm, 0.0),
-                n_iter=spread(fit.n_iter, 0),
-                converged=spread(fit.converged, 1)
-                if len(fit.converged)
-                else np.ones(layout.m, dtype=bool),
-                layout=None if fit.layout is None else extend(fit.layout),
-            )
-            for fit in self.fits
-        )
+        fits = tuple(fit.of_predictors(predictors, layout) for fit in self.fits)
         relevance = self.relevance
         if relevance is not None:
             relevance = replace(relevance, chosen=predictors[relevance.chosen])
-        parameters = replace(self.parameters, layout=extend(self.parameters.layout))
+        terms = [predictors[terms] for terms in self.parameters.layout.terms]
+        parameters = replace(self.parameters, layout=layout.with_terms(terms))
         return replace(
             self, parameters=parameters, fits=fits, relevance=relevance, location=location
         )
+
+    def zero_sum_terms(self) -> ZeroSumTerms:
+        """Return the energies of the levels and of numeric regressors as a sum in the zero-sum
+        gauge.
+        """
+        layout = self.parameters.layout
+        theta = self.parameters.theta
+        constant = np.zeros(len(theta))
+        origins: dict[int, float] = {}
+        # structural zeros come last
+        factors = layout.factors(theta)[: len(layout.scopes)]
+        if layout.numbers is not None:
+            origins = {
+                i: float(layout.numbers[i, 0]) for i in np.flatnonzero(layout.is_number).tolist()
+            }
+            factors, constant = centred_factors(layout, theta)
+        if self.location is not None:  # its numbers, predictors with one level, have no tables
+            is_number = self.location.model.is_number
+            factors = [own for own in factors if not is_number[list(own[0])].any()]
+        terms, means = zero_sum_factors(factors, list(origins))
+        return ZeroSumTerms(terms, constant + means, origins)
 
     def energy(self) -> Callable:
         """Return a function that maps codes (n, m) and missing values (n, m) to energies (n, K).

@@ -12,7 +12,7 @@ from bbl.engines import (
     Engine,
 )
 from bbl.model.layout import Layout
-from bbl.model.location import LocationModel, nominal_rows
+from bbl.model.location import LocationModel
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bbl.design.frames import Frame
     from bbl.design.streams.source import TrainingSource
     from bbl.rows.fold_assignment import AnyFolds
-    from bbl.rows.stored import StoredSample
     from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["FitData", "FitSpec"]
@@ -124,30 +123,18 @@ class FitData:
             return self
         is_number = np.zeros(self.layout.m, dtype=bool)
         is_number[list(self.labels.measured)] = True
-        if not self.sample.in_memory:
-            stored = cast("StoredSample", self.sample)
-            return replace(self, sample=stored.nominal(is_number, self.layout.n_levels))
-        return replace(self, sample=nominal_rows(self.rows, is_number, self.layout.n_levels))
+        return replace(self, sample=self.sample.nominal(is_number, self.layout.n_levels))
 
     def without_numbers(self, model: LocationModel) -> FitData:
         """Return the rows and terms of the predictors that are not numbers of a location model."""
         chosen = model.categories
-        labels = self.labels
-        if labels is not None:
-            labels = Labels(
-                labels.response,
-                labels.groups,
-                tuple(labels.names[i] for i in chosen),
-                tuple(labels.levels[i] for i in chosen),
-            )
-        if not self.sample.in_memory:
-            stored = cast("StoredSample", self.sample)
-            levels = stored.nominal(model.is_number, model.n_levels).only(chosen)
-            return FitData(levels, self.layout.only(chosen), self.K, labels)
-        rows = model.without_numbers(self.rows)
-        if rows.missing is not None and not rows.missing.any():
-            rows = replace(rows, missing=None)
-        return FitData(rows, self.layout.only(chosen), self.K, labels)
+        levels = self.sample.nominal(model.is_number, model.n_levels)
+        return replace(self, sample=levels).only(chosen)
+
+    def only(self, predictors: np.ndarray) -> FitData:
+        """Return the rows and terms of some predictors, without numbers."""
+        labels = None if self.labels is None else self.labels.only(predictors)
+        return FitData(self.sample.only(predictors), self.layout.only(predictors), self.K, labels)
 
     @property
     def rows(self) -> Sample:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl.errors import DataError
-from bbl.model.location import LocationModel, NormalScores
+from bbl.model.location import LocationModel
 from bbl.model.moments import level_counts, smoothed
 from bbl.rows.folds import systematic_folds
 from bbl.rows.sample import Sample
@@ -48,9 +48,7 @@ def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel
         held = _weighted(rows, held_weights)
         of_levels = _naive_scores(train, held, K, model) if K > 1 else np.zeros((held.n, 1))
         for transform in dict.fromkeys(candidate.transform for candidate in candidates):
-            scores = None
-            if transform == "normal":
-                scores = NormalScores.of_values(train.codes[:, model.numbers], train.weights)
+            scores = replace(model, transform=transform).normal_scores(train)
             T = model.moments(train, K, scores)
             for k, candidate in enumerate(candidates):
                 if candidate.transform != transform:

@@ -18,9 +18,10 @@ import numpy as np
 from bbl.boltzmann.job import FitData
 from bbl.crossval import Scored, calibrated
 from bbl.design.labels import Labels
+from bbl.design.numbers import NumberMoments
 from bbl.errors import DataError
 from bbl.model.layout import Layout
-from bbl.model.location import LocationModel, NormalScores
+from bbl.model.location import LocationModel
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample, code_dtype
 from bbl.stats.averaging import averaged_scores
@@ -29,7 +30,7 @@ from bbl.stats.cuts import quantile_cuts
 __all__ = [
     "HeldOutDensities",
     "NumberIntervals",
-    "choose_location",
+    "choose_densities",
     "interval_data",
     "regressor_data",
 ]
@@ -106,15 +107,14 @@ def interval_data(data: FitData, model: LocationModel, intervals: NumberInterval
 def regressor_data(data: FitData, model: LocationModel) -> FitData:
     """Return rows whose numbers are regressors, with all terms of the formula."""
     rows = data.rows
-    share = rows.weights / rows.weights.sum()
     units = np.full((data.layout.m, 2), np.nan)
     n_levels = np.array(data.layout.n_levels)
     labels = cast(Labels, data.labels)
     levels = list(labels.levels)
     for i in model.numbers:
-        mean = float(share @ rows.codes[:, i])
-        sd = float(np.sqrt(share @ (rows.codes[:, i] - mean) ** 2))
-        units[i] = mean, sd
+        moments = NumberMoments(labels.names[i])
+        moments.add(rows.codes[:, i], rows.weights)
+        units[i] = moments.mean, moments.sd
         n_levels[i] = 2
         levels[i] = ("mean", "slope")
     layout = Layout(
@@ -134,7 +134,7 @@ class HeldOutDensities:
     log_density: np.ndarray
 
 
-def choose_location(
+def choose_densities(
     data: FitData,
     model: LocationModel,
     folds: Folds,
@@ -194,9 +194,7 @@ def _held_out_densities(
     for transform in ("none", "normal"):
         moments = []
         for training, _ in parts:
-            scores = None
-            if transform == "normal":
-                scores = NormalScores.of_values(training.codes[:, model.numbers], training.weights)
+            scores = replace(model, transform=transform).normal_scores(training)
             moments.append((model.moments(training, data.K, scores), scores))
         for variant in _variants(replace(model, transform=transform)):
             columns = np.arange(model.p + model.q)

@@ -14,8 +14,6 @@ import numpy as np
 
 from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.job import FitData
-from bbl.design.labels import Labels
-from bbl.engines import EngineFit
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, smoothed
@@ -29,7 +27,6 @@ __all__ = [
     "choose_once",
     "choose_relevant",
     "extend_to_all_predictors",
-    "restrict_to_chosen",
     "selection_rows",
 ]
 
@@ -102,16 +99,6 @@ def choose_once(data: FitData, level: float) -> Relevance:
     return data.selections[key]
 
 
-def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
-    """Restrict the rows and terms to the selected predictors."""
-    chosen = relevance.chosen
-    labels = data.labels
-    if labels is not None:
-        names, levels = ([values[i] for i in chosen] for values in (labels.names, labels.levels))
-        labels = Labels(labels.response, labels.groups, tuple(names), tuple(levels))
-    return FitData(data.rows.only(chosen), data.layout.only(chosen), data.K, labels)
-
-
 def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
     """Extend the fit `small` of the selected predictors to all predictors.
 
@@ -152,9 +139,11 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
         return out
 
     fits = tuple(
-        # shared fields are only counted once, in the first group
-        _embed_fit(
-            fit, embed_theta(fit.theta), chosen, full_layout.m, extra=n_shared_fields * (g == 0)
+        replace(
+            fit.of_predictors(chosen, full_layout),
+            theta=embed_theta(fit.theta),
+            # shared fields are only counted once, in the first group
+            rank=(len(fit.theta) if fit.rank is None else fit.rank) + n_shared_fields * (g == 0),
         )
         for g, fit in enumerate(small.fits)
     )
@@ -171,30 +160,4 @@ def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevanc
         lkh=small.lkh + shared_lkh,
         fits=fits,
         relevance=relevance,
-    )
-
-
-def _embed_fit(
-    fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int
-) -> EngineFit:
-    """Extend a group's fit of the selected predictors to all m predictors, with parameters `theta`.
-
-    `extra` is the number of estimable parameters of the other predictors.
-    """
-
-    def spread(values: np.ndarray, default: float) -> np.ndarray:
-        """Extend values of selected predictors to all (m,); empty arrays remain empty."""
-        if not len(values):
-            return values
-        out = np.full(m, default, dtype=values.dtype)
-        out[chosen] = values
-        return out
-
-    return replace(
-        fit.renumbered(chosen),
-        theta=theta,
-        grad_norm=spread(fit.grad_norm, 0.0),
-        n_iter=spread(fit.n_iter, 0),
-        converged=spread(fit.converged, 1) if len(fit.converged) else np.ones(m, dtype=bool),
-        rank=(len(fit.theta) if fit.rank is None else fit.rank) + extra,
     )

@@ -108,7 +108,7 @@ class EncodingRules:
     standardise : bool
         Whether numeric predictors are centred and divided by their standard deviation.
     measured : bool
-        Whether numbers belong to a Boltzmann machine, see `NumberFactor.measured`. With
+        Whether numbers belong to a Boltzmann machine, see `NumberFactor.of_moments`. With
         ``numeric=True``, they are then the float columns and the integer columns with over 20
         values.
     regressors : bool

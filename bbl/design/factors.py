@@ -85,7 +85,7 @@ class Factor:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is a number of a Boltzmann machine; see `NumberFactor.measured`."""
+        """Whether it is a number of a Boltzmann machine; see `NumberFactor.of_moments`."""
         return False
 
     @property

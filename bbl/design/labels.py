@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,16 @@ class Labels:
     # positions of the numbers of a Boltzmann machine, and their values with code 0
     measured: tuple[int, ...] = ()
     centers: tuple[float, ...] = ()
+
+    def only(self, predictors: Iterable[int]) -> Labels:
+        """Return the labels of some predictors, which must not be numeric."""
+        chosen = list(predictors)
+        return Labels(
+            self.response,
+            self.groups,
+            tuple(self.names[i] for i in chosen),
+            tuple(self.levels[i] for i in chosen),
+        )
 
     def center(self, predictor: int) -> float:
         """Return the value with code 0 of the numeric predictor at this position in `measured`."""

@@ -81,11 +81,8 @@ class NumberFactor(Factor):
         )
 
     @classmethod
-    def measured(
-        cls, name: Hashable, values: np.ndarray, weights: np.ndarray, is_regressor: bool = False
-    ) -> NumberFactor:
-        """Return a numeric predictor of a Boltzmann machine, given training `values` and `weights`
-        (n,).
+    def of_moments(cls, moments: NumberMoments, is_regressor: bool = False) -> NumberFactor:
+        """Return a numeric predictor of a Boltzmann machine, given moments of the training values.
 
         In a location model, codes are deviations from the mean, and the factor has the single
         level "mean". The codes of a regressor are its values; its level 1 stands for its slope.
@@ -95,13 +92,6 @@ class NumberFactor(Factor):
         DataError
             If all values are equal.
         """
-        moments = NumberMoments(name)
-        moments.add(values, weights)
-        return cls.of_moments(moments, is_regressor)
-
-    @classmethod
-    def of_moments(cls, moments: NumberMoments, is_regressor: bool = False) -> NumberFactor:
-        """Return the factor of `measured`, given the moments of the training values."""
         name = moments.name
         if moments.low >= moments.high:
             raise DataError(
@@ -113,7 +103,7 @@ class NumberFactor(Factor):
                 hint=f"Leave {name!r} out of the formula.",
             )
         mean = moments.mean
-        sd = float(np.sqrt(moments.squares / moments.total))
+        sd = moments.sd
         if is_regressor:
             return cls(name, ("0", "slope"), ("string",) * 2, mean=mean, sd=sd)
         return cls(name, ("mean",), ("string",), center=mean, sd=sd)
@@ -164,6 +154,11 @@ class NumberMoments:
     high: float = -np.inf
     distinct: np.ndarray = field(default_factory=lambda: np.zeros(0))
     n_missing: int = 0
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation, with the total weight as divisor."""
+        return float(np.sqrt(self.squares / self.total))
 
     def add(self, values: np.ndarray, weights: np.ndarray) -> None:
         """Add values (n,) with `weights` (n,); nan is a missing value."""

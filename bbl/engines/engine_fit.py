@@ -136,13 +136,15 @@ class EngineFit:
 
     def of_predictors(self, predictors: np.ndarray, layout: Layout) -> EngineFit:
         """Return the fit of all predictors of a layout, of which this fit has `predictors`; the
-        others have no parameters.
+        others have no parameters here.
         """
-        by_predictor: dict[str, Any] = {}
-        for name, value in (("grad_norm", 0.0), ("n_iter", 0), ("converged", True)):
+        converged = np.ones(layout.m, dtype=bool)
+        converged[predictors] = self.converged
+        by_predictor: dict[str, Any] = {"converged": converged}
+        for name in ("grad_norm", "n_iter"):
             values = getattr(self, name)
-            if len(values) == len(predictors):
-                by_predictor[name] = np.full(layout.m, value, dtype=values.dtype)
+            if len(values):  # empty if the engine does not iterate
+                by_predictor[name] = np.zeros(layout.m, dtype=values.dtype)
                 by_predictor[name][predictors] = values
         if self.layout is not None:
             terms = [predictors[terms] for terms in self.layout.terms]

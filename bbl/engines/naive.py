@@ -11,7 +11,7 @@ from bbl.engines.base import Engine, absent_levels
 from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
 from bbl.engines.traits import Tuned
 from bbl.model.godambe import Influence
-from bbl.model.layout import Layout
+from bbl.model.layout import NO_PAIRS, Layout
 from bbl.model.moments import TINY, level_counts, log_ratio, smoothed
 from bbl.rows.sample import Sample
 
@@ -63,7 +63,7 @@ class NaiveBayes(Engine):
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout without interactions."""
-        return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
+        return Layout(layout.n_levels, NO_PAIRS)
 
     def equations(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None

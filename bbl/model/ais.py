@@ -11,7 +11,7 @@ from bbl.model.chains import Chains
 from bbl.model.elimination import log_sum
 from bbl.model.energy import Energy
 from bbl.model.higher import split
-from bbl.model.layout import Layout
+from bbl.model.layout import NO_PAIRS, Layout
 from bbl.model.moments import frequencies, log_ratio
 from bbl.rows.on_disk import Rows
 
@@ -117,7 +117,7 @@ def annealed_log_z(
     # fields (D,), couplings (D, D), terms of three or more predictors
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
-    independent_layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))  # without pairs
+    independent_layout = Layout(layout.n_levels, NO_PAIRS)  # without pairs
     start_energy = Energy(independent_layout, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)  # logs of the chains' weights w
     b = np.linspace(0.0, 1.0, n_steps + 1)

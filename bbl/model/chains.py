@@ -16,7 +16,7 @@ from bbl.checks import generator, integer
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.higher import Tables
-from bbl.model.layout import Layout
+from bbl.model.layout import NO_PAIRS, Layout
 from bbl.model.moments import pair_counts
 from bbl.model.regressors import LARGEST, check_model, check_shapes, to_floats
 from bbl.parallel import ThreadPool, n_workers, run_tasks
@@ -244,7 +244,7 @@ class Chains:
         order.
         """
         states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
-        counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
+        counts = pair_counts(states, Layout(self.n_levels, NO_PAIRS))
         return counts.diagonal() / self.n_chains, counts
 
     def sweep_bits(self, n_sweeps: int, pool: ThreadPool | None = None) -> tuple[np.ndarray, int]:

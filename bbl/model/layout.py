@@ -11,7 +11,11 @@ import numpy as np
 from bbl.memory import check_memory
 from bbl.model.support import Support
 
-__all__ = ["Layout", "term_columns"]
+__all__ = ["NO_PAIRS", "Layout", "term_columns"]
+
+
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout without interactions
+NO_PAIRS.setflags(write=False)
 
 
 class Layout:

@@ -21,7 +21,7 @@ import numpy as np
 
 from bbl.errors import DataError
 from bbl.memory import check_memory
-from bbl.rows.sample import Rows, Sample, code_dtype
+from bbl.rows.sample import Rows, Sample, nominal_codes
 from bbl.rows.stored import CHUNK_ROWS, StoredSample
 
 __all__ = [
@@ -30,8 +30,6 @@ __all__ = [
     "NormalScores",
     "NumberNames",
     "EnergyWithNumbers",
-    "nominal_codes",
-    "nominal_rows",
     "singular_number",
 ]
 
@@ -46,23 +44,6 @@ STATIONARY = 1e-13  # relative change at which the iterations for C and S stop
 MAX_ROUNDS = 1000
 MAX_STATES = 2**16  # of unknown partners in a row
 MAX_CELLS = 2**22  # states times rows that are scored at a time
-
-
-def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
-    """Return codes (n, m) as integers, 0 for numeric predictors, which have a single level in
-    engines and energies.
-    """
-    if codes.dtype.kind != "f":
-        return codes
-    return np.where(is_number, 0.0, codes).astype(code_dtype(n_levels))
-
-
-def nominal_rows(rows: Sample, is_number: np.ndarray, n_levels: np.ndarray) -> Sample:
-    """Return rows with `nominal_codes` and without missing numeric values."""
-    missing = None if rows.missing is None else rows.missing & ~is_number
-    if missing is not None and not missing.any():
-        missing = None
-    return replace(rows, codes=nominal_codes(rows.codes, is_number, n_levels), missing=missing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +190,7 @@ class LocationModel:
 
     def without_numbers(self, rows: Sample) -> Sample:
         """Return rows with integer codes of the non-numeric predictors only."""
-        return nominal_rows(rows, self.is_number, self.n_levels).only(self.categories)
+        return rows.nominal(self.is_number, self.n_levels).only(self.categories)
 
     @cached_property
     def components(self) -> list[np.ndarray]:
@@ -299,14 +280,20 @@ class LocationModel:
         DataError
             If a covariance is singular.
         """
-        scores = None
-        if self.transform == "normal":
-            blocks = [
-                (block.codes[:, self.numbers], block.weights) for block in rows.chunks(CHUNK_ROWS)
-            ]
-            numbers, weights = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
-            scores = NormalScores.of_values(numbers, weights)
+        scores = self.normal_scores(rows)
         return self.from_moments(self.moments(rows, K, scores), scores, names)
+
+    def normal_scores(self, rows: Rows) -> NormalScores | None:
+        """Return the normal scores of the numeric values in `rows`, or None if the values are
+        not transformed.
+        """
+        if self.transform != "normal":
+            return None
+        blocks = [
+            (block.codes[:, self.numbers], block.weights) for block in rows.chunks(CHUNK_ROWS)
+        ]
+        numbers, weights = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
+        return NormalScores.of_values(numbers, weights)
 
     def from_moments(
         self, T: np.ndarray, scores: NormalScores | None = None, names: NumberNames | None = None
@@ -702,13 +689,14 @@ class Location:
 
     def group_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the weights of the groups (K,), the means of the numeric predictors (K, q), and
-        the sums of squared deviations from these (K, q), over all levels of the other predictors.
+        the sums of products of deviations from these (K, q, q), over all levels of the other
+        predictors.
         """
         own = slice(self.model.p, self.model.p + self.model.q)
         n = np.maximum(self.n, 1e-300)[:, None]
         means = self.T[:, 0, own] / n
-        squares = self.T[:, own, own].diagonal(0, 1, 2) - n * means**2
-        return self.n, means, np.maximum(squares, 0.0)
+        products = self.T[:, own, own] - n[:, :, None] * means[:, :, None] * means[:, None, :]
+        return self.n, means, products
 
     @property
     def residual_sums(self) -> np.ndarray:

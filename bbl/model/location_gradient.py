@@ -16,8 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from bbl.errors import OptionError
-from bbl.model.location import Location, nominal_codes
+from bbl.model.location import Location
 from bbl.model.score_gradient import ScoreGradient
+from bbl.rows.sample import nominal_codes
 
 __all__ = ["LocationInfluence", "NumberScoreGradient"]
 

@@ -20,7 +20,6 @@ from bbl.checks import any_real, check_keywords, choice, flag, generator, intege
 from bbl.crossval import Scores
 from bbl.design.numbers import NumberFactor
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
-from bbl.model.location import nominal_rows
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.report.page import Part, figure_html
@@ -170,7 +169,7 @@ def refit_replicates(
 
     def counts_of_levels(sample: Sample) -> list[np.ndarray]:
         """Return the weights (L_i,) of each predictor's levels."""
-        return level_counts(nominal_rows(sample.pooled, is_number, n_levels), n_levels)
+        return level_counts(sample.pooled.nominal(is_number, n_levels), n_levels)
 
     occurring_levels = [counts > 0.0 for counts in counts_of_levels(rows)]
 

@@ -155,6 +155,18 @@ class CodeParts(RowStore):
         """Return all rows."""
         return ClusterSample(self, tuple(sorted(self.buckets)))
 
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> CodeParts:
+        """Return the parts with integer codes; see `Rows.nominal`."""
+        arguments = remote_value(self.client, (is_number, n_levels))
+        parts = calls(self.client, _nominal_part, self.parts, [arguments] * len(self.parts))
+        return replace(self, parts=parts, dtype=code_dtype(n_levels), passes=0, sums={})
+
+    def only(self, predictors: np.ndarray) -> CodeParts:
+        """Return the parts with only these predictors."""
+        chosen = remote_value(self.client, predictors)
+        parts = calls(self.client, _part_of, self.parts, [chosen] * len(self.parts))
+        return replace(self, parts=parts, n_levels=self.n_levels[predictors], passes=0, sums={})
+
     def sum_blocks(
         self, function: Callable, buckets: Sequence[Bucket], grouped: bool, per_bucket: bool = False
     ) -> Any:
@@ -251,28 +263,6 @@ class ClusterSample(StoredSample):
         ]
         return self._concatenate(blocks)
 
-    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> ClusterSample:
-        """Return the rows with integer codes, 0 for the numeric predictors marked in `is_number`
-        (m,).
-        """
-        dtype = code_dtype(n_levels)
-        arguments = remote_value(self.client, (is_number, dtype))
-        parts = calls(
-            self.client, _nominal_part, self.file.parts, [arguments] * len(self.file.parts)
-        )
-        return replace(self, file=replace(self.file, parts=parts, dtype=dtype, passes=0, sums={}))
-
-    def only(self, predictors: np.ndarray) -> ClusterSample:
-        """Return the rows with only these predictors."""
-        remote_predictors = remote_value(self.client, predictors)
-        parts = calls(
-            self.client, _part_of, self.file.parts, [remote_predictors] * len(self.file.parts)
-        )
-        n_levels = self.file.n_levels[predictors]
-        extra = None if self.extra is None else self.extra.only(predictors)
-        file = replace(self.file, parts=parts, n_levels=n_levels, passes=0, sums={})
-        return replace(self, file=file, extra=extra)
-
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory together with the client.
 
@@ -315,38 +305,35 @@ class ClusterSample(StoredSample):
 
     def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
         """Return the increasing positions of the rows that are always drawn."""
-        spans = self._spans()
-        remote_certain = remote_value(self.client, certain)
-        parts = [self.file.parts[k] for _, k, *_ in spans]
-        buckets = [bucket for bucket, *_ in spans]
-        span_positions = self.client.gather(
-            calls(self.client, _find_certain, parts, buckets, [remote_certain] * len(spans))
-        )
-        positions = [
-            start + span_rows
-            for (_, _, start, _), span_rows in zip(spans, span_positions, strict=True)
-        ]
         # empty without spans
-        return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
+        return np.concatenate(
+            [np.zeros(0, dtype=np.int64), *self._call_on_spans(_find_certain, certain)]
+        )
 
     def _draw_at_rates(self, rates: DrawRates) -> tuple[np.ndarray, np.ndarray]:
         """Return the increasing positions of rows drawn at these rates, and the inverse of each
         row's probability.
         """
+        draws = self._call_on_spans(_draw, rates)
+        # empty without spans
+        return (
+            np.concatenate([np.zeros(0, dtype=np.int64), *(positions for positions, _ in draws)]),
+            np.concatenate([np.zeros(0), *(expansion for _, expansion in draws)]),
+        )
+
+    def _call_on_spans(self, function: Callable, argument: object) -> list[Any]:
+        """Return ``function(part, bucket, first, argument)`` for each span, computed by the
+        workers; `first` is the position of its first row among all rows.
+        """
         spans = self._spans()
         parts = [self.file.parts[k] for _, k, *_ in spans]
         buckets = [bucket for bucket, *_ in spans]
         starts = [start for _, _, start, _ in spans]
-        remote_rates = remote_value(self.client, rates)
-        draws = self.client.gather(
-            calls(self.client, _draw, parts, buckets, starts, [remote_rates] * len(spans))
+        arguments = [remote_value(self.client, argument)] * len(spans)
+        results: list[Any] = self.client.gather(
+            calls(self.client, function, parts, buckets, starts, arguments)
         )
-        positions = [start + drawn for start, (drawn, _) in zip(starts, draws, strict=True)]
-        # empty without spans
-        return (
-            np.concatenate([np.zeros(0, dtype=np.int64), *positions]),
-            np.concatenate([np.zeros(0), *(expansion for _, expansion in draws)]),
-        )
+        return results
 
 
 @dataclass(frozen=True)
@@ -431,15 +418,9 @@ def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket
     }
 
 
-def _nominal_part(part: Part, arguments: tuple[np.ndarray, np.dtype]) -> Part:
-    """Return a part with integer codes, 0 for numeric predictors."""
-    is_number, dtype = arguments
-    rows_by_bucket = {}
-    for bucket, rows in part.items():
-        codes = np.where(is_number, 0.0, rows.codes).astype(dtype)
-        missing = None if rows.missing is None else rows.missing & ~is_number
-        rows_by_bucket[bucket] = replace(rows, codes=codes, missing=missing)
-    return Part(rows_by_bucket)
+def _nominal_part(part: Part, arguments: tuple[np.ndarray, np.ndarray]) -> Part:
+    """Return a part with integer codes; `arguments` are those of `Sample.nominal`."""
+    return Part({bucket: rows.nominal(*arguments) for bucket, rows in part.items()})
 
 
 def _part_of(part: Part, predictors: np.ndarray) -> Part:
@@ -447,13 +428,16 @@ def _part_of(part: Part, predictors: np.ndarray) -> Part:
     return Part({bucket: rows.only(predictors) for bucket, rows in part.items()})
 
 
-def _find_certain(part: Part, bucket: Bucket, certain: CertainRows) -> np.ndarray:
+def _find_certain(part: Part, bucket: Bucket, first: int, certain: CertainRows) -> np.ndarray:
     """Return the positions of a bucket's rows that are always drawn."""
-    return np.flatnonzero(certain.among(part[bucket]))
+    return first + np.flatnonzero(certain.among(part[bucket]))
 
 
 def _draw(
     part: Part, bucket: Bucket, first: int, rates: DrawRates
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `DrawRates.draw` of a bucket's rows."""
-    return rates.draw(part[bucket], first)
+    """Return the positions of the drawn rows of a bucket and the inverse of their
+    probabilities.
+    """
+    drawn, expansion = rates.draw(part[bucket], first)
+    return first + drawn, expansion

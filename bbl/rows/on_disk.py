@@ -112,8 +112,8 @@ class CodeFile(RowStore):
         self.stored_dtype = self.dtype  # of the codes in the file
         self.stored_m = m  # number of predictors in the file
         self.columns: np.ndarray | None = None  # the predictors that are read, see `only`
-        # which of the predictors in the file are read as 0, see `nominal`
-        self.is_number: np.ndarray | None = None
+        # arguments of `Sample.nominal` for the rows that are read, see `nominal`
+        self.as_nominal: tuple[np.ndarray, np.ndarray] | None = None
         self.weighted = weighted
         self.masked = masked
         # per row: one bit for each value, in whole bytes
@@ -256,20 +256,15 @@ class CodeFile(RowStore):
             if packed_missing.any()
             else None
         )
-        if self.is_number is not None:
-            codes = np.where(self.is_number, 0.0, codes).astype(self.dtype)
-            missing = None if missing is None else missing & ~self.is_number
-        if self.columns is not None:
-            codes = np.ascontiguousarray(codes[:, self.columns])
-            missing = None if missing is None else np.ascontiguousarray(missing[:, self.columns])
-        return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
+        rows = Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
+        if self.as_nominal is not None:
+            rows = rows.nominal(*self.as_nominal)
+        return rows if self.columns is None else rows.only(self.columns)
 
     def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> CodeFile:
-        """Return a view of the finished file with integer codes, 0 for the numeric predictors
-        marked in `is_number` (m,).
-        """
+        """Return a view of the finished file with integer codes; see `Rows.nominal`."""
         view = self._view()
-        view.is_number = is_number
+        view.as_nominal = (is_number, n_levels)
         view.dtype = code_dtype(n_levels)
         return view
 
@@ -391,17 +386,6 @@ class FileSample(StoredSample):
                 blocks.append(chunk.rows(positions[chunk_of_position == k] - chunk_start))
             start += n
         return self._concatenate(blocks)
-
-    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> FileSample:
-        """Return the rows with integer codes, 0 for the numeric predictors marked in `is_number`
-        (m,).
-        """
-        return replace(self, file=self.file.nominal(is_number, n_levels))
-
-    def only(self, predictors: np.ndarray) -> FileSample:
-        """Return the rows with only these predictors."""
-        extra = None if self.extra is None else self.extra.only(predictors)
-        return replace(self, file=self.file.only(predictors), extra=extra)
 
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory unchanged."""

@@ -16,7 +16,15 @@ from bbl._ext.model import moments as kernel
 from bbl.errors import DataError
 from bbl.memory import check_memory
 
-__all__ = ["Rows", "Sample", "Sums", "code_dtype", "concatenate", "level_counts"]
+__all__ = [
+    "Rows",
+    "Sample",
+    "Sums",
+    "code_dtype",
+    "concatenate",
+    "level_counts",
+    "nominal_codes",
+]
 
 
 def level_counts(
@@ -101,6 +109,15 @@ def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
     )
 
 
+def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
+    """Return codes (n, m) as integers, 0 for the numeric predictors marked in `is_number` (m,),
+    which have a single level in engines and energies.
+    """
+    if codes.dtype.kind != "f":
+        return codes
+    return np.where(is_number, 0.0, codes).astype(code_dtype(n_levels))
+
+
 class Rows(ABC):
     """Encoded rows of one data set: `Sample`, `FileSample` or `ClusterSample`."""
 
@@ -161,6 +178,10 @@ class Rows(ABC):
     @abstractmethod
     def only(self, predictors: np.ndarray) -> Rows:
         """Return the rows with only these predictors."""
+
+    @abstractmethod
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> Rows:
+        """Return the rows with `nominal_codes` and without missing numeric values."""
 
     @abstractmethod
     def rows(self, index: np.ndarray) -> Sample:
@@ -363,6 +384,13 @@ class Sample(Rows):
             missing = missing if missing.any() else None
         codes = np.ascontiguousarray(self.codes[:, predictors])
         return replace(self, codes=codes, missing=missing)
+
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> Sample:
+        """Return the rows with `nominal_codes` and without missing numeric values."""
+        missing = None if self.missing is None else self.missing & ~is_number
+        if missing is not None and not missing.any():
+            missing = None
+        return replace(self, codes=nominal_codes(self.codes, is_number, n_levels), missing=missing)
 
     def group(self, y: int) -> Sample:
         """Return the rows of group `y` as one group.

@@ -70,6 +70,14 @@ class RowStore(ABC):
     buckets: Mapping[Bucket, BucketSize]  # size of each bucket
 
     @abstractmethod
+    def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> RowStore:
+        """Return a view of the complete store with integer codes; see `Rows.nominal`."""
+
+    @abstractmethod
+    def only(self, predictors: np.ndarray) -> RowStore:
+        """Return a view of the complete store with only these predictors."""
+
+    @abstractmethod
     def close(self) -> None:
         """Remove the rows."""
 
@@ -191,15 +199,15 @@ class StoredSample(Rows):
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in one pass without caching."""
 
-    @abstractmethod
     def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> Self:
-        """Return the rows with integer codes, 0 for the numeric predictors marked in `is_number`
-        (m,).
-        """
+        """Return the rows with integer codes and without missing numeric values."""
+        extra = None if self.extra is None else self.extra.nominal(is_number, n_levels)
+        return replace(self, file=self.file.nominal(is_number, n_levels), extra=extra)
 
-    @abstractmethod
     def only(self, predictors: np.ndarray) -> Self:
         """Return the rows with only these predictors."""
+        extra = None if self.extra is None else self.extra.only(predictors)
+        return replace(self, file=self.file.only(predictors), extra=extra)
 
     @abstractmethod
     def spread(self, sample: Sample) -> Sample:
@@ -429,14 +437,14 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
         Weight of all rows.
     size : int
     """
+    from scipy.optimize import bisect
+
     rate = 0.5 * size / total
     weights = np.concatenate([np.zeros(0), *(each for each in level_weights if len(each) > 1)])
 
     def n_added(level_rows: float) -> float:
         """Return the number of rows that raise each level to `level_rows`."""
         return float(np.maximum(np.minimum(weights, level_rows) - rate * weights, 0.0).sum())
-
-    from scipy.optimize import bisect
 
     level_rows = SCARCE_LEVEL_ROWS
     if n_added(level_rows) > 0.5 * size:

@@ -19,13 +19,10 @@ def t_quantile(probability: float, df: float | np.ndarray) -> float | np.ndarray
     """
     from scipy.special import ndtri, stdtrit
 
-    if isinstance(df, np.ndarray):
-        finite = np.where(np.isfinite(df) & (df >= 1.0), df, 1.0)
-        quantile = np.where(np.isinf(df), ndtri(probability), stdtrit(finite, probability))
-        return np.where(df >= 1.0, quantile, np.nan)
-    if df < 1:
-        return np.nan
-    return float(ndtri(probability) if np.isinf(df) else stdtrit(df, probability))
+    is_known, finite = _split(df)
+    quantile = np.where(np.isinf(df), ndtri(probability), stdtrit(finite, probability))
+    # [()]: a number for a number
+    return np.where(is_known, quantile, np.nan)[()]
 
 
 def two_sided_p(t: np.ndarray, df: float | np.ndarray) -> np.ndarray:
@@ -39,10 +36,15 @@ def two_sided_p(t: np.ndarray, df: float | np.ndarray) -> np.ndarray:
     """
     from scipy.special import ndtr, stdtr
 
-    if isinstance(df, np.ndarray):
-        finite = np.where(np.isfinite(df) & (df >= 1.0), df, 1.0)
-        p = np.where(np.isinf(df), ndtr(-np.abs(t)), stdtr(finite, -np.abs(t)))
-        return np.where(df >= 1.0, 2.0 * p, np.nan)
-    if df < 1:
-        return np.full_like(t, np.nan)
-    return 2.0 * (ndtr(-np.abs(t)) if np.isinf(df) else stdtr(df, -np.abs(t)))
+    is_known, finite = _split(df)
+    p = np.where(np.isinf(df), ndtr(-np.abs(t)), stdtr(finite, -np.abs(t)))
+    return np.where(is_known, 2.0 * p, np.nan)
+
+
+def _split(df: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which degrees of freedom have a distribution, and those that are finite; 1 for the
+    others.
+    """
+    df = np.asarray(df, dtype=float)
+    is_known = df >= 1.0
+    return is_known, np.where(is_known & np.isfinite(df), df, 1.0)

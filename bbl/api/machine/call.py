@@ -47,6 +47,7 @@ from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.engines.pseudo.blocks import few_enough, sample_size
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
+from bbl.model.layout import NO_PAIRS
 from bbl.model.location import LocationModel
 from bbl.model.logz import LOG_Z
 from bbl.model.support import Support
@@ -280,7 +281,6 @@ class NumberOptions:
 
 
 NO_NUMBERS = NumberOptions()
-NO_PAIRS = np.empty((0, 2), dtype=np.intp)
 
 
 def refuse_numbers(options: NumberOptions, refusals: Mapping[str, str]) -> None:
@@ -312,38 +312,33 @@ def check_numbers(
     else:
         real("shrink", options.shrink, 0.0, 1.0)
     if not options.columns:
-        given = [name for name, (value, default) in options.shown().items() if value != default]
-        if given:
+        for name in options.settings:
             raise OptionError(
-                f"{given[0]} applies to numeric predictors, but there are none.",
-                argument=given[0],
-                hint=(
-                    f"List numeric predictors, for example numeric='age', or leave {given[0]} out."
-                ),
+                f"{name} applies to numeric predictors, but there are none.",
+                argument=name,
+                hint=f"List numeric predictors, for example numeric='age', or leave {name} out.",
             )
         return
     if not isinstance(options.columns, bool):
-        for name in options.columns:
-            if not isinstance(name, Hashable):
+        for column in options.columns:
+            if not isinstance(column, Hashable):
                 raise BBLTypeError(
-                    f"numeric must be a column name, a list of names or True; got {name!r}.",
+                    f"numeric must be a column name, a list of names or True; got {column!r}.",
                     argument="numeric",
-                    value=name,
+                    value=column,
                 )
     refuse_numbers(options, engine.refusals())
     engine.check_numbers()
     if engine.regresses:
-        for name in ("covariance", "divisor", "shrink", "transform"):
-            value, default = options.shown()[name]
-            if value != default:
-                raise OptionError(
-                    f"{name} describes the distribution of numeric predictors, which "
-                    f"method={engine.name!r} does not model.",
-                    argument=name,
-                    hint=f"Leave {name} out, or choose method='pseudo'.",
-                    value=value,
-                )
-    tuned = [n for n in ("covariance", "shrink", "transform") if getattr(options, n) == "cv"]
+        for name, value in options.settings.items():
+            raise OptionError(
+                f"{name} describes the distribution of numeric predictors, which "
+                f"method={engine.name!r} does not model.",
+                argument=name,
+                hint=f"Leave {name} out, or choose method='pseudo'.",
+                value=value,
+            )
+    tuned = [name for name, value in options.settings.items() if value == "cv"]
     if others["design"] is not None:
         if engine.regresses:
             raise OptionError(

@@ -23,7 +23,7 @@ from bbl.engines import DEFAULT, Engine, make_engine
 from bbl.engines.engine_fit import Note
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
-from bbl.model.layout import Layout
+from bbl.model.layout import NO_PAIRS, Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
 from bbl.model.regressors import to_matrix
 from bbl.parallel import n_workers, progress_bar
@@ -105,7 +105,7 @@ def mlestimate(
     m = len(n_levels)
     pairs = None
     if flag("naive", naive) or engine.order == 1:
-        pairs = np.empty((0, 2), dtype=np.intp)
+        pairs = NO_PAIRS
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_check_interactions(qJ, m), 1))
     # the terms that the engine fits

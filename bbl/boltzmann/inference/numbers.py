@@ -76,12 +76,11 @@ class NumberTests:
         effects.
         """
         estimates = self._estimates(a) - self._estimates(b)
-        if self.survey is None:
-            deviations = np.vstack([self._deviations(a), self._deviations(b)])
-            covariance = deviations.T @ deviations
-        else:
-            deviations = self._deviations(a) - self._deviations(b)
-            covariance = deviations.T @ deviations
+        one = self._deviations(a)
+        other = self._deviations(b)
+        # under a design, groups share clusters or replicates; otherwise they are independent
+        deviations = np.vstack([one, other]) if self.survey is None else one - other
+        covariance = deviations.T @ deviations
         is_estimable = self._is_estimable(a) & self._is_estimable(b)
         return [self._test(scope, estimates, covariance, is_estimable) for scope in self._scopes]
 

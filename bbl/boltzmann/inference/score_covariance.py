@@ -219,16 +219,11 @@ def _covariance_of_groups(
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
-        # derivatives (1 + size, size) of the coefficients by the parameters
-        jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
+        jacobian = _jacobian(group_layout, group_theta)
         block = jacobian @ covariance @ jacobian.T
         block[0, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
         blocks.append(block)
-        flat.append(
-            np.hstack(
-                [jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))]
-            )
-        )
+        flat.append(_flat_directions(jacobian, undetermined_directions, is_known))
     return ScoreCovariance(blocks, flat, engine.errors, frozenset(unbounded))
 
 
@@ -244,6 +239,20 @@ def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
 def _unit_vectors(is_determined: np.ndarray) -> np.ndarray:
     """Return unit vectors (p, d) along the d unidentified coefficients out of p."""
     return np.eye(is_determined.size)[:, ~is_determined.ravel()]
+
+
+def _jacobian(layout: Layout, theta: np.ndarray) -> np.ndarray:
+    """Return the derivatives (1 + size, size) of a group's coefficients by its parameters."""
+    return np.vstack([-moments(layout, theta), np.eye(layout.size)])
+
+
+def _flat_directions(
+    jacobian: np.ndarray, directions: np.ndarray, is_known: np.ndarray
+) -> np.ndarray:
+    """Return directions (1 + size, d) of a group's coefficients along which the fit does not
+    change: `directions` (size, .) of the parameters, and parameters without a covariance.
+    """
+    return np.hstack([jacobian @ directions, _unit_vectors(np.append(True, is_known))])
 
 
 def _covariance_of_joint_fit(
@@ -348,11 +357,8 @@ def _covariance_with_numbers(
                 )
                 unbounded |= {(int(chosen[i]), code) for i, code in _unbounded_levels(influence)}
                 influence, directions = influence.of_combinations()
-                # derivatives (1 + size, size) of the coefficients by the parameters
-                jacobian = np.vstack([-moments(group_layout, theta[g]), np.eye(layout.size)])
-                of_levels_flat = np.hstack(
-                    [jacobian @ directions, _unit_vectors(np.append(True, influence.determined))]
-                )
+                jacobian = _jacobian(group_layout, theta[g])
+                of_levels_flat = _flat_directions(jacobian, directions, influence.determined)
             for block, level_block in zip(rows.blocks(), levels.blocks(), strict=True):
                 own = np.zeros((block.n, n_own))
                 if layout.size:
@@ -464,12 +470,9 @@ def _covariance_under_design(
             )
             is_known = row_influence.determined & np.isfinite(theta_deviations).all(axis=0)
             theta_deviations[:, ~is_known] = 0.0
-            # derivatives (1 + size, size) of the coefficients by the parameters
-            jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
+            jacobian = _jacobian(group_layout, group_theta)
             own = theta_deviations @ jacobian.T
-            group_flat = np.hstack(
-                [jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))]
-            )
+            group_flat = _flat_directions(jacobian, undetermined_directions, is_known)
         own[:, :1] += 0.0 if has_fixed_shares else log_share_deviations
         if of_numbers is not None:
             own = np.hstack([own, number_deviations[:, g]])

@@ -9,7 +9,6 @@ from bbl.engines.conditional.maximum import ConditionalMaximum
 from bbl.engines.engine_fit import Limit, Note
 from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
 from bbl.model.layout import Layout
-from bbl.model.location import nominal_rows
 from bbl.model.moments import level_counts
 from bbl.rows.sample import Sample
 
@@ -38,7 +37,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     """
     # weights (L_i,) of the levels of each predictor
     is_number = layout.is_number
-    counts = level_counts(nominal_rows(sample, is_number, layout.n_levels).pooled, layout.n_levels)
+    counts = level_counts(sample.nominal(is_number, layout.n_levels).pooled, layout.n_levels)
     for i in np.flatnonzero(is_number):  # a slope is not that of an absent level
         counts[i] = np.ones(2)
     # masks (size,) of parameters; [1:] leaves the intercept out

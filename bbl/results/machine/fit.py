@@ -21,10 +21,8 @@ from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Scores
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import DataError, Hint, OptionError
-from bbl.model.attribution import zero_sum_factors
 from bbl.model.location_gradient import NumberScoreGradient
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.number_terms import centred_factors
 from bbl.model.score_gradient import ScoreGradient
 from bbl.report.explore.score_model import ScoreModel
 from bbl.report.machine.numbers import mean_test_section
@@ -489,22 +487,8 @@ class BBLResults(FittedMachine, ClassifierResults):
                 hint="Call importance(), or fit hidden=0.",
                 argument="hidden",
             )
-        # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural
-        # zeros come last
-        location = estimate.location
-        # numbers, predictors with one level, have no tables
-        is_number = np.zeros(layout.m, dtype=bool) if location is None else location.model.is_number
-        slopes = np.flatnonzero(layout.is_number).tolist()
-        theta = estimate.parameters.theta
-        factors, constant = (
-            centred_factors(layout, theta)
-            if slopes
-            else (layout.factors(theta)[: len(layout.scopes)], np.zeros(len(theta)))
-        )
-        terms, means = zero_sum_factors(
-            ((scope, table) for scope, table in factors if not is_number[list(scope)].any()), slopes
-        )
-        constant = constant + means
+        zero_sum = estimate.zero_sum_terms()
+        terms = zero_sum.terms
         if estimate.has_cumulative_logits and self.priors is not None:
             raise OptionError(
                 f"{CUMULATIVE_PRIORS}, so they are not sums over terms.",
@@ -512,8 +496,7 @@ class BBLResults(FittedMachine, ClassifierResults):
                 hint="Fit without priors, or with logits='adjacent'.",
             )
         # energies become scores: plus ln proportion, minus ln Z
-        constant = np.broadcast_to(constant, len(estimate.log_z))  # () without tables
-        constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
+        constant = class_scores(zero_sum.constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
             terms = {
                 scope: estimate.calibration.temperature * table for scope, table in terms.items()
@@ -522,6 +505,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             constant = estimate.calibration(constant)
         shown = list(terms)
         of_rows = None
+        location = estimate.location
         if location is not None:
             components = location.model.components  # of correlated numbers
             shown += [tuple(int(i) for i in component) for component in components]
@@ -542,7 +526,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             averaged=estimate.predictive is not None,
             cumulative=estimate.has_cumulative_logits,
             of_rows=of_rows,
-            origins={i: float(layout.numbers[i, 0]) for i in slopes},
+            origins=zero_sum.origins,
         )
 
     def _score_model(self) -> ScoreModel:

@@ -729,11 +729,7 @@ class Inference(Estimates):
                 "df": [test.df for test in tests],
                 "p": p,
             }
-            is_pair = np.array([len(scope) > 1 for scope in scopes], dtype=bool)
-            for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
-                columns[column] = np.concatenate(
-                    [adjust(p[~is_pair], method), adjust(p[is_pair], method)]
-                )
+            columns |= _adjusted(p, sum(len(scope) == 1 for scope in scopes))
             columns["test"] = [test.text for test in tests]
             if tests:
                 tables.append(pd.DataFrame(columns))
@@ -761,8 +757,7 @@ class Inference(Estimates):
                         "p": p,
                     }
                 )
-                for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
-                    table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
+                table = table.assign(**_adjusted(p, m))
                 table["test"] = test_texts
                 tables.append(table)
         return pd.concat(tables, ignore_index=True)
@@ -971,6 +966,16 @@ class Inference(Estimates):
             "groups."
         )
         return f"{head}\n{fill(self.note)}"
+
+
+def _adjusted(p: np.ndarray, m: int) -> dict[str, np.ndarray]:
+    """Return the p-values of m predictors, then of their interactions, adjusted for multiple
+    testing of the predictors and of the interactions.
+    """
+    return {
+        column: np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
+        for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh"))
+    }
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

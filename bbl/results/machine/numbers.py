@@ -147,46 +147,55 @@ class NumbersMixin(MachineResults):
         layout = self.estimate.parameters.layout
         theta = self.estimate.parameters.theta
         names = self.labels.names
-        groups = self.labels.groups
+        levels = self.labels.levels
+        # missing keys become missing values
         rows: list[dict[str, Any]] = []
 
-        def add(
-            g: int, i: int, a: int, j: int, b: int, kind: str, estimate: float, averaged: float
-        ):
-            """Add a row for levels a and b of predictors i and j in group g; -1 for no level."""
-            rows.append(
-                {
-                    "group": groups[g],
-                    "predictor": names[i],
-                    "level": self.labels.levels[i][a] if a > 0 else np.nan,
-                    "predictor2": names[j],
-                    "level2": self.labels.levels[j][b] if b > 0 else np.nan,
-                    "kind": kind,
-                    "estimate": estimate,
-                    "averaged": averaged,
-                }
-            )
-
-        for g in range(len(groups)):
+        for g, group in enumerate(self.labels.groups):
+            L = location.precision[g]
             for i, j in itertools.combinations(model.categories.tolist(), 2):
                 added = location.level_couplings(i, j)[g]
                 has_coupling = layout.index(i, j) >= 0
                 if not (has_coupling or (i in model.used and j in model.used)):
                     continue
                 J = layout.table(theta[g], i, j) if has_coupling else np.zeros_like(added)
-                for (a, b), coupling in np.ndenumerate(J):
-                    add(g, i, a + 1, j, b + 1, "coupling", coupling - added[a, b], coupling)
+                rows += [
+                    {
+                        "group": group,
+                        "predictor": names[i],
+                        "level": levels[i][1 + a],
+                        "predictor2": names[j],
+                        "level2": levels[j][1 + b],
+                        "kind": "coupling",
+                        "estimate": coupling - added[a, b],
+                        "averaged": coupling,
+                    }
+                    for (a, b), coupling in np.ndenumerate(J)
+                ]
             for i in model.used.tolist():
-                slopes = location.effects(i)[g] @ location.precision[g]
-                for (a, k), slope in np.ndenumerate(slopes):
-                    if slope:
-                        add(g, i, a + 1, int(model.numbers[k]), -1, "slope", slope, np.nan)
-            L = location.precision[g]
-            for k, h in itertools.combinations(range(model.q), 2):
-                if model.correlated[k, h]:
-                    partial = -L[k, h] / np.sqrt(L[k, k] * L[h, h])
-                    one, other = model.numbers[[k, h]]
-                    add(g, one, -1, other, -1, "partial correlation", partial, np.nan)
+                rows += [
+                    {
+                        "group": group,
+                        "predictor": names[i],
+                        "level": levels[i][1 + a],
+                        "predictor2": names[model.numbers[k]],
+                        "kind": "slope",
+                        "estimate": slope,
+                    }
+                    for (a, k), slope in np.ndenumerate(location.effects(i)[g] @ L)
+                    if slope
+                ]
+            rows += [
+                {
+                    "group": group,
+                    "predictor": names[model.numbers[k]],
+                    "predictor2": names[model.numbers[h]],
+                    "kind": "partial correlation",
+                    "estimate": -L[k, h] / np.sqrt(L[k, k] * L[h, h]),
+                }
+                for k, h in itertools.combinations(range(model.q), 2)
+                if model.correlated[k, h]
+            ]
         return pd.DataFrame(rows, columns=COUPLING_COLUMNS)
 
     @check_keywords
@@ -219,11 +228,12 @@ class NumbersMixin(MachineResults):
         >>> plt.close()
         """
         location = self._location()
-        n, means, squares = location.group_means()
+        n, means, products = location.group_means()
+        squares = np.maximum(products.diagonal(0, 1, 2), 0.0)
         if location.scores is None:
             means = means + self.design.number_centers
         df = np.maximum(n - 1.0, 1.0)
-        quantiles = np.array([t_quantile(0.975, one) for one in df])
+        quantiles = t_quantile(0.975, df)
         half_width = quantiles[:, None] * np.sqrt(squares / (df * np.maximum(n, 1.0))[:, None])
         if self.survey is not None:  # these intervals assume independently sampled rows
             half_width[:] = np.nan
@@ -389,17 +399,15 @@ class NumbersMixin(MachineResults):
         location = self._location()
         found = self._discriminants()
         V = found.coefficients
-        n, means, _ = location.group_means()
-        own = slice(location.model.p, None)
+        n, means, products = location.group_means()
         is_shared = location.model.covariance == "shared"
         ellipses: list[tuple[np.ndarray, np.ndarray] | None] = []
         for g, total in enumerate(n):
             if total == 0.0:
                 ellipses.append(None)
                 continue
-            squares = location.T[g][own, own] - total * np.outer(means[g], means[g])
             # within groups, discriminants are uncorrelated and have the variance 1
-            S = np.eye(V.shape[1]) if is_shared else V.T @ squares @ V / max(total - 1.0, 1.0)
+            S = np.eye(V.shape[1]) if is_shared else V.T @ products[g] @ V / max(total - 1.0, 1.0)
             ellipses.append(((means[g] - found.origin) @ V, S))
         rows = self.training
         points = np.zeros((0, V.shape[1]))
@@ -424,9 +432,8 @@ class NumbersMixin(MachineResults):
                 "Discriminants separate classes, but the formula has no response.",
                 hint="Fit a formula with a response.",
             )
-        n, means, _ = location.group_means()
-        own = slice(location.model.p, None)
-        within = location.T[:, own, own].sum(axis=0) - (n[:, None] * means).T @ means
+        n, means, products = location.group_means()
+        within = products.sum(axis=0)
         overall = n @ means / n.sum()
         between = (n[:, None] * (means - overall)).T @ (means - overall)
         n_groups = int((n > 0.0).sum())

@@ -9,9 +9,7 @@ import numpy as np
 
 from bbl.boltzmann.fitted import Estimate
 from bbl.errors import OptionError
-from bbl.model.attribution import zero_sum_factors
 from bbl.model.location import Location
-from bbl.model.number_terms import centred_factors
 from bbl.report.explore.score_model import (
     ScoreMixture,
     ScoreModel,
@@ -48,36 +46,24 @@ def machine_scores(
             hint="Fit hidden=0.",
         )
     check_size(K * layout.size * (1 if draws is None else draws.theta.shape[1]))
-    theta = estimate.parameters.theta
-    # fields and couplings; structural zeros, if any, come last
-    factors = layout.factors(theta)
-    zeros = [ScoreTerm(scope, table) for scope, table in factors[len(layout.scopes) :]]
-    factors = factors[: len(layout.scopes)]
-    constant = np.zeros(K)
-    # means of numeric regressors, by position
-    origins: dict[int, float] = {}
-    if layout.numbers is not None:
-        slopes = np.flatnonzero(layout.is_number).tolist()
-        origins = {i: float(layout.numbers[i, 0]) for i in slopes}
-        factors, constant = centred_factors(layout, theta)
     densities = None
     if estimate.location is not None:
         densities = _number_densities(estimate.location, names, np.asarray(centers))
-        # its numbers, predictors with one level, have no tables
-        is_number = estimate.location.model.is_number
-        factors = [own for own in factors if not is_number[list(own[0])].any()]
-    terms, means = zero_sum_factors(factors, list(origins))
-    constant = constant + means
+    zero_sum = estimate.zero_sum_terms()
+    factors = layout.factors(estimate.parameters.theta)
+    zeros = [ScoreTerm(scope, table) for scope, table in factors[len(layout.scopes) :]]
     # calibration, and the class proportions for a row without known predictors, which cannot be
     # predicted if there are regressors
-    common: dict[str, Any] = {"empty": None if origins else log_share(estimate.class_prior)}
+    common: dict[str, Any] = {
+        "empty": None if zero_sum.origins else log_share(estimate.class_prior)
+    }
     if estimate.calibration is not None:
         common["temperature"] = estimate.calibration.temperature
         common["offset"] = estimate.calibration.offset
     needed = estimate.needed
     at_estimates = ScoreSum(
-        constant=class_scores(constant[None], estimate.log_z, estimate.class_prior)[0],
-        terms=[*list_terms(terms, names, origins), *zeros],
+        constant=class_scores(zero_sum.constant[None], estimate.log_z, estimate.class_prior)[0],
+        terms=[*list_terms(zero_sum.terms, names, zero_sum.origins), *zeros],
         sums_unknown=needed is None,
         needed=() if needed is None else tuple(needed.tolist()),
         is_cumulative=estimate.cumulative,

@@ -42,7 +42,8 @@ def data_part(
     table_rows = []
     for factor, group_counts in zip(design.predictors, counts, strict=True):
         if isinstance(factor, NumberFactor):
-            table_rows.append(["numbers", "", "", f"mean {factor.mean:.4g} in the model"])
+            mean = factor.center + factor.scale * factor.mean
+            table_rows.append(["numbers", "", "", f"mean {mean:.4g}"])
             continue
         totals = group_counts.sum(axis=0)  # total row weight at each level
         most_frequent = int(totals.argmax())

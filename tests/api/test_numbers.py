@@ -766,3 +766,11 @@ def test_a_prior_count_adds_no_rank():
     assert_allclose(prior.covariances(), plain.covariances(), rtol=1e-6)
     means = [fit.means().loc["u"].iloc[0] for fit in (plain, prior)]
     assert_allclose(means[0][["s"]], means[1][["s"]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["pseudo", "conditional"])
+def test_a_report_has_the_means_of_the_numbers(method, table, tmp_path):
+    fit = bbl.bbl("y ~ u + a", table, numeric="u", method=method, verbose=0)
+    fit.report(tmp_path / "fit.html", verbose=0)
+    page = (tmp_path / "fit.html").read_text(encoding="utf-8")
+    assert f"mean {table['u'].mean():.4g}" in page

@@ -83,7 +83,7 @@ class CrossFit:
         The engine at the best setting.
     estimate : Estimate
     loss : LossRecord or None
-        Validation log-loss at the best setting; None if there is no response.
+        Validation log-loss at the best setting; None if the formula has no response.
     """
 
     table: np.ndarray

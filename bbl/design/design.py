@@ -465,7 +465,11 @@ class Design:
                 return ""
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
-        numeric = choose_numbers(rules.numeric, terms.predictors, frame if rules.measured else None)
+        numeric: tuple[Hashable, ...] = ()
+        if rules.numeric:
+            numeric = choose_numbers(
+                rules.numeric, terms.predictors, frame if rules.measured else None
+            )
         # widened below if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         # is_missing: mask (n, m), or None if nothing is missing, as always with "raise" and "drop"

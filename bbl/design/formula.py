@@ -59,7 +59,7 @@ class FormulaTerms:
     """
 
     text: str
-    response: Hashable  # column name; None if there is no response
+    response: Hashable  # column name; None if the formula has no response
     predictors: tuple[Hashable, ...]  # m column names, in order of appearance
     interactions: Interactions
 

@@ -232,7 +232,7 @@ def choose_numbers(
 
     Parameters
     ----------
-    numeric : bool or tuple of column names
+    numeric : True, or tuple of column names
         As in `EncodingRules`.
     predictors : tuple of column names
     frame : Frame or None
@@ -244,8 +244,8 @@ def choose_numbers(
         If a name is not a predictor.
     """
     if isinstance(numeric, bool):
-        if not numeric or frame is None:
-            return predictors if numeric else ()
+        if frame is None:
+            return predictors
         return tuple(name for name in predictors if looks_measured(frame.column(name)))
     for name in numeric:
         if name not in predictors:

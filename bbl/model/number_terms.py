@@ -16,7 +16,7 @@ def to_raw(layout: Layout) -> np.ndarray | None:
     regressors.
 
     It maps an intercept and parameters for standardised numeric regressors to those for unscaled
-    regressors. The result is None if there are no numeric regressors.
+    regressors. The result is None for a layout without numeric regressors.
 
     A product of standardised regressors and indicators is a sum of products of some of these
     variables.

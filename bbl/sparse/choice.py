@@ -45,7 +45,7 @@ class Point:
     penalty: Penalty
     stages: list[Stage]  # one per order
     refit: Refit | None  # the selected terms without penalties
-    ebic: float  # of the refit; nan if there is no refit
+    ebic: float  # of the refit; nan if nothing was refitted
     # (2,): mean -ln p for raw and refitted weights; nan if not computed
     held_out_loss: np.ndarray
 

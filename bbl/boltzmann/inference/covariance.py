@@ -150,7 +150,7 @@ class Covariances:
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
-        """Like `group`, for the differences from the pooled fit; None if there is no pooled fit.
+        """Like `group`, for the differences from the pooled fit; None without a pooled fit.
 
         The estimates are dependent, because a group's rows are part of the pooled rows.
         """

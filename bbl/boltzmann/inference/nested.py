@@ -48,12 +48,12 @@ class RatioTest:
     ----------
     statistic : float
         Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan if
-        there is no test.
+        nothing was tested.
     df : int
         Number of couplings that are missing from the smaller model, over all groups; for the exact
         likelihood, the difference in rank.
     p : float
-        nan if there is no test.
+        nan if nothing was tested.
     refused : list of (int, int, int, Kind)
         Group, both predictors and reason for each table of couplings that cannot be tested.
     """
@@ -75,7 +75,7 @@ class TermTests:
     tested : int
         Number of terms with a test, over all groups.
     p : float
-        The smallest p-value times the number of tested terms, at most 1; nan if there are no tests.
+        The smallest p-value times the number of tested terms, at most 1; nan if nothing was tested.
     refused : list of (int, tuple of int, Kind)
         Group, predictors and reason for each term without a test.
     sparse : SparseMargin or None

@@ -491,7 +491,7 @@ class Comparison:
 
     @cached_property
     def z(self) -> np.ndarray:
-        """Unpenalised estimate divided by its standard error, or nan if there is no Wald test."""
+        """Unpenalised estimate divided by its standard error, or nan without a Wald test."""
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
@@ -510,7 +510,9 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Unpenalised estimates; nan if there is no Wald or exact test, or `to_limits` is set."""
+        """Unpenalised estimates; nan for parameters without a Wald or exact test, or if `to_limits`
+        is set.
+        """
         tested = (
             self.verdict <= Kind.EXACT
             if self.to_limits is None

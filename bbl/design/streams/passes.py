@@ -187,7 +187,9 @@ def encode_source(
     )
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
-    numeric = choose_numbers(rules.numeric, terms.predictors, _first_rows(source, terms, rules))
+    numeric: tuple[Hashable, ...] = ()
+    if rules.numeric:
+        numeric = choose_numbers(rules.numeric, terms.predictors, _first_rows(source, terms, rules))
     for name in numeric:
         refuse_listed_levels(name, levels_by_name)
     reader = Reader(

@@ -372,7 +372,7 @@ class Conditional(Engine):
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine for the `start` and the penalties to try, or None if there is no start.
+        """Return the engine for the `start` and the penalties to try, or None without a start.
 
         The penalties are None if that engine's penalty is already set.
         """

@@ -47,7 +47,7 @@ class MaximumInfluence(JointInfluence):
         self.layout = layout
         self.maximum = maximum
         self.total = float(counts.sum())
-        # None if there are no numeric predictors
+        # None without numeric predictors
         self._to_raw = to_raw(layout)
         self.coefficients = self._raw(maximum.coefficients, axis=1)
         self.reference = maximum.reference

@@ -29,7 +29,7 @@ class Coupling:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two interacting predictors `i` and `j` in a `group`; `p` is None if there is no test."""
+    """Two interacting predictors `i` and `j` in a `group`; `p` is None if it was not tested."""
 
     group: str
     i: int

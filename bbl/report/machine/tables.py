@@ -252,8 +252,8 @@ class Coefficients(Named, Notebook):
         ``J[group][b, a]`` is the transpose. ``J[group][a, b, c]`` has the levels of `a` as rows
         and the joint levels of `b` and `c` as columns.
     h0, J0 : Mapping or None
-        Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None if there is no pooled
-        fit.
+        Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None if the model has no
+        pooled fit.
 
     Raises
     ------
@@ -292,7 +292,7 @@ class Coefficients(Named, Notebook):
             Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``,
             ``level2`` (missing for fields), with terms of three predictors ``predictor3``,
             ``level3`` (missing for pairs) and so on, ``estimate``, ``pooled`` and ``difference``
-            (nan if there is no pooled fit). Rows are ordered by group, then by number of
+            (nan if the model has no pooled fit). Rows are ordered by group, then by number of
             predictors, then by term. Labels are categorical, or objects if different levels compare
             equal (1 and True).
 

@@ -89,8 +89,16 @@ SAMPLE_TESTS_NOTE = (
     "sufficient; exact tests of sparse cells need all rows in memory."
 )
 TEST_COLUMNS = [
-    "group", "predictor", "predictor2", "chisq", "df", "p", "p_holm", "p_bh", "test",
-]  # fmt: skip
+    "group",
+    "predictor",
+    "predictor2",
+    "chisq",
+    "df",
+    "p",
+    "p_holm",
+    "p_bh",
+    "test",
+]
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
 

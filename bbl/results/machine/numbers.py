@@ -32,8 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["NumbersMixin"]
 
 COUPLING_COLUMNS = [
-    "group", "predictor", "level", "predictor2", "level2", "kind", "estimate", "averaged",
-]  # fmt: skip
+    "group",
+    "predictor",
+    "level",
+    "predictor2",
+    "level2",
+    "kind",
+    "estimate",
+    "averaged",
+]
 
 GRID = 300  # points of each axis at which decision regions are computed
 

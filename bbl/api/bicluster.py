@@ -52,13 +52,13 @@ def bicluster(
     ----------
     formula : str or None
         ``"rating ~ user*movie"`` for a long table: the response, the row factor and the column
-        factor. Pairs of levels without a row, or with a missing response, are missing cells;
+        factor. Missing cells are pairs of levels without a row or with a missing response; the
         responses of repeated pairs are averaged. ``"~ user*movie"`` for the presence or absence of
         pairs (``method="mcmc"``). None if `data` is a matrix.
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists; or a matrix (no formula)
         Missing cells of a matrix are nan.
     groups : (int, int), optional
-        Numbers of row groups and column groups. If None, they are chosen: by the integrated
+        Numbers of row groups and column groups. If None, both numbers are chosen: by the integrated
         completed likelihood on a grid (``"prototype"``), by the fitness (``"genetic"``), or by the
         posterior (``"mcmc"``).
     method : {"prototype", "genetic", "mcmc"}, default "prototype"
@@ -157,9 +157,9 @@ def du_process(
 ) -> np.ndarray:
     """Draw partitions of items by the Du process, whose stationary distribution is uniform.
 
-    At each step a random item moves. If it is alone in its group, it moves to one of the other
-    groups; otherwise to one of the other groups or to a new one. All these destinations are equally
-    probable.
+    At each step, one item is chosen at random and moves. If it is alone in its group, it moves to
+    another group; otherwise, it moves to another group or forms a new one. All these destinations
+    are equally probable.
 
     Parameters
     ----------
@@ -187,9 +187,9 @@ def du_process(
     -----
     The transition matrix is symmetric, so all partitions of the items are equally probable in the
     long run, and a Metropolis algorithm that uses it as proposal needs no Hastings ratio. With two
-    items the process is periodic. The process provides the mutations of ``bicluster(...,
-    method="genetic")`` and the proposals of ``method="mcmc"``. Any partition of n items can be
-    reached in about n steps; discard draws that still depend on `start`.
+    items the process is periodic. ``bicluster(..., method="genetic")`` uses this process for its
+    mutations, and ``method="mcmc"`` for its proposals. Any partition of n items can be reached in
+    about n steps, so discard the first draws, which still depend on `start`.
 
     References
     ----------
@@ -277,8 +277,8 @@ def _call_string(
 
 
 def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
-    """Check that a table of this `shape` has enough rows and columns; return (row groups, column
-    groups).
+    """Check that a table of this `shape` has enough rows and columns, and return the numbers of row
+    groups and column groups.
     """
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
         raise BBLTypeError(

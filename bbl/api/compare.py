@@ -34,19 +34,19 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
         test against the previous model: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and
         clAIC are better. A model's criteria are missing if they are not comparable with the first
         model's, because the number of observations differs or the likelihood refers to different
-        variables. For most models the likelihood is joint, of the response and all predictors,
-        which must then be the same in all models; for `shooter` it is conditional, of the response
-        given the predictors.
+        variables. For most models, the likelihood is the joint likelihood of the response and all
+        predictors, so the models must have the same predictors. For `shooter`, it is the
+        conditional likelihood of the response given the predictors.
 
     Notes
     -----
-    The test compares two Boltzmann machines for the same predictors and rows; the larger
-    contains all terms of the smaller. Both are fitted without a penalty, and ``ratio`` is twice the
-    difference of their log-likelihoods.
+    The test compares two Boltzmann machines for the same predictors and rows; the larger model
+    contains all terms of the smaller one. Both are fitted without a penalty, and ``ratio`` is twice
+    the difference of their log-likelihoods.
 
     With ``method="ml"`` the likelihood is exact. If the smaller model is true, the ratio has a
     chi-square distribution. Its degrees of freedom are the difference in the number of estimable
-    parameters, which is smaller than the number of additional couplings where margins have empty
+    parameters, which is smaller than the number of additional couplings if margins have empty
     cells. The test is reported only if there are enough rows, according to three rules. First, in
     each margin of a term of the larger model that shares a predictor with an additional term, at
     most a fifth of the expected counts are below 5 and none is below 1 (Cochran 1954). Second, the
@@ -60,9 +60,10 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     (Kent 1982; Varin, Reid & Firth 2011).
 
     If there are too few rows for a ratio, or pseudo-likelihood fits differ in terms of three or
-    more predictors, the p-value is the smallest p-value of the additional terms in the larger
-    model's ``inference().tests()``, times their number (Bonferroni), and ``ratio`` is missing. If
-    no term has a test, ``p`` is missing too, and ``test`` gives the reason.
+    more predictors, a Bonferroni test is reported instead and ``ratio`` is missing: the p-value is
+    the smallest p-value of the additional terms in the larger model's ``inference().tests()``,
+    multiplied by the number of these terms. If no term has a test, ``p`` is missing too, and
+    ``test`` gives the reason.
 
     With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows,
     and ``clAIC`` uses the complete rows, which are the same for all formulas with the same
@@ -107,12 +108,13 @@ def etable(
     Parameters
     ----------
     fits : fitted model, or a list or dict of them
-        Models in a list are numbered. Networks and models without standard errors are allowed, too.
+        Models in a list are numbered. Networks and models without standard errors are also
+        accepted.
     of : "group", "pooled" or (group, group), optional
         Estimates to show, as in `Inference.table`: each group's parameters, their differences from
-        the pooled fit, or the differences between two groups, which all models must have. The
-        default is the second group minus the first if all models have standard errors and the same
-        two groups, and otherwise each group's parameters.
+        the pooled fit, or the differences between two groups. All models must have these two
+        groups. The default is the second group minus the first if all models have standard errors
+        and the same two groups, and otherwise each group's parameters.
     keep : sequence of predictor names, optional
         Predictors whose fields and mutual couplings are shown; all by default.
     pairs : bool, default True
@@ -126,8 +128,8 @@ def etable(
     Returns
     -------
     ModelTable
-        It is printed as text and shown as HTML in a notebook, in both cases with only the first 60
-        coefficients. The full table is available as ``frame``, ``as_html()``, ``as_latex()`` and
+        It is printed as text and shown as HTML in a notebook, limited to the first 60 coefficients.
+        The full table is available as ``frame``, ``as_html()``, ``as_latex()`` and
         ``as_markdown()``.
 
     Raises

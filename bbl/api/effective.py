@@ -25,8 +25,8 @@ LARGEST_SIZE = 1e9  # above this size, the columns have no mutual information
 
 
 def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as codes (n, m) of each column's distinct values, and the numbers of distinct
-    values (m,).
+    """Return cells as codes (n, m) of each column's distinct values, and the number of distinct
+    values in each column (m,).
     """
     if isinstance(data, np.ndarray) and data.ndim == 2:
         columns = [data[:, i] for i in range(data.shape[1])]
@@ -54,7 +54,7 @@ def effective_weights(
     ----------
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists or array, shape (n, m)
         The columns to compare, without the response; for example the result of `readFasta`. Missing
-        values count as a value of their own.
+        values are treated as a separate value.
     identity : float, default 0.8
         Rows are similar if they agree in more than this proportion of the columns; every row is
         similar to itself and its copies.
@@ -65,7 +65,8 @@ def effective_weights(
     -------
     ndarray, shape (n,)
         Real weights between 1/n and 1, accepted by ``method="pvi"``, for example. Their sum is a
-        first estimate of the number of independent rows; `effective_size` gives another.
+        first estimate of the number of independent rows; `effective_size` computes another
+        estimate.
 
     Raises
     ------
@@ -102,9 +103,9 @@ def effective_size(
     """Estimate the number of independent rows from the mutual information between columns.
 
     The result is the number of independent rows for which the mean mutual information over all
-    pairs of unrelated columns would equal the observed value by chance. With few rows and many
-    columns, most of the mutual information is due to chance. With strong couplings or many rows,
-    less of it is due to chance, and the estimate is too small.
+    pairs of unrelated columns would, by chance alone, equal the observed value. With few rows and
+    many columns, most of the mutual information is due to chance. With strong couplings or many
+    rows, the proportion due to chance is smaller, and the estimate is too small.
 
     Parameters
     ----------
@@ -124,9 +125,9 @@ def effective_size(
     -------
     float
         The estimated size. A fit with real-valued weights assumes the effective number of rows
-        ``weights.sum() ** 2 / (weights ** 2).sum()``, which ignores that rows are related. If the
-        estimated size is much smaller, the fit's priors and information criteria overstate the
-        information in the rows.
+        ``weights.sum() ** 2 / (weights ** 2).sum()``, which does not account for related rows. If
+        the estimated size is much smaller, the fit's priors and information criteria assume too
+        much information in the rows.
 
     Raises
     ------
@@ -140,10 +141,10 @@ def effective_size(
 
     Notes
     -----
-    The size depends neither on the scale of the weights nor on the starting value: the mutual
-    information expected by chance between independent columns is nearly inversely proportional to
-    the size, and each step changes the logarithm of the size by the relative excess of observed
-    over expected information.
+    The size does not depend on the scale of the weights or on the starting value. The mutual
+    information that is expected by chance between independent columns is nearly inversely
+    proportional to the size. Each step changes the logarithm of the size by the relative excess of
+    the observed over the expected information.
 
     References
     ----------
@@ -176,7 +177,7 @@ def effective_size(
 
 
 def _warn_unmatched(matched: MatchedSize) -> None:
-    """Warn if the steps ended before convergence, or if no size fits."""
+    """Warn if the steps ended before convergence, or if no size explains the mutual information."""
     if matched.size < FEWEST_ROWS:
         cause = (
             "For any number of rows, the columns share more mutual information than independent "

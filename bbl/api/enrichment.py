@@ -35,20 +35,20 @@ def enrichment(
     terms : DataFrame, or sequence of tuples of names
         Interactions, strongest first, such as ``fit.interactions()`` or ``fit.terms``. A frame has
         columns ``predictor``, ``predictor2`` and so on, or a column ``predictors`` of tuples. A
-        term of three or more predictors is replaced by its pairs. A repeated pair counts at its
-        first position. Single predictors are ignored.
+        term of three or more predictors is replaced by its pairs. If a pair is repeated, only its
+        first position counts. Single predictors are ignored.
     known_pairs : DataFrame of two columns, or sequence of pairs of names
         Pairs are unordered. Pairs with a name that is not in `predictors` are ignored.
     predictors : sequence of names, optional
         All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional
-        Numbers of leading pairs to test. The default is 50, 100, ..., 250, as far as these are
-        below the length of the list, and the length of the list.
+        Numbers of leading pairs to test. The default is the length of the list, and those of 50,
+        100, ..., 250 that are smaller.
     n_universe : int, optional
         Size of a larger universe that contains the predictors, such as all human transcription
         factors. Expected numbers and their p-values then use the proportion of known pairs among
-        all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, where all pairs in
-        `known_pairs` are counted. The rank test always uses the pairs of the predictors only.
+        all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, which counts all pairs
+        in `known_pairs`. The rank test always uses the pairs of the predictors only.
 
     Returns
     -------
@@ -63,8 +63,8 @@ def enrichment(
     ----------
     Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS,
     Section 6.3. With `n_universe` the proportion of known pairs is n_0 / C(n_TF0, 2), as in the
-    paper. The expected number is the number among `top` random pairs, which matches the numbers in
-    its Table 2.
+    paper. The expected number is the mean number of known pairs among `top` random pairs, as in its
+    Table 2.
 
     Examples
     --------
@@ -144,8 +144,8 @@ def enrichment(
 
 
 def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
-    """Return `terms`, the value of `argument`, as a list of tuples of distinct names; missing names
-    are left out.
+    """Return `terms`, the value of `argument`, as a list of tuples of distinct names without
+    missing names.
     """
     if isinstance(terms, pd.DataFrame):
         if "predictors" in terms.columns:

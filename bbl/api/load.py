@@ -21,8 +21,8 @@ Model = TypeVar("Model")
 
 
 def _find_kinds() -> dict[str, Any]:
-    """Return the results classes by the kind stored in a model file: all classes in `bbl.results`
-    with a `_kind`.
+    """Return a dict from the kinds stored in model files to the results classes, which are all
+    classes in `bbl.results` with a `_kind`.
     """
     modules = [
         import_module(module_info.name)
@@ -39,7 +39,7 @@ KINDS = _find_kinds()  # results classes by the kind stored in a model file
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Rebuild the fitted model of this `kind` from the `meta` and `arrays` that `pack` returned."""
+    """Rebuild a fitted model of this `kind` from its `meta` and `arrays`, as returned by `pack`."""
     return KINDS[kind]._unpack(meta, arrays)
 
 
@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
 
     Notes
     -----
-    The file contains text and numbers, verified by a digest, but no code.
+    The file contains text and numbers, which are verified by a digest, and no code.
 
     Examples
     --------

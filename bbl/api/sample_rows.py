@@ -39,7 +39,7 @@ def sample_rows(
         A Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars
         LazyFrame, Dask DataFrame or callable, as in `bbl.bbl`.
     n : int
-        Number of rows to draw. If there are fewer, all are returned.
+        Number of rows to draw. If there are fewer rows, all are returned.
     seed : int or numpy.random.Generator, optional
         The same seed draws the same rows.
     verbose : int, default 1
@@ -53,7 +53,7 @@ def sample_rows(
     Raises
     ------
     DataError, BBLTypeError
-        If the data cannot be read, or if the argument is not data.
+        If the data cannot be read, or if `data` has an unsupported type.
 
     Notes
     -----
@@ -80,7 +80,7 @@ def sample_rows(
     n_waiting = 0
 
     def merge() -> None:
-        """Merge the waiting rows into the kept rows, and keep at most `size`."""
+        """Merge the waiting rows into the kept rows, of which at most `size` remain."""
         nonlocal kept, keys, threshold, n_waiting
         tables = [table for table in (kept, *waiting) if len(table.columns)]
         kept = pd.concat(tables) if tables else kept
@@ -110,7 +110,7 @@ def sample_rows(
 
 
 def _frames(data: TableLike | Batches) -> Iterator[Frame]:
-    """Yield the batches of data that are read in batches, or a whole table."""
+    """Yield each batch of data read in batches, or a whole table."""
     source = None if isinstance(data, pd.DataFrame) else lazy_source(data)
     if source is None:
         yield to_frame(data)
@@ -120,8 +120,8 @@ def _frames(data: TableLike | Batches) -> Iterator[Frame]:
 
 
 def _take(frame: Frame, positions: np.ndarray, n_before: int) -> pd.DataFrame:
-    """Return the rows of a batch at `positions`, indexed by their positions in the data; `n_before`
-    rows precede the batch.
+    """Return the rows at `positions` of a batch, indexed by their positions in the data; `n_before`
+    is the number of rows before the batch.
     """
     if frame.arrow is not None and hasattr(frame.arrow, "to_struct_array"):  # a RecordBatch
         frame = arrow_batch(frame.arrow.take(positions), "", frame.declared).frame

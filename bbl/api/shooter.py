@@ -65,10 +65,10 @@ def shooter(
     """Fit a sparse logistic regression of the response on predictors and their products, of any
     order.
 
-    The fit selects products of up to `order` predictors that separate the response groups. It
-    proceeds order by order: the penalised negative log-likelihood is minimised exactly over the
-    terms selected so far and all products of a selected term with one more predictor. Lower-order
-    terms may be dropped again.
+    The fit selects products of up to `order` predictors that separate the response groups. For each
+    order, the penalised negative log-likelihood is minimised exactly over the terms selected so far
+    and all products of a selected term with one more predictor. Terms of lower orders may be
+    dropped again.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def shooter(
         Whether the penalties in `lambda_` apply to the sum of the losses of all observations, as in
         the paper, or to their mean. Penalties on the mean are multiplied by the sum of the weights.
     numeric : bool or sequence of predictors, default False
-        Predictors to treat as real numbers instead of categories: True for all, or a list of names.
-        A numeric predictor enters the model as its value, and a product of numeric predictors as
-        the product of their values. The response cannot be numeric.
+        Predictors to treat as numeric instead of categorical: True for all, or a list of names. A
+        numeric predictor enters the model as its value, and a product of numeric predictors as the
+        product of their values. The response cannot be numeric.
     standardise : bool, default False
         Whether numeric predictors are centred and divided by their standard deviation (both
-        weighted). Without it, penalties depend on the units of measurement.
+        weighted). If False, the effect of the penalties depends on the units of measurement.
     nfold : int, default 5
         Number of folds for ``lambda_="cv"`` and ``refit="auto"``, stratified by group; at most the
         number of observations.
@@ -145,7 +145,8 @@ def shooter(
     such features are uncorrelated with their factors, unlike products of 0/1 indicators. With two
     groups the loss is ``ln(1 + exp(-y f))``. The paper's penalties for 8,000 rows (80, 100, 100)
     are ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with ``scale="mean"``.
-    Within folds, penalties are scaled by the square root of the number of observations.
+    Within folds, penalties are scaled in proportion to the square root of the number of
+    observations.
 
     With ``numeric=True`` and given penalties, each order is an L1-penalised logistic regression on
     the numeric predictors and their products, with the same optimum as scikit-learn's
@@ -155,7 +156,7 @@ def shooter(
 
     A term is found only if one of its sub-terms with one predictor fewer is selected. If the
     response is the parity of three predictors, no sub-term has an effect and the term is missed.
-    ``screen="all"`` also finds pairs of which neither predictor is selected.
+    ``screen="all"`` also finds pairs in which neither predictor was selected.
 
     References
     ----------
@@ -295,9 +296,10 @@ def shooter(
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the selected terms' out-of-fold log-loss, or None if there are no folds or terms.
+    """Return the out-of-fold log-loss of the selected terms, or None if there are no folds or
+    terms.
 
-    `class_totals` (K,) are the total weights of the groups.
+    `class_totals` (K,) contains the total weight of each group.
     """
     # position 0: raw weights, 1: refitted weights
     loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])
@@ -310,7 +312,7 @@ def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) ->
 def _check_penalties(
     lambda_: str | float | Sequence[float], order: int
 ) -> tuple[str, tuple[float, ...] | None]:
-    """Check `lambda_`; return (rule, None) or ("given", penalties by order)."""
+    """Check `lambda_`; return (rule, None), or ("given", penalties by order)."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
     values = tuple(reals("lambda_", lambda_, partial(real, low=0.0, open_low=True)).tolist())
@@ -348,7 +350,9 @@ def _check_refit(refit: str | bool) -> str | bool:
 def _changed_arguments(
     options: dict[str, tuple],
 ) -> dict[str, Any]:
-    """Return the arguments to print in the call; `options` maps names to (value, default)."""
+    """Return the arguments that are printed in the call; `options` maps names to (value,
+    default).
+    """
     arguments: dict[str, Any] = {}
     for name, (value, default) in options.items():
         if type(value) is not type(default) or value != default:  # a list is never the default
@@ -361,7 +365,9 @@ def _changed_arguments(
 
 
 def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
-    """Raise if the formula has interactions, or the fit would need too much time or memory."""
+    """Raise an error if the formula has interactions, or if the fit would need too much time or
+    memory.
+    """
     names = design.labels.names
     m = len(design.labels.names)
     # the lowest-order interaction, or None
@@ -426,12 +432,12 @@ def _warn_no_terms_or_separation(
 
 
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the path as a frame with one row per stage, and the row at which each term entered.
+    """Return the path as a frame with one row per stage, and the row in which each term entered.
 
     `total` is the sum of the weights of the data. The column ``loss`` is a mean, like the held-out
-    losses; ``objective`` is the minimised sum. The entry row of a term is the first row from which
-    the term remains selected up to the chosen row. Only the last stage of each penalty counts, or
-    every stage if there is a single penalty.
+    losses, and ``objective`` is the minimised sum. The entry row of a term is the first row from
+    which the term remains selected up to the chosen row. Only the last stage of each penalty is
+    considered, or every stage if there is a single penalty.
     """
     rows: list[tuple] = []
     # one entry per row of the frame

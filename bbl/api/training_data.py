@@ -1,7 +1,7 @@
 """Training data of the public functions that fit models: check the arguments and encode the rows.
 
-*Data read in batches* (files, Dask, ...) are never in memory as a whole, and are read by a
-*source*. `lazy_source` returns None for an ordinary table.
+*Data read in batches* (files, Dask, ...) are read by a *source* and are never entirely in memory.
+`lazy_source` returns None for a table in memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def data_arguments(data: object, weights: object = None, design: object = None) 
     """Return the call's arguments `data`, `weights` and `design` as they are printed, by name.
 
     As in R, a printed call shows the names of the caller's variables. Data that are not stored in a
-    variable are omitted; weights and designs that are not are shown as their type.
+    variable are omitted; weights and designs are then replaced by their type.
     """
     arguments: dict[str, Any] = {}
     data_name = _variable_name(data)
@@ -70,10 +70,10 @@ def _name_or_type(value: object) -> str:
 
 
 def _variable_name(value: object) -> str | None:
-    """Return the name of the variable of the first caller outside this package that holds `value`.
+    """Return the name of the variable that holds `value` in the first caller outside this package.
 
-    The result is None if no variable holds the value, for example an expression. Names that begin
-    with an underscore are ignored because consoles use such names for their last results.
+    Return None if no variable holds the value, for example because it is an expression. Names that
+    begin with an underscore are ignored because consoles use them for their last results.
     """
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
@@ -88,7 +88,7 @@ def _variable_name(value: object) -> str | None:
 
 
 def _is_inside(module: str) -> bool:
-    """Return whether a module of this name is part of this package."""
+    """Return whether a module with this name is part of this package."""
     return module == "bbl" or module.startswith("bbl.")
 
 
@@ -97,10 +97,10 @@ FEWEST_CELLS = 8  # no warning for smaller tables of counts
 
 
 def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
-    """Warn if the response looks like a quantity, or the rows look like a table of counts without
-    weights.
+    """Warn if the response looks like a numeric quantity, or if the rows look like a table of
+    counts without weights.
 
-    `stacklevel` is as in `warnings.warn`, counted from the caller.
+    `stacklevel` is the argument of `warnings.warn`, counted from the caller.
     """
     response = encoded.design.response
     if (
@@ -131,7 +131,7 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
 
 def _unused_counts(frame: Frame, encoded: FitData) -> object:
     """Return the name of the first unused column of non-negative integers that are not all equal,
-    or None if there is none.
+    or None.
     """
     used_names = {
         encoded.design.response.name,
@@ -179,8 +179,8 @@ FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer inte
 
 
 def refuse_batches(data: object, purpose: str, argument: str) -> None:
-    """Raise an OptionError if `data` is read in batches; `purpose` names what needs all rows in
-    memory.
+    """Raise an OptionError if `data` is read in batches; `purpose` names the argument or task that
+    requires all rows in memory.
     """
     source = lazy_source(data)
     if source is not None:
@@ -218,8 +218,8 @@ def encode_data(
     survey : SurveyDesign, optional
         Sampling design, which names the weights.
     assignment, cluster, verbose, workers
-        For data read in batches: the fold assignment, the Dask workers that read the rows, whether
-        to show the progress bar (0 hides it), and the number of threads.
+        For data read in batches: the fold assignment, the Dask workers that read the rows, the
+        verbosity (0 hides the progress bar), and the number of threads.
     """
     layout = cast(Layout, None)  # its terms depend on the model family
     if isinstance(data, Source):
@@ -276,7 +276,8 @@ def encode_data(
 
 
 def load_rows(data: FitData) -> FitData:
-    """Load rows in a file or on a cluster into memory, one byte for each value, with their folds.
+    """Load rows that are in a file or on a cluster into memory, as one byte per value, with their
+    folds.
 
     Raises
     ------
@@ -309,14 +310,15 @@ def load_rows(data: FitData) -> FitData:
 
 
 def user_folds(cv: RowFolds, data: TableLike, encoded: FitData) -> Folds:
-    """Return the folds of a splitter, or of pairs of row positions, restricted to the fitted rows.
+    """Return the folds of a splitter or of pairs of row positions, restricted to the fitted rows.
 
     Parameters
     ----------
     cv : scikit-learn splitter or iterable of (train, validation) row positions
         Positions refer to all rows of the data, including those that are not fitted.
     data : table
-        Passed to the splitter's ``split``; converted to a DataFrame if it has no shape.
+        Data passed to the splitter's ``split``; they are converted to a DataFrame if they have no
+        shape.
     encoded : FitData
         The same data, encoded in memory.
     """

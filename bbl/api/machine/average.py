@@ -1,6 +1,7 @@
 """The public function `average`, and ``method="auto"``, which averages Boltzmann machines.
 
-A *member* is one of the M averaged classifiers, and N is the number of held-out rows in all folds.
+A *member* is one of the M classifiers that are averaged, and N is the number of held-out rows in
+all folds.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def fit_auto(
 
 
 def _check_labels(one: Labels, other: Labels) -> None:
-    """Raise an OptionError if two models have different predictors, levels or groups."""
+    """Raise an OptionError if two models differ in their predictors, levels or groups."""
     if one.names != other.names:
         raise OptionError(
             f"The fits have different predictors: {list(one.names)} and {list(other.names)}.",
@@ -172,7 +173,7 @@ def _check_members(members: tuple[Any, ...]) -> None:
 
 def _have_same_rows(one: Sample, other: Sample) -> bool:
     """Return whether two samples have equal codes, weights, responses and missing cells, in the
-    same order.
+    same order of rows.
     """
     return all(
         np.array_equal(getattr(one, name), getattr(other, name))
@@ -208,10 +209,10 @@ def average(
     Returns
     -------
     AverageResults
-        If the fits have `priors`, these replace the class proportions of the training rows in the
-        averaged probabilities, as in `AverageResults.with_priors`. Missing values raise an error if
-        any fit was made with ``missing="raise"``; otherwise their rows are dropped if any fit drops
-        them.
+        If the fits have `priors`, the averaged probabilities use these instead of the class
+        proportions of the training rows, as in `AverageResults.with_priors`. Missing values raise
+        an error if any fit was made with ``missing="raise"``; otherwise, their rows are dropped if
+        any fit was made with ``missing="drop"``.
 
     Raises
     ------
@@ -287,7 +288,7 @@ def average(
         def refit(
             train: Sample, rng: np.random.Generator, member: ClassifierResults = member
         ) -> list[Any]:
-            """Refit the member on the training rows of a fold, with its own setting."""
+            """Refit a model on the training rows of a fold, with the model's own setting."""
             return [member._refit(train, rng)]
 
         scored = cross_validate(

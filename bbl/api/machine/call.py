@@ -1,8 +1,8 @@
-"""Calls of the functions that fit Boltzmann machines: check arguments, make the engine, encode
-data.
+"""Prepare calls of the functions that fit Boltzmann machines: check arguments, make the engine,
+encode data.
 
-`PREPARED_AS` is the engine whose rules for the formula and the rows apply to ``method="auto"``,
-which averages several engines. K is the number of groups.
+With ``method="auto"``, which averages several engines, the formula and the rows are checked by the
+rules of the engine `PREPARED_AS`. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def check_zeros_call(
     Parameters
     ----------
     zeros : object
-        The argument; None for no structural zeros.
+        The argument; None if there are no structural zeros.
     refusals : mapping
-        The method's missing capabilities, with reasons; see `Engine.refusals`.
+        Features that the method does not support, with reasons; see `Engine.refusals`.
     log_z : str
         How ln Z is computed.
     source : Source or None
@@ -138,7 +138,8 @@ def check_zeros_call(
 
 
 def support_of(zeros: object, encoded: FitData) -> Support | None:
-    """Return the support left by the structural `zeros` of a call, or None if there are none.
+    """Return the cells that remain possible given the structural `zeros` of a call, or None if
+    there are no zeros.
 
     Raises
     ------
@@ -168,7 +169,7 @@ MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 def out_of_fold_record(
     data: FitData, spec: FitSpec, tuning: Tuning | None, option: str | None = None
 ) -> LossRecord | None:
-    """Return the out-of-fold log-loss of a tuned or calibrated fit, or None if the fit is not tuned
+    """Return the out-of-fold log-loss of a tuned or calibrated fit, or None if the fit is neither
     or has no classes. `option` is as in `remedy`.
     """
     if tuning is None or tuning.scored is None or data.K == 1:
@@ -185,8 +186,10 @@ def out_of_fold_record(
 def with_training_summary(
     fit: MachineFit, data: FitData, engine: Engine, kept: KeptRows | None = None
 ) -> MachineFit:
-    """Add the number of training rows, their log-likelihood and level counts, and the kept rows to
-    a fit of data read in batches; `kept` contains these rows if they are already known.
+    """Add summaries of the training rows to a fit of data read in batches.
+
+    The summaries are the number of rows, their log-likelihood, the level counts and the rows to
+    keep; `kept` contains these rows if they were selected before.
     """
     if data.index is not None:
         return fit
@@ -202,8 +205,10 @@ def with_training_summary(
 
 
 def average_with_training_summary(average: AverageResults, data: FitData) -> AverageResults:
-    """Add the number of rows, level counts and kept rows to an average of fits of data read in
-    batches, and to its members.
+    """Add summaries of the training rows to an average of fits of data read in batches, and to its
+    members.
+
+    The summaries are the number of rows, the level counts and the rows to keep.
     """
     if data.index is not None:
         return average
@@ -220,14 +225,14 @@ def average_with_training_summary(average: AverageResults, data: FitData) -> Ave
 
 
 def _keep(data: FitData) -> KeptRows:
-    """Return the rows that a fit keeps."""
+    """Return the training rows to store with a fit of data read in batches."""
     is_few = partial(few_enough, layout=data.layout)
     size = sample_size(data.layout)
     return keep_rows(data.sample, data.design.n_levels, data.K, size, is_few)
 
 
 def _summary(data: FitData) -> Training:
-    """Return the summary of the training rows, without a log-likelihood."""
+    """Return the number of training rows and their level counts, without a log-likelihood."""
     sample = data.sample
     nobs = round(sample.total) if sample.whole else sample.total
     return Training(nobs, np.nan, level_counts(sample, data.design.n_levels, data.K))
@@ -252,7 +257,9 @@ class NumberOptions:
 
     @property
     def columns(self) -> bool | tuple[Hashable, ...]:
-        """The columns: False for none, True for all that look numeric, or their names."""
+        """The columns: False for none, True for all columns that look numeric, or the names of the
+        columns.
+        """
         if self.numeric is None or isinstance(self.numeric, bool):
             return bool(self.numeric)
         if isinstance(self.numeric, str) or not isinstance(self.numeric, Iterable):
@@ -260,7 +267,7 @@ class NumberOptions:
         return tuple(self.numeric)
 
     def shown(self) -> dict[str, tuple[object, object]]:
-        """Return (value, default) by argument, for the printed call."""
+        """Return (value, default) of each argument by name, for the printed call."""
         numeric = self.numeric
         if not isinstance(numeric, str | bool | None):
             numeric = list(self.columns) if self.columns else None  # type: ignore[arg-type]
@@ -272,7 +279,7 @@ class NumberOptions:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The arguments that differ from their defaults, except the columns."""
+        """Return the arguments that differ from their defaults, except `numeric`."""
         return {
             name: value
             for name, (value, default) in self.shown().items()
@@ -369,7 +376,9 @@ def check_numbers(
 
 
 def refuse_squares(design: Design) -> None:
-    """Raise an OptionError if the formula contains the square of a number, such as ``u:u``."""
+    """Raise an OptionError if the formula contains the square of a numeric predictor, such as
+    ``u:u``.
+    """
     for i in design.squares:
         name = design.predictors[i].name
         raise OptionError(
@@ -455,7 +464,7 @@ def prepare(
     numbers : NumberOptions, optional
         The arguments of numeric predictors, unchecked.
     extra_fits : int, default 0
-        Number of fits in addition to one per group, for the cost estimate.
+        Number of additional fits besides one per group, used to estimate the cost.
     make_assignment : callable, optional
         ``make_assignment(engine, rng)`` returns the fold assignment of data read in batches.
     needs_counts : bool, default False
@@ -593,7 +602,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
 def check_survey(
     engine: Engine, design: object, weights: Weights | None, data: TableLike | Batches
 ) -> None:
-    """Raise an error if engine or other arguments cannot be combined with a sampling design."""
+    """Raise an error if the engine or other arguments cannot be combined with a sampling design."""
     if not isinstance(design, SurveyDesign):
         raise BBLTypeError(
             f"design must be made by bbl.survey(weights=...); got {type(design).__name__}.",
@@ -624,9 +633,9 @@ def check_relevance(
 ) -> float | None:
     """Check `relevance`, and return the significance level if it is a number between 0 and 1.
 
-    Returns None if `relevance` is None (all predictors are used) or one of `RULES`
-    (cross-validation chooses the level later). Raises an error if `relevance` is anything else, if
-    the engine does not support it (see `Engine.refusals`), or if it cannot be combined with the
+    Return None if `relevance` is None, which uses all predictors, or one of `RULES`, for which
+    cross-validation chooses the level later. Raise an error if `relevance` is anything else, if the
+    engine does not support it (see `Engine.refusals`), or if it cannot be combined with the
     argument named `conflict`.
     """
     if relevance is None:
@@ -709,8 +718,10 @@ def shown_call(
     design: SurveyDesign | None = None,
     **defaulted: tuple[object, object],
 ) -> str:
-    """Return the printed form of a call of `public_function`; `defaulted` maps arguments to (value,
-    default), and those that differ from the default are shown.
+    """Return the printed form of a call of `public_function`.
+
+    `defaulted` maps arguments to (value, default); arguments are shown if they differ from the
+    default.
     """
     arguments: dict[str, Any] = {"formula": formula, **data_arguments(data, weights, design)}
     if method != DEFAULT:

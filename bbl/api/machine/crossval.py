@@ -1,7 +1,7 @@
 """The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
 
-There are *S* settings of the tuned option, K groups, and N held-out rows of all folds. `Scored`
-holds the out-of-fold scores (S, N, K).
+S is the number of settings of the tuned option, K the number of groups, and N the number of
+held-out rows in all folds. `Scored` contains the out-of-fold scores (S, N, K).
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ def crossVal(
     structural_zeros, n_jobs, client
         As in `bbl`. Each fold is calibrated on the other folds.
     nfold : int, default 5
-        Number of folds. As in R, each fold is a consecutive block of rows within each response
-        group, and the last one also contains the remaining rows. Copies of a weighted row may fall
-        into different folds. With a `design`, folds consist of whole clusters. Designs with
-        replicate weights do not identify clusters, so their folds consist of single rows; pass
+        Number of folds. As in R, each fold is a block of consecutive rows within each response
+        group; the last fold also contains the remaining rows. Copies of a weighted row may be
+        assigned to different folds. With a `design`, folds consist of whole clusters. Designs with
+        replicate weights do not identify clusters, so rows are assigned to folds individually; pass
         folds of whole clusters in `cv` instead.
     use_auc : bool, default True
         If True, two groups are scored by AUC (with DeLong's 95% interval); otherwise, by accuracy.
@@ -132,8 +132,8 @@ def crossVal(
         rows, or "pnll", the mean of their negative log pseudo-likelihood, which does not need ln Z.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
         Overrides `nfold` and `shuffle`. Each fold is trained on its training positions only.
-        Positions refer to all rows of `data`, including those that the fit does not use. A splitter
-        is called as ``cv.split(data, y)``; for a splitter that needs groups, give
+        Positions refer to all rows of `data`, including rows that are not used in the fit. A
+        splitter is called as ``cv.split(data, y)``; for a splitter that needs groups, give
         ``list(splitter.split(X, y, groups))``.
     shuffle : bool, default False
         Whether rows are assigned to folds at random, within each group. Use this if the rows are
@@ -164,9 +164,9 @@ def crossVal(
         As in `bbl`; the message also names the fold.
     DataWarning
         If predictors differ between consecutive folds more than expected by chance (a test at level
-        1 %). It is also given if, at the best setting, naive Bayes or the class proportions have a
-        smaller validation log-loss. This may result from errors in ln Z between the groups, which
-        AUC does not detect.
+        1 %). It is also issued if naive Bayes or the class proportions have a smaller validation
+        log-loss than the best setting. The reason may be that the errors in ln Z differ between the
+        groups, which AUC does not detect.
 
     Examples
     --------
@@ -289,8 +289,8 @@ def crossVal(
 
 
 def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> list[np.ndarray]:
-    """Return the positions in the data of each fold's held-out rows; empty if the data were read
-    in batches.
+    """Return the positions of each fold's held-out rows in the data; empty if the data were read in
+    batches.
     """
     if encoded.index is None:
         return [encoded.row_positions[[]] for _ in range(len(folds))]  # empty arrays

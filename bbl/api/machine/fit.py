@@ -105,7 +105,7 @@ def bbl(
     verbose: int = 1,
     **options: Any,
 ) -> BBLResults | DensityResults | AverageResults:
-    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, combined by
+    """Fit a Boltzmann Bayes learner: one Boltzmann machine for each response group, combined by
     Bayes' rule.
 
     Without a response (``"~ ."``), one Boltzmann machine is fitted to all rows and estimates their
@@ -124,7 +124,7 @@ def bbl(
         "auto" load the codes of such data into memory: a Parquet path, list, glob or folder, a
         pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
         DataFrame, or a function that returns an iterator of tables. `weights` must then be the name
-        of a column, and the fitted model keeps the rows without their order, or a sample of them,
+        of a column, and the fitted model stores the rows without their order, or a sample of them,
         for standard errors, tests and effects.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
@@ -155,7 +155,7 @@ def bbl(
     xlevels : dict of predictor name to list of levels, optional
         All levels that a predictor may have, in order; the first is the reference level.
     testNull : bool, default True
-        Whether to fit all rows as one group too, and report each group's differences from this
+        Whether to also fit all rows as one group, and report each group's differences from this
         pooled fit, ``dh`` and ``dJ``.
     novarOk : bool, default False
         Whether to accept predictors with a single level.
@@ -174,7 +174,7 @@ def bbl(
         offsets and a common temperature. Both use the out-of-fold scores of 5 shuffled folds.
     relevance : float, "cv" or "cv-1se", optional
         Select the predictors whose distributions differ between groups. All other predictors have
-        the same fields in every group and no interactions, so that they cancel in class
+        the same fields in every group and no interactions, so they do not affect class
         probabilities. Predictors are added one at a time by score tests in a logistic regression of
         the groups, at this significance level divided by the number of tests (see
         `bbl.stats.relevance`). ``"cv"`` chooses between the level .05, the level .5 and all
@@ -182,27 +182,30 @@ def bbl(
         standard error of the best. ``fit.relevant()`` lists the predictors used for prediction.
         Standard errors and tests are not available, because they would ignore the selection.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class proportions for predictions instead of the training proportions: for groups that were
-        sampled separately, or will have other frequencies in new data. Parameters and likelihood do
-        not depend on them. An array is in the order of the groups, which must then be numbers,
-        booleans or levels with a declared order.
+        Class proportions for predictions instead of the training proportions: use this if groups
+        were sampled separately, or if their proportions are different in new data. Parameters and
+        likelihood do not depend on them. An array is in the order of the groups, which must then be
+        numbers, booleans or levels with a declared order.
     structural_zeros : table or name of a column, optional
         Cells that cannot occur, for ``method="ml"``. Each row of a table is a combination of
-        levels; its columns are predictors, and the response if the zeros are specific to a group. A
-        column of `data` instead marks rows of impossible cells by True or 1; their weights are 0.
-        Sums over states, and hence ln Z, probabilities and degrees of freedom, exclude these cells.
+        levels; its columns are predictors, and the response if the zeros differ between groups.
+        Alternatively, a column of `data` marks the rows of impossible cells by True or 1; these
+        rows must have a weight of 0. Sums over states, and hence ln Z, probabilities and degrees of
+        freedom, exclude these cells.
     numeric : column name, list of column names, or True, optional
         Numeric predictors: given the levels of the other predictors, they are modelled as normally
         distributed in each group. In the formula, ``u`` alone has a mean and a variance in each
         group; with ``a:u`` its mean also depends on the level of a, and with ``u:v`` the two
-        numeric predictors are correlated. With ``method="conditional"`` they are regressors, also
-        as squares ``u:u``; ``method="auto"`` averages both, and intervals. True selects float
-        columns, and integer columns with more than 20 distinct values.
+        numeric predictors are correlated. With ``method="conditional"`` they are regressors, and
+        the formula can contain squares ``u:u``. ``method="auto"`` averages both kinds of models,
+        and models in which they are binned into intervals. True selects float columns, and integer
+        columns with more than 20 distinct values.
     covariance : {"group", "shared", "cv"}, default "group"
         Whether each group has its own covariance matrix of the numeric predictors, as in quadratic
-        discriminant analysis, or all groups share one, as in linear discriminant analysis. "cv",
-        here, for `shrink` and for `transform`: chosen by 5-fold cross-validation of the log-loss,
-        all three in one search, with naive Bayes for the categorical predictors.
+        discriminant analysis, or all groups share one, as in linear discriminant analysis. "cv"
+        chooses by 5-fold cross-validation of the log-loss. If several of `covariance`, `shrink` and
+        `transform` are "cv", they are chosen jointly; categorical predictors are treated as in
+        naive Bayes.
     divisor : {"moment", "ml"}, default "moment"
         Whether covariances are sums of squares divided by their degrees of freedom, or by the
         number of rows, as in maximum likelihood.
@@ -217,8 +220,8 @@ def bbl(
         Number of threads; None or -1 uses all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
         Cluster whose workers read the data, keep the codes and compute sums over them; by default
-        the active client if `data` is a Dask DataFrame. The workers need access to the files of
-        Parquet data or of a pyarrow Dataset.
+        the active client if `data` is a Dask DataFrame. The workers must be able to read the files
+        of Parquet data or of a pyarrow Dataset.
     verbose : int, default 1
         0 hides the progress bar.
     **options
@@ -251,19 +254,20 @@ def bbl(
         group and the predictor.
     DataWarning
         If the probabilities have a larger log-loss than the class proportions, in cross-validation
-        or on the training rows, or a larger log-loss on the training rows than naive Bayes
-        (``fit.log_loss`` contains the figures). It is also given if a predictor has over 100
-        levels, most of them rare; if the response has over 25 integer groups; or if the rows look
-        like a table of counts without weights.
+        or on the training rows, or a larger log-loss on the training rows than naive Bayes; see
+        ``fit.log_loss``. It is also issued if a predictor has over 100 levels, most of them rare;
+        if the response has over 25 integer groups; or if the rows look like a table of counts
+        without weights.
 
     Notes
     -----
     With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor
     over the rows where it is known, and of each pair over the rows where both are known.
-    Pseudo-likelihood fits each predictor to the rows where it and all predictors that interact with
-    it are known: if all pairs interact, only the complete rows are used; with fewer interactions,
-    more rows are used. All methods assume that values are missing completely at random within a
-    group. Without missing values the fit is bitwise identical to ``missing="raise"``.
+    Pseudo-likelihood fits each predictor to the rows where this predictor and all predictors that
+    interact with it are known. If all pairs interact, only complete rows are used; with fewer
+    interactions, more rows are used. All methods assume that values are missing completely at
+    random within a group. Without missing values the fit is bitwise identical to
+    ``missing="raise"``.
 
     References
     ----------
@@ -317,7 +321,7 @@ def bbl(
     def make_assignment(engine: Engine, rng: np.random.Generator) -> FoldAssignment | None:
         """Return the fold assignment of data read in batches.
 
-        Rows that are loaded into memory get their folds there, as those of a table do.
+        Rows that are loaded into memory are assigned to folds afterwards, like the rows of a table.
         """
         if not engine.streams or not _needs_folds(engine, tuning_rule, calibrate):
             return None

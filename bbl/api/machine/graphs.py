@@ -1,8 +1,8 @@
 """The public function `graphs`: graphical models of a table, their weights, and edge probabilities.
 
-A *graph* joins variables by edges; its model contains the interactions of all sets of variables
-that are joined pairwise. `GraphScores` covers the G graphs that were fitted; `n_graphs` also counts
-graphs that were compared without a fit because their weight is 0.
+A *graph* joins variables by edges; its model contains the interactions of all sets of variables in
+which each pair is joined. `GraphScores` describes the G graphs that were fitted; `n_graphs` also
+counts graphs that were compared without a fit because their weight is 0.
 """
 
 from __future__ import annotations
@@ -73,24 +73,25 @@ def graphs(
 
     Notes
     -----
-    *Up to six variables* (and 16,384 cells of their table) all graphs are compared: 32,768 graphs
-    of six variables. The maximum of each graph's likelihood is exact. Variables whose neighbours
-    are all joined are split off repeatedly; the likelihood then has a factor in closed form,
-    computed from these variables' margins. A decomposable graph is split up completely. The
-    remainder of any other graph, such as a cycle of four, is fitted once for all graphs that share
-    it: by iterative proportional fitting, or by Newton's method if this has not converged after 400
-    rounds. Graphs of negligible weight are not fitted: their criterion would exceed the smallest
-    one by more than 100 even with the likelihood of a larger graph that contains them.
+    With *up to six variables* (and 16,384 cells), all graphs are compared: 32,768 graphs of six
+    variables. The maximum of each graph's likelihood is exact. A variable is split off if all its
+    neighbours are joined with each other, and this is repeated; the likelihood's factor for such a
+    variable has a closed form, computed from margins. A decomposable graph is split up completely.
+    The remainder of any other graph, such as a cycle of four variables, is fitted once for all
+    graphs that have the same remainder. The fit uses iterative proportional fitting, or Newton's
+    method if this has not converged after 400 rounds. Graphs of negligible weight are not fitted.
+    Their criterion would exceed the smallest one by more than 100 even if their likelihood were as
+    large as that of a larger graph that contains them.
 
-    *With more variables or cells*, a greedy search compares decomposable graphs only. It starts
-    without edges, and adds or drops the edge that decreases the criterion most, until no step
-    decreases it further. Weights and probabilities then refer to the graphs compared during the
-    search; other graphs have weight 0.
+    *With more variables or cells*, only decomposable graphs are compared, by a greedy search. It
+    starts without edges, and adds or drops the edge that decreases the criterion most, until no
+    step decreases it further. Weights and probabilities then refer to the graphs compared during
+    the search; other graphs have weight 0.
 
     The weights of ``"bic"`` approximate posterior probabilities of the graphs under equal prior
     probabilities. The criterion counts all parameters of a graph. In contrast, ``fit.bic`` does not
-    count parameters that are not estimable because of empty cells; doing the same here would favour
-    large graphs in sparse tables.
+    count parameters that are not estimable because of empty cells. Here, this would favour large
+    graphs in sparse tables.
 
     References
     ----------
@@ -178,9 +179,10 @@ def _graphs_results(
 
 
 def _graph_formula(names: tuple, pairs: np.ndarray) -> str:
-    """Return the formula of a graph: its terms are all sets of variables that are joined pairwise.
+    """Return the formula of a graph: its terms are all sets of variables in which each pair is
+    joined.
 
-    `pairs` (edges, 2) contains the joined pairs, as positions in `names`.
+    `pairs` (edges, 2) contains the positions in `names` of the joined variables.
     """
     joined_pairs = {(int(i), int(j)) for i, j in pairs}
     newest_terms: list[tuple[int, ...]] = list(joined_pairs)

@@ -2,7 +2,7 @@
 
 n is the number of rows and m the number of predictors; predictor i has L_i levels, and D is the
 number of non-reference levels of all predictors. The *site solution* (D, 1 + D) contains the fields
-and couplings of the regressions of all sites, each in the rows of its levels.
+and couplings of the regressions of all sites, with one row for each non-reference level.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def mlestimate(
     Returns
     -------
     MLEstimate
-        With ``symmetrize=False``, ``J[i, j]`` comes from the regression of predictor i and ``J[j,
-        i]`` from that of predictor j.
+        With ``symmetrize=False``, ``J[i, j]`` is the estimate from the regression of predictor i,
+        and ``J[j, i]`` the estimate from the regression of predictor j.
 
     Raises
     ------
@@ -158,10 +158,11 @@ def mlestimate(
 
 
 def _make_problem(note: Note) -> Problem:
-    """Convert the note of a fit to a problem that identifies the predictor and level by position.
+    """Return the problem described by the note of a fit, with the positions of the predictor and
+    level.
 
-    The only group has no name: `Problem.group` is empty, or "the fit" if the note does not concern
-    a single predictor.
+    `Problem.group` is empty because there is a single group, or "the fit" if the note does not
+    concern a single predictor.
     """
     if note.predictor < 0:
         return Problem("the fit", "", "", note.what, note.detail, note.hint)
@@ -170,8 +171,8 @@ def _make_problem(note: Note) -> Problem:
 
 
 def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> None:
-    """Raise a DataError if `xi` is a DataFrame and the labels of a pandas `qJ` or `L` are not its
-    columns, in the same order.
+    """Raise a DataError if `xi` is a DataFrame and `qJ` or `L` has pandas labels that differ from
+    its columns or their order.
     """
     if not isinstance(xi, pd.DataFrame):
         return
@@ -224,7 +225,9 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
 
 
 def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
-    """Check `L`, one number for all predictors or one for each, and return it as int64 (m,)."""
+    """Check `L`, a number of levels for all predictors or one for each, and return the numbers of
+    levels as int64 (m,).
+    """
     try:
         n_levels = np.asarray(L)
     except ValueError:  # ragged
@@ -247,10 +250,11 @@ def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
 def _coded_sample(
     xi: ArrayLike, weights: ArrayLike | None, L: ArrayLike | None, missing: str, engine: Engine
 ) -> tuple[Sample, np.ndarray]:
-    """Check codes `xi` (n, m) and weights; return them as a sample, and the numbers of levels,
-    int64 (m,).
+    """Check the codes `xi` (n, m) and the weights, and return them as a sample, with the numbers of
+    levels (m,), int64.
 
-    Depending on `missing`, rows with nan are dropped, or nan becomes a level or a missing cell.
+    Depending on `missing`, rows with nan are dropped, or nan is coded as an additional level or as
+    a missing cell.
     """
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:

@@ -56,7 +56,7 @@ class _Call(TypedDict, total=False):
 
 
 class _Options(TypedDict, total=False):
-    """Options of all methods; each call checks which of them the chosen method accepts."""
+    """Options of all methods; a call accepts only the options of the chosen method."""
 
     lambda_: Grid | TuningRule | Literal["ebic"]
     lambdah: float | None

@@ -1,4 +1,5 @@
-"""The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
+"""The public functions for random data and parameters: `mcSample`, `sample_xi`, `randompar`,
+`randomsamp`.
 
 m, K and D are the numbers of predictors, groups and non-reference levels; predictor i has L_i
 levels, and theta is the flat vector of fields h and couplings J.
@@ -51,7 +52,7 @@ def mcSample(
     nsteps : int, default 1000
         Number of sweeps over all predictors.
     nchains : int, default 64
-        Number of independent chains, which together take about as long as one.
+        Number of independent chains; running all of them takes about as long as running one.
     draws : bool, default False
         Whether to return draws from the second half of the sweeps.
     thin : int, default 1
@@ -74,15 +75,15 @@ def mcSample(
     Warns
     -----
     ConvergenceWarning
-        If draws were requested (at least 20 per chain and 100 in all) and split R-hat is above 1.1
+        If draws were requested (at least 20 per chain and 100 in total) and split R-hat exceeds 1.1
         in a group.
 
     Notes
     -----
     For a fit with hidden units, these are sampled together with the predictors and then dropped.
     Draws come from the distribution evaluated by `BBLResults.score_samples`, averaged over the
-    posterior draws. If all states of predictors and units can be enumerated, draws are exact and
-    independent.
+    posterior draws. If all states of predictors and hidden units can be enumerated, draws are exact
+    and independent.
 
     Examples
     --------
@@ -141,7 +142,7 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
     """Return ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays) as a parameter
     vector (size,).
 
-    `argument` names `par` in the error for arrays that do not match the layout.
+    `argument` is the name of `par` in error messages.
     """
     theta = np.zeros(layout.size)
     try:  # wrong types and shapes of any kind are reported by the DataError below
@@ -162,7 +163,7 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
 
 
 def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
-    """Return the layout of all pairs, and of the valid terms of three or more predictors in the
+    """Return a layout with all pairs, and with the valid terms of three or more predictors in the
     groups' ``J``.
     """
     n_levels = [len(predictor_levels) for predictor_levels in levels]
@@ -300,7 +301,7 @@ def randomsamp(
     *,
     seed: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Draw rows of response and predictors from given models of the groups.
+    """Draw rows of predictors and response from Boltzmann machines with given parameters.
 
     Parameters
     ----------

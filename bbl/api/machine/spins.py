@@ -190,7 +190,7 @@ def _checked(names: tuple, widths: list[int]) -> int:
 
 
 def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return fields (m,) and symmetric couplings (m, m) from tables; two estimates of the same
+    """Return fields (m,) and symmetric couplings (m, m) from tables; the two estimates of each
     coupling are averaged (eq. 18).
     """
     J = np.zeros((m, m))

@@ -60,8 +60,9 @@ def step(
     k : float or "bic", default 2
         Penalty per parameter: 2 for AIC, ``"bic"`` for the log of the number of observations.
     scope : (str, str), default ("~ 1", "~ .^3")
-        Formulas of the smallest and the largest model. They list interactions only: all predictors
-        stay in the model because likelihoods of different predictors are not comparable.
+        Formulas of the smallest and the largest model. They contain interactions only. All
+        predictors stay in the model because likelihoods of different sets of predictors are not
+        comparable.
     verbose : int, default 1
         0 hides the progress bar.
 
@@ -73,7 +74,8 @@ def step(
     Raises
     ------
     OptionError, BBLTypeError
-        If the fit is not a maximum-likelihood fit, or does not lie between the formulas of `scope`.
+        If the fit is not a maximum-likelihood fit, or its formula does not lie between those in
+        `scope`.
     FormulaError
         If a formula cannot be parsed.
     DataError
@@ -89,8 +91,8 @@ def step(
     -----
     The criterion is ``-2 logLik + k df``, as in ``fit.aic``. With a response, log-likelihoods and
     degrees of freedom are summed over the groups, which all have the same terms. Degrees of freedom
-    count the parameters that are estimable given empty cells. The chosen model is the best of many,
-    so its p-values are too small and its intervals too narrow.
+    count the parameters that are estimable given empty cells. The p-values of the chosen model are
+    too small and its intervals too narrow because they ignore the selection.
 
     References
     ----------
@@ -166,7 +168,7 @@ def step(
 
 
 def _step_frame(rows: list[dict], criterion_name: str) -> pd.DataFrame:
-    """Return the rows made by `_step_row` as a frame, indexed by the number of the step."""
+    """Return rows made by `_step_row` as a frame, indexed by the number of the step."""
     columns = ["step", "term", "df", "deviance", "parameters", "logLik", criterion_name]
     return pd.DataFrame(rows, columns=columns).set_index("step")
 
@@ -265,7 +267,9 @@ def _check_scope(
 
 
 def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
-    """Return the terms of a formula in the fit's predictors, with or without its response."""
+    """Return the terms of a formula with or without the response, as positions of the fit's
+    predictors.
+    """
     names = list(fit.labels.names)
     response = fit.labels.response
     text = formula if isinstance(formula, str) else str(formula)
@@ -287,9 +291,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
 
 
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
-    """Return a fit with other terms to the same rows, by the same engine; `options` are printed in
-    its call.
-    """
+    """Refit the same rows with other terms by the same engine, and print `options` in the call."""
     labels = fit.labels
     old_estimate = fit.estimate
     layout = old_estimate.parameters.layout.with_terms(sorted(terms))
@@ -315,8 +317,8 @@ def _step_row(
     score: Score,
     previous_score: Score,
 ) -> dict:
-    """Return a row of the path as a dict: the number of the model, the step that led to it, and its
-    score.
+    """Return a row of the path as a dict, with the number of the model, the step that led to it,
+    and its score.
 
     `step` is None for the initial model; `previous_score` is the score before the step. `penalty`
     is the criterion's penalty per parameter.

@@ -1,7 +1,7 @@
-"""Data of Bayesian network classifiers: check formula, levels, rows and folds.
+"""Check the data of Bayesian network classifiers: formula, levels, rows and folds.
 
-In `bbl.api.network` predictors are called *features* and the response the *class*; the code -1 is
-an unknown class.
+In `bbl.api.network`, predictors are called *features* and the response is called the *class*; an
+unknown class has the code -1.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def prepare(
     in_memory_argument: str = "",
     verbose: int = 1,
 ) -> FitData:
-    """Encode data for a formula or for the name of the class; all declared levels are kept.
+    """Encode the data for a formula or for the name of the class, and keep all declared levels.
 
-    `in_memory_argument` is the argument that needs all rows in memory, such as ``"wanbia"`` or
-    ``"learner='tan_hc'"``, or "".
+    `in_memory_argument` names the argument that requires all rows in memory, such as ``"wanbia"``
+    or ``"learner='tan_hc'"``; it is "" if there is none.
     """
     check_formula(formula)
     source = lazy_source(data)
@@ -130,8 +130,8 @@ def prepare(
 
 
 def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
-    """Return (training positions, validation positions) of each fold, given the validation
-    positions among n rows.
+    """Return the (training positions, validation positions) of each fold, given the positions of
+    the validated rows among n rows.
 
     Each fold trains on all rows that it does not validate.
     """

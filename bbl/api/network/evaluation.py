@@ -1,5 +1,5 @@
-"""The public functions that evaluate Bayesian network classifiers and data: `cv`, `accuracy`,
-`cmi`.
+"""The public functions for scores of Bayesian network classifiers and for mutual information: `cv`,
+`accuracy`, `cmi`.
 
 n is the number of rows, and K the number of classes. Features of a `Structure` are positions in its
 `columns`, the features available to its learner.
@@ -54,7 +54,7 @@ def cv(
     weights: Weights | None = None,
     verbose: int = 1,
 ) -> pd.Series | pd.DataFrame:
-    """Cross-validate Bayesian network classifiers on the same folds.
+    """Cross-validate one or several Bayesian network classifiers on the same folds.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def cv(
         Number of folds, of nearly the same size in each class.
     dag : bool, default True
         Whether the structure is relearned on the training rows of each fold, by the same learner
-        with the same options; otherwise the model's structure is kept. Structures of `aode` and
-        structures given by hand never change.
+        with the same options; otherwise, the model keeps its structure. Structures from `aode` and
+        from `structure` never change.
     mean : bool, default True
         Whether to return the mean over folds instead of each fold's score.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
@@ -150,7 +150,7 @@ def cv(
 
 
 def _models_by_name(models: object) -> dict[Any, NetworkResults]:
-    """Check `models` and return them by name; models in a list are named by their learners: nb,
+    """Check `models`, and return them by name; unnamed models are named by their learners: nb,
     nb.1, nb.2, ...
     """
     if isinstance(models, NetworkResults):
@@ -208,7 +208,7 @@ def _score_fold(
 ) -> float:
     """Refit a model on a fold, and return its `score` on the held-out rows with a known class.
 
-    The fold is given by weights (n,) of the encoded rows. With `learns_structure`, the structure is
+    The weights (n,) of the encoded rows define the fold. With `learns_structure`, the structure is
     relearned.
     """
     sample = encoded.rows
@@ -255,7 +255,7 @@ def _score_fold(
 
 
 def _select_columns(sample: Sample, columns: list[int]) -> Sample:
-    """Return the rows of a sample with the features at the positions `columns` only."""
+    """Return the sample with only the features at the positions `columns`."""
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, columns])
     # y: class codes as stored; None for a single class, whose `response` is zeros
     return Sample(np.ascontiguousarray(sample.codes[:, columns]), sample.weights, sample.y, missing)
@@ -338,14 +338,14 @@ def cmi(
 
 @check_keywords
 def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
-    """Return the proportion of rows where predicted and true labels are equal; missing labels count
-    as different.
+    """Return the proportion of rows with equal predicted and true labels; missing labels count as
+    different.
 
     Parameters
     ----------
     predicted, true : array_like of the same length
-        Labels, compared by position; categorical values are compared by label, whatever the order
-        of their categories.
+        Labels, compared by position. Categorical values are compared as labels, so the order of
+        their categories does not matter.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
 
-A *recipe* specifies how probability tables are estimated from counts: plain, MANB, WANBIA or AWNB
-(see `lp`). K is the number of classes.
+A *recipe* specifies how probability tables are estimated from counts: directly, or by MANB, WANBIA
+or AWNB (see `lp`). K is the number of classes.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ AWNB_SHARE = 0.5  # default proportion of the rows for each tree, if only awnb_t
 
 @check_keywords
 def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> Structure:
-    """Build a structure from each feature's feature parents; the class is a parent of every
-    feature.
+    """Build a structure from the feature parents of each feature; the class is also a parent of
+    every feature.
 
     Parameters
     ----------
     class_ : hashable
         Name of the class.
     families : mapping of feature to list of its feature parents
-        The feature parents. The order of the keys is the order of the features in the model.
+        Feature parents of each feature. The order of the keys is the order of the features in the
+        model.
 
     Returns
     -------
@@ -150,13 +151,14 @@ def lp(
         Average naive Bayes over all subsets of features (MANB), with this prior probability of each
         arc.
     wanbia : bool, "mse" or dict of feature to weight, default False
-        Raise each feature's probabilities to a power in [0, 1], and normalise. True: powers that
-        maximise the conditional likelihood under naive Bayes (WANBIA); "mse": powers that minimise
-        the squared error of the class probabilities; a dict: these powers. The powers are estimated
-        from tables with ``smooth=1``, whose powers are renormalised.
+        Raise each feature's probabilities to a power in [0, 1], and normalise. True: the powers
+        that maximise the conditional likelihood under naive Bayes (WANBIA); "mse": the powers that
+        minimise the squared error of the class probabilities; a dict: the given powers. The powers
+        are estimated from tables with ``smooth=1``, which are renormalised after they are raised to
+        a power.
     awnb_trees : int, optional
-        Weight each feature by the depth at which trees first split on it (AWNB); this is the number
-        of trees, 10 if only `awnb_bootstrap` is given.
+        Weight each feature by the depth at which trees first split on it (AWNB); `awnb_trees` is
+        the number of trees; 10 if only `awnb_bootstrap` is given.
     awnb_bootstrap : float, optional
         Proportion of the rows drawn with replacement for each tree; 0.5 if only `awnb_trees` is
         given.
@@ -329,7 +331,7 @@ def _feature_names(structure: Structure | AveragedStructure) -> list:
 
 
 def _changed_arguments(missing: str, recipe: Recipe) -> dict[str, Any]:
-    """Return the arguments that differ from their defaults, by name, for the printed call."""
+    """Return the arguments that differ from their defaults by name, for the printed call."""
     arguments: dict[str, Any] = {}
     if missing != "marginal":
         arguments["missing"] = missing
@@ -352,10 +354,11 @@ def _make_recipe(
     awnb_trees: int | None,
     awnb_bootstrap: float | None,
 ) -> Recipe:
-    """Check the options of the estimate, described in `lp`, and return them as a recipe.
+    """Check the estimation options, described in `lp`, and return them as a recipe.
 
-    For a `structure` without graphs (not yet learned), checks that need the graph are skipped: the
-    feature weights in `wanbia` are not read, and the recipe serves only as a check.
+    If `structure` has not been learned yet and has no graphs, options are checked as far as
+    possible without a graph. The feature weights in `wanbia` are then not read, and the recipe is
+    used only as a check.
     """
     smooth = real("smooth", smooth, 0.0)
     if isinstance(wanbia, str):
@@ -410,7 +413,7 @@ def _make_recipe(
 
 
 def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
-    """Check a dict of feature weights; return the weights in the order of `names`."""
+    """Check a dict of feature weights, and return the weights in the order of `names`."""
     for name in wanbia:
         if name not in names:
             near = near_match(name, names)
@@ -430,7 +433,7 @@ def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
 
 
 def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
-    """Return a structure's graphs with features renumbered: feature i is ``names[i]`` instead of
+    """Renumber the features in a structure's graphs: feature i becomes ``names[i]`` instead of
     ``columns[i]``.
     """
     position_of = {name: feature for feature, name in enumerate(names)}

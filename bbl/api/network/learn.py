@@ -91,11 +91,11 @@ def nb(
     ----------
     formula : str
         ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the name of the class.
-        Interactions are not allowed because the structure is learned.
+        The formula cannot contain interactions because the structure is learned.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. A categorical column has its
         declared levels in their order, including levels that do not occur; other columns have their
-        sorted values as levels. Learners that need only counts also accept data read in batches, as
+        sorted values as levels. Learners that use only counts also accept data read in batches, as
         in `bbl.bbl`.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows.
@@ -148,9 +148,9 @@ def tan_cl(
     formula, data, weights, missing, xlevels
         As in `nb`.
     score : {"loglik", "aic", "bic"}, default "loglik"
-        Criterion that the structure maximises. "loglik" always gives a tree; a penalty may give a
-        forest. Two features that are never known together are not joined. Ties are resolved in
-        favour of the first pair.
+        Criterion that the structure maximises. "loglik" always results in a tree; the penalties of
+        "aic" and "bic" may result in a forest. Two features are not joined if no row has known
+        values of both. In case of ties, the first pair is joined.
     root : name of a feature, optional
         Root of the tree that contains this feature: arcs point away from it. Other trees are rooted
         at their first feature.
@@ -251,17 +251,18 @@ def tan_hc(
     """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh &
     Pazzani 2002).
 
-    The search starts from naive Bayes. Each step adds the arc with the largest gain among the arcs
-    to features without a feature parent.
+    The search starts from naive Bayes. Each step adds an arc to a feature without a feature parent:
+    the arc that increases the accuracy most.
 
     Parameters
     ----------
     formula, data, weights, missing, xlevels
         As in `nb`.
     k : int, default 10
-        Number of folds, which are drawn once, with nearly the same size in each class.
+        Number of folds, which are drawn once and have nearly equal sizes within each class.
     epsilon : float, default 0.01
-        Smallest gain in accuracy for which the search continues; with 0, equal accuracy is enough.
+        The search continues while the accuracy increases by at least this amount; with 0, also if
+        it does not change.
     smooth : float, default 0
         Prior count of every cell while structures are compared.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
@@ -308,11 +309,11 @@ def tan_hc(
 def _with_arguments(
     model: Callable[P, Structure],
 ) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
-    """Return a decorator that replaces a stub by a public function, which runs the learner with the
-    stub's name.
+    """Return a decorator that replaces a stub by a public function; this runs the learner that has
+    the stub's name.
 
-    The function has the signature of `model`, and the stub's docstring with sections on parameters
-    and result appended.
+    The function has the signature of `model`. Its docstring is the stub's docstring with sections
+    on parameters and results.
     """
     return partial(_make_learner, model)
 
@@ -320,8 +321,8 @@ def _with_arguments(
 def _make_learner(
     model: Callable[P, Structure], stub: Callable[[], None]
 ) -> Callable[P, Structure]:
-    """Return the public function of the learner that `stub` names and documents, with the signature
-    of `model`.
+    """Return a public function for the learner that has the stub's name; the function has the
+    signature of `model`.
     """
 
     @wraps(stub)
@@ -344,8 +345,8 @@ def tan_hcsp() -> None:
     """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani
     2002).
 
-    Each step finds the super-parent, the feature with the best accuracy as a parent of all features
-    without a feature parent, and adds the best single arc from it.
+    Each step finds the feature with the best accuracy as a parent of all features without a feature
+    parent (the super-parent), and adds the best single arc from it.
 
     Examples
     --------
@@ -422,9 +423,8 @@ def kdb(
     search : {"accuracy", "information"}, default "accuracy"
         "accuracy": hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify.
         "information": the algorithm of Sahami (1996), which orders the features by their mutual
-        information with the class and uses as parents of each feature the earlier features with
-        which it has the largest conditional mutual information given the class; no folds are
-        needed.
+        information with the class. The parents of a feature are the earlier features with the
+        largest conditional mutual information given the class. No folds are needed.
 
     Returns
     -------

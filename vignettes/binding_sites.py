@@ -19,8 +19,8 @@
 #
 # If the file MA0014.3 is available, this page reproduces the paper's results: the table for mean
 # field to all printed digits, the table for pseudo-likelihood to within 0.0001, and, for both
-# methods, the best setting and its AUC of 0.853 (figure 8). The protocol of figure 9 is applied to
-# other motifs instead of the paper's 684 sets from JASPAR.
+# methods, the best setting and its AUC of 0.853 (figure 8). For figure 9, other motifs replace the
+# paper's 684 data sets from JASPAR.
 
 # %%
 import os
@@ -36,10 +36,11 @@ import bbl
 # %% [markdown]
 # ## The sites
 #
-# The paper's set, MA0014.3 of JASPAR, comes with the R package, which is under the GPL, so it is
-# not included here. Instead, it is read from the directory in the environment variable `BBL_DATA`
-# or downloaded. If neither works, this page uses an included data set: 1,000 human 5' splice sites,
-# sampled in proportion to their frequency, without the two positions that are (almost) always GT.
+# The paper's data set, MA0014.3 from JASPAR, is part of the R package, which is licensed under the
+# GPL, so it is not included here. Instead, it is read from the directory in the environment
+# variable `BBL_DATA` or downloaded. If neither works, this page uses an included data set: 1,000
+# human 5' splice sites, sampled in proportion to their frequency, without the two positions that
+# are (almost) always GT.
 
 # %%
 splice = bbl.datasets.load_splice_sites().sample(
@@ -63,8 +64,9 @@ print(sites.shape)
 # ## Non-binding sites
 #
 # The paper mutates three positions of each site at random, after `set.seed(561)`. To obtain exactly
-# the same rows, this cell implements R's random number generator in Python. `sample` takes 16 bits
-# from a Mersenne twister at a time and redraws as long as the number is too large.
+# the same rows, this cell implements R's random number generator in Python. R's `sample` combines
+# blocks of 16 random bits from a Mersenne twister, and draws again if the resulting integer is too
+# large.
 
 
 # %%
@@ -125,7 +127,7 @@ print(data.head())
 # ## Cross-validation (Figure 8)
 
 # %%
-# the warnings concern the log-loss, which the paper does not report
+# The warnings concern the log-loss, which the paper does not report.
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
     ps = bbl.crossVal(
         "y ~ .^2",
@@ -165,13 +167,13 @@ else:
     print("Without MA0014.3, no comparison with the paper is possible.")
 
 # %% [markdown]
-# Naive Bayes, $\epsilon = 0$, is equivalent to a position frequency matrix. Couplings between
-# positions add about 0.01 to the AUC for MA0014.3.
+# Naive Bayes, $\epsilon = 0$, is equivalent to a position frequency matrix. For MA0014.3, couplings
+# between positions increase the AUC by about 0.01.
 #
 # ## Which positions depend on each other?
 #
-# The map shows, for each pair of positions, the norm of the difference between its couplings in the
-# true sites and in the pooled rows:
+# For each pair of positions, the map shows the norm of the difference between the couplings of the
+# true sites and the couplings of the pooled data:
 
 # %%
 fit = bbl.bbl("y ~ .^2", data, lambda_=ps.regstar)
@@ -198,11 +200,11 @@ plt.show()
 #
 # * the available sets: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and
 #   MA0014.3;
-# * any set of at least 30 sites in the folder `motifs` of `BBL_DATA`, in one .sites, .fa or .fasta
-#   file for each set, as downloaded from JASPAR (upper-case letters are the site, lower-case
-#   letters its flanks). To reproduce the paper's figure, unpack JASPAR's archive of sites there;
-# * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are
-#   coupled.
+# * all sets of at least 30 sites in the folder `motifs` of `BBL_DATA`. Each set is one .sites, .fa
+#   or .fasta file, as downloaded from JASPAR, with the site in upper case and the flanking sequence
+#   in lower case. To reproduce the paper's figure, unpack JASPAR's archive of sites there;
+# * 30 simulated motifs with 6 to 20 positions and 30 to 1,000 sites, where neighbouring positions
+#   are coupled.
 
 
 # %%
@@ -268,8 +270,9 @@ print(len(motifs), "motifs")
 # confuses a site with its mutant, and performs worse than chance. We therefore pass folds as `cv=`
 # that keep the two together. The figure shows both versions.
 #
-# Only the AUC is compared, which ignores calibration: with few sites, the best `eps` by AUC often
-# has a higher log-loss than naive Bayes. `crossVal` warns about this; the warning is silenced here.
+# The comparison uses only the AUC, which ignores calibration: with few sites, the `eps` with the
+# highest AUC often has a higher log-loss than naive Bayes. `crossVal` warns about this; the warning
+# is silenced here.
 
 
 # %%
@@ -336,8 +339,8 @@ fig.colorbar(points, ax=axes, label="Length of the site (positions)")
 plt.show()
 
 # %% [markdown]
-# No point lies below the line, because the best $\epsilon$ may be 0. The best of
-# eleven scores is also slightly optimistic, especially with few sites. The distance above the line
-# shows how strongly the positions depend on each other, given enough sites to detect it (larger
-# symbols mean more sites). As in the paper, the gain is largest in the upper half of the range:
-# where naive Bayes is hardly better than chance, there is not enough information to estimate pairs.
+# No point lies below the line, because the best $\epsilon$ may be 0. The best of eleven scores is
+# also slightly optimistic, especially with few sites. If there are enough sites (larger symbols
+# mean more sites), the distance above the line shows how strongly the positions depend on each
+# other. As in the paper, the gain is largest for motifs with a high AUC: where naive Bayes is
+# hardly better than chance, the data contain too little information to estimate couplings.

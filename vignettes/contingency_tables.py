@@ -17,8 +17,8 @@
 #
 # A table of counts suggests a series of questions. Are two variables independent? Are they still
 # independent given a third? Why does the association reverse? And how is this related to logistic
-# regression? Each answer is a *log-linear model*, a Boltzmann machine with few variables, which
-# `method="ml"` fits by exact maximum likelihood.
+# regression? Each question corresponds to a *log-linear model*, that is, a Boltzmann machine with
+# few variables. `method="ml"` fits it by exact maximum likelihood.
 #
 # | hypothesis | formula |
 # | --- | --- |
@@ -120,9 +120,9 @@ print(independent.cells()[["Gender", "Admit", "observed", "fitted"]].round(1))
 print(independent.goodness_of_fit())
 
 # %% [markdown]
-# A statistic this large cannot be due to chance. How strong is the dependence? In the model with
-# the interaction, `~ Gender*Admit`, the coupling of two levels is the logarithm of their *odds
-# ratio*: a woman's odds of admission divided by a man's.
+# Such a large statistic is practically impossible if admission is independent of gender. How strong
+# is the dependence? In the model with the interaction, `~ Gender*Admit`, the coupling of two levels
+# is the logarithm of their *odds ratio*: a woman's odds of admission divided by a man's.
 
 # %%
 columns = ["predictor", "level", "predictor2", "level2", "given", "odds_ratio", "lower", "upper"]
@@ -257,9 +257,10 @@ print(compared.round(6))
 print(logit.deviance, homogeneous.goodness_of_fit().loc["G2", "value"])
 
 # %% [markdown]
-# Naive Bayes is also a log-linear model, without the term `Dept:Gender`. It assumes
-# that department and gender are independent within each class of admission, and so attributes the
-# effect of department to gender: its odds ratio equals the one in the marginal table.
+# Naive Bayes is also a log-linear model, without the term `Dept:Gender`. It assumes that department
+# and gender are independent among the admitted and among the rejected applicants. It therefore
+# attributes the effect of department to gender: its odds ratio equals the one in the marginal
+# table.
 
 # %%
 naive = fit("~ Dept*Admit + Gender*Admit")

@@ -13,9 +13,10 @@
 # %% [markdown]
 # # Scores of grey digits: the conjugate model of Li's thesis
 #
-# Chapter 3 of Li (2014) fits a Boltzmann machine to the grey pixels of each digit, under a prior
-# whose posterior has a closed form, and trains a random forest on the scores of the ten machines.
-# This page does the same with scikit-learn's digits, or with the digits of the thesis.
+# Chapter 3 of Li (2014) fits a Boltzmann machine to the grey-level images of each digit. The prior
+# is conjugate, so the posterior has a closed form. A random forest is then trained on the scores
+# from the ten machines. This page does the same with scikit-learn's digits, or with the digits used
+# in the thesis.
 
 # %%
 import os
@@ -72,11 +73,11 @@ def read_digits():
 
 train, y_train, test, y_test, side = read_digits()
 print(f"{len(train)} images for training, {len(test)} for testing, {side} x {side} pixels")
-# Table 3.1
+# Table 3.1.
 print(pd.Series(y_train).value_counts().sort_index().rename("training images").to_frame().T)
 
 # %% [markdown]
-# Figure 3.2: some of the images.
+# Figure 3.2 shows some of the images.
 
 
 # %%
@@ -95,10 +96,10 @@ plt.show()
 # ## Scores of four machines
 #
 # We fit four machines: a restricted machine with 100 hidden units; one with two layers of 100 and
-# 50 units; a full machine with all pairs of pixels and 10 hidden units; and all pairs of pixels
-# without hidden units. Each machine gives a score for every digit, transformed by the signed
-# logarithm of eq. (3.6). Hidden units are marginalised, because eq. (3.5) would require their
-# values.
+# 50 units; a full machine with all pairs of pixels and 10 hidden units; and a machine with all
+# pairs of pixels and no hidden units. Each machine gives a score for every digit, transformed by
+# the signed logarithm of eq. 3.6. Hidden units are marginalised, because their values, which eq.
+# 3.5 requires, are unknown.
 
 # %%
 MACHINES = {
@@ -148,12 +149,12 @@ plt.show()
 #
 # ## Simulated images
 #
-# Given the units, the pixels of a restricted machine are independent, with densities `exp(a x)`
-# between -1 and 1, which are sampled by inverting their distribution functions (appendix B). In
-# Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean image, and the images
-# simulated here also look like sharpened means. The machines are degenerate: their units freeze, as
-# described in the warning about `hidden=` for black-and-white pixels, and nearly all probability is
-# concentrated on one image.
+# In a restricted machine, pixels are independent given the hidden units, with densities
+# proportional to `exp(a x)` between -1 and 1. They are sampled by inverting the distribution
+# function (appendix B). In Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean
+# image, and the images simulated here also look like sharpened means. The machines are degenerate:
+# their units freeze, as described in the warning about `hidden=` for black-and-white pixels, and
+# nearly all probability is concentrated on one image.
 
 # %%
 drawn = ("100 hidden units", "layers of 100 and 50", "full, 10 units")
@@ -252,6 +253,6 @@ print(
 )
 
 # %% [markdown]
-# Ten scores contain most of the information in the pixels, but not all. On the digits of the
-# thesis, mean-field scores, which are normalised, reach 93 %; see the comparison in the guide to
-# posteriors.
+# Ten scores contain most of the information in the pixels, but not all. On the digits used in the
+# thesis, mean-field scores, which are normalised, reach an accuracy of 93 % (see the comparison in
+# the guide to posteriors).

@@ -48,7 +48,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 import bbl
 
 # %% [markdown]
-# ## Part 1: numbers
+# ## Part 1: numeric predictors
 #
 # Fisher (1936) measured 150 irises of three species. Can the species of a flower be predicted from
 # its petals?
@@ -60,7 +60,7 @@ flowers["species"] = iris.target_names[iris.target]
 print(flowers.groupby("species").mean())
 
 # %% [markdown]
-# ### One number
+# ### One predictor
 #
 # Suppose that the length of the petals is normally distributed in each species, with the same
 # variance in all species. This is LDA with a single predictor:
@@ -81,7 +81,7 @@ print(length.covariances("setosa").round(4))
 print(length.predict({"petal_length": [5.0]}, type="prob").round(3))
 
 # %% [markdown]
-# ### Several numbers: lines and curves
+# ### Several predictors: lines and curves
 #
 # `species ~ .^2` uses all four measurements, and each pair of them may be correlated. If all groups
 # share one covariance matrix, the boundary between two groups is a line (**linear discriminant
@@ -108,8 +108,8 @@ plt.show()
 # all groups; with QDA, each has its own shape; with naive Bayes, their axes are parallel to the
 # axes of the figure.
 #
-# Do the groups share a covariance? Box's M test says no. Nevertheless, LDA predicts new flowers as
-# well as QDA, because it has 22 parameters instead of 42:
+# Do the groups have a common covariance matrix? Box's M test says no. Nevertheless, LDA predicts
+# new flowers as well as QDA, because it has 22 parameters instead of 42:
 
 # %%
 lda = bbl.bbl("species ~ .^2", flowers, numeric=True, covariance="shared")
@@ -133,9 +133,9 @@ lda.plot_discriminants()
 plt.show()
 
 # %% [markdown]
-# ## Part 1: Bayes' rule with categories
+# ## Part 1: Bayes' rule with categorical predictors
 #
-# With categories, frequencies take the place of normal densities.
+# For categorical predictors, level frequencies replace the normal densities.
 #
 # Of 100 patients, 20 have the flu and 80 have a cold. Of these, 18 patients with the flu and 16
 # with a cold have a fever. A patient comes in with a fever. Of the $18 + 16 = 34$ patients with a
@@ -168,7 +168,7 @@ print(clinic.predict({"fever": ["yes", "no"]}, type="prob").round(3))
 print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold": 0.5}).round(3))
 
 # %% [markdown]
-# ## Part 1: numbers and categories together
+# ## Part 1: numeric and categorical predictors together
 #
 # Who survived the Titanic? Class and sex are categorical, and age is numeric. LDA treats categories
 # as 0/1 columns and assumes that they are normally distributed; `bbl` warns about this. Naive Bayes
@@ -196,11 +196,12 @@ with warnings.catch_warnings():
 print(pd.concat(losses).xs("log-loss", level=1).round(3))
 
 # %% [markdown]
-# The lines below are the probabilities of survival, and the points are the proportions of survivors
-# in groups of at least eight passengers of similar age. LDA and naive Bayes add up the effects of
-# sex and class. In fact, the advantage of women was smaller in the third class, and all boys in the
-# second class survived. Boltzmann Bayes describes both facts better, but no normal distribution of
-# age within the groups can give these boys a probability near 1.
+# In the figure below, lines show the predicted probabilities of survival, and points show the
+# proportions of survivors in groups of at least eight passengers of similar age. LDA and naive
+# Bayes add up the effects of sex and class. In fact, the advantage of women was smaller in the
+# third class, and all boys in the second class survived. Boltzmann Bayes describes both better, but
+# as long as age is normally distributed within the groups, the predicted probability for these boys
+# cannot be close to 1.
 
 # %%
 ages = np.linspace(1, 65, 65)
@@ -246,14 +247,14 @@ unknown = passengers[passengers["Age"].isna()]
 print(model.evaluate(unknown).scores.round(3))
 
 # %% [markdown]
-# Effects are averaged over passengers, with everything else unchanged:
+# Effects are averaged over passengers, with all other predictors unchanged:
 
 # %%
 print(model.avg_comparisons(["Class", "Sex", "Age"], step={"Age": 10}))
 
 # %% [markdown]
-# Errors may have different costs. Suppose that these predictions direct a search: abandoning a
-# survivor is a disaster, whereas searching for a victim is merely a waste. Let the first error cost
+# Errors may have different costs. Suppose that these predictions guide a search: giving up on a
+# survivor is a disaster, whereas searching for a victim only wastes time. Let the first error cost
 # four times as much as the second. The class with the lowest expected cost is then no longer always
 # the most probable one.
 
@@ -266,13 +267,13 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # ## Part 2: lines, curves and steps
 #
-# The groups below have the same means and correlations of opposite sign, so a linear boundary
-# cannot separate them. Regularised discriminant analysis (Friedman 1989) lies between LDA and QDA:
-# with `shrink=0.5`, each covariance is moved halfway towards the diagonal of the pooled covariance.
+# The groups below have equal means but correlations of opposite sign, so a linear boundary cannot
+# separate them. Regularised discriminant analysis (Friedman 1989) lies between LDA and QDA: with
+# `shrink=0.5`, each covariance is moved halfway towards the diagonal of the pooled covariance.
 #
-# For the last two panels, both variables are cut into five intervals; the methods do not use
-# the order of the intervals. Naive Bayes does no better than a linear boundary; Boltzmann Bayes
-# finds the interaction of the intervals, and its boundary consists of steps.
+# In the last two panels, both variables are cut into five intervals. The methods ignore the order
+# of these intervals. Naive Bayes does no better than a linear boundary; Boltzmann Bayes finds the
+# interaction between the two variables, and its boundary is a step function.
 
 # %%
 GROUPS = ["A", "B"]
@@ -369,10 +370,10 @@ fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, markers
 plt.show()
 
 # %% [markdown]
-# Log-losses are computed on 200 new points. Generative fits need fewer rows when
-# their model of the groups is approximately correct; conditional fits do not depend on this and are
-# better if there are enough rows. Use cross-validation to choose between them, or `method="auto"`
-# to average them with cross-validated weights.
+# Log-losses are computed on 200 new points. Generative fits need fewer rows when their model of the
+# groups is approximately correct; conditional fits do not need this assumption and are better if
+# there are enough rows. Use cross-validation to choose between them, or `method="auto"` to average
+# them with cross-validated weights.
 
 # %% [markdown]
 # ## Three scenarios
@@ -438,7 +439,8 @@ for group, part in example.groupby("y"):
 # ## The classifiers
 #
 # Each classifier is a function that takes training and test rows and returns probabilities of group
-# B. The true distributions, which are unknown in practice, give an upper limit.
+# B. Predictions from the true distributions, which are unknown in practice, give an upper limit on
+# performance.
 
 
 # %%
@@ -632,8 +634,8 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #   QDA.
 # * Few rows, many predictors, an exploratory analysis: naive Bayes, but do not trust its
 #   probabilities if predictors are associated.
-# * An interest in the effects of single predictors and their significance: logistic regression.
-# * Many groups, or an interest in the distribution of each group and the associations within it:
+# * Effects of single predictors and their significance: logistic regression.
+# * Many groups, or questions about the distribution of each group and the associations within it:
 #   Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it
 #   becomes naive Bayes, so cross-validation also shows whether interactions improve prediction.
 
@@ -696,8 +698,8 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #
 # </details>
 #
-# 6. Draw 100 rows from the scenario *independent* and choose the penalty by `lambda_="cv"`. What is
-#    the value of `fit.tuning.values[fit.tuning.chosen]`, and what does it mean?
+# 6. Draw 100 rows from the scenario *independent* and choose the penalty with `lambda_="cv"`. What
+#    is the value of `fit.tuning.values[fit.tuning.chosen]`, and what does it mean?
 #
 # <details><summary>Answer</summary>
 #

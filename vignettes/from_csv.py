@@ -105,9 +105,9 @@ held_out = table[test]
 # %% [markdown]
 # ## Bin numbers and merge rare levels
 #
-# `bin` cuts at quantiles (the default), into intervals of equal width, or, with `"mdl"`, where a
-# cut reduces the description length of the response (Fayyad and Irani 1993). `lump` merges levels
-# that occur fewer than ten times.
+# By default, `bin` cuts at quantiles. It can also form intervals of equal width, or, with `"mdl"`,
+# choose the cuts that reduce the description length of the response (Fayyad and Irani 1993). `lump`
+# merges levels that occur fewer than ten times.
 
 # %%
 ready = bbl.bin(train, "Age", method="width", bins=5)
@@ -228,7 +228,7 @@ print(f"{(folder / 'report.html').stat().st_size / 1e3:.0f} kB")
 # python -m bbl predict people.bbl new.csv --na "?" --na - --na unknown --na n/a > predicted.csv
 # ```
 #
-# Here we run these two commands on files of the training and test rows:
+# Here we run these two commands on files with the training and test rows:
 
 # %%
 every = pd.read_csv(folder / "people.csv", dtype=str, keep_default_na=False)

@@ -31,8 +31,8 @@ import pandas as pd
 import bbl
 
 # %% [markdown]
-# The paper translates the codons with a Bioconductor package. Only the table of the standard code
-# is needed here, and it is included in `bbl`:
+# The paper translates the codons with a Bioconductor package. Here, only the table of the standard
+# genetic code is needed, and `bbl` includes it:
 
 # %%
 code = bbl.datasets.load_genetic_code()
@@ -43,8 +43,8 @@ print(
 # %% [markdown]
 # ## The data
 #
-# The paper's 2,000 codons, packed with two bits per base. To draw other codons, sample rows of the
-# table: `code.sample(2000, replace=True, random_state=351)`.
+# The following string contains the paper's 2,000 codons, with two bits per base. To draw other
+# codons, sample rows of the table: `code.sample(2000, replace=True, random_state=351)`.
 
 # %% tags=["hide-input"]
 CODONS = """
@@ -111,7 +111,7 @@ print(f"codons translated correctly: {right.sum()} of {len(code)} (paper: all)")
 # ## Effect of the exact partition function
 #
 # In the table above, the score *decreases* for small penalties. This is not overfitting but the
-# effect of the approximation of $\ln Z$ in eq. (31), which counts each interaction twice, with a
+# effect of the approximation of $\ln Z$ in eq. 31, which counts each interaction twice, with a
 # different error in each of the 21 groups. With the exact sum over the 64 states, which is the
 # default in `bbl`, the code is learnt perfectly at any penalty below 1.
 

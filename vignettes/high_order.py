@@ -72,13 +72,13 @@ table_1 = pd.DataFrame(rows, columns=["method", "terms", "test error"])
 print(table_1.round(4).to_string(index=False))
 
 # %% [markdown]
-# We measured the test errors on all 13,779 MNIST images of 0 and 6 once, at these penalties: 0.87 %
-# at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic regression and 1.02 % for
-# the linear SVM. The paper reports 1.1 % at order 1, 0.9 % at order 3, and 1.4 % for the other two
-# methods.
+# On all 13,779 MNIST images of 0 and 6, with the same penalties, the test errors in a single run
+# were 0.87 % at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic regression and
+# 1.02 % for the linear SVM. The paper reports 1.1 % at order 1, 0.9 % at order 3, and 1.4 % for the
+# other two methods.
 #
 # The paper's synthetic data are covered on the page *Interactions of order three among very many
-# predictors*; for 200,000 predictors, time, memory and errors were measured once and are in
+# predictors*; for 200,000 predictors, see the time, memory and errors in
 # `benchmarks/results/shooter_large.md`.
 #
 # ## Data with three-way interactions
@@ -87,7 +87,7 @@ print(table_1.round(4).to_string(index=False))
 # four, each with one three-way and one two-way interaction, sampled exactly. To use your own table
 # of genes and factors, put these files into the folder given by the environment variable
 # `BBL_DATA`: `tf/binding.csv` with one column of 0 and 1 for each factor and one row for each gene,
-# and `tf/known_pairs.csv` with two columns of names.
+# and `tf/known_pairs.csv` with two columns of factor names.
 
 # %%
 STATES = (np.arange(16)[:, None] >> np.arange(4)) & 1
@@ -122,10 +122,10 @@ held_out = shuffled.iloc[: len(sample) // 5]  # a fifth, as in the paper
 train = shuffled.iloc[len(sample) // 5 :]
 
 # %% [markdown]
-# The paper's four models are machines of order 3 (SHBM) and of pairs (BM), with Gibbs sampling (GS,
-# contrastive divergence) or damped mean field (MF) for the weights. We add the ranking by the
-# regressions alone, which the paper calls shooter, and the package's default, joint
-# pseudo-likelihood.
+# The paper compares four models: machines with terms up to order 3 (SHBM) or with pairs only (BM),
+# with weights estimated by Gibbs sampling (GS, contrastive divergence) or by damped mean field
+# (MF). We add the ranking by the regressions alone, which the paper calls shooter, and the
+# package's default, joint pseudo-likelihood.
 
 # %%
 GIBBS = {"refit": "cd", "sweeps": 3, "n_iter": 300}
@@ -146,11 +146,11 @@ fits = {
 # %% [markdown]
 # ## Table 2 and Figures 1 to 3: known interactions among the top pairs
 #
-# `n_universe=` gives the paper's expected number, based on the proportion of known pairs in a
-# larger universe. The paper's Bayesian network (BN) comes from other software; on this page, it is
-# the Chow-Liu tree, the maximum likelihood network with at most one parent per feature. `tan_cl`
-# finds this network if every row occurs once in each of two classes, because the class is then
-# uninformative.
+# With `n_universe=`, the expected number of known pairs is based on their proportion in a larger
+# set of factors, as in the paper. The paper's Bayesian network (BN) comes from other software; on
+# this page, it is the Chow-Liu tree, the maximum likelihood network with at most one parent per
+# feature. `tan_cl` finds this network if every row occurs once in each of two classes, because the
+# class is then uninformative.
 
 # %%
 twice = pd.concat([train.assign(copy=0), train.assign(copy=1)])
@@ -231,9 +231,10 @@ print(table_3.round(1))
 # ## Table 5: hierarchical log-linear models
 #
 # The paper compares SHBM with the hierarchical log-linear models (HLLM) of Schmidt and Murphy
-# (2010) on 1,000 rows of 10 features: 2329.39 against 2334.81. Their software selects terms by a
-# group penalty. The closest equivalent here is `bbl.step`, which adds or drops one term at a time
-# by BIC, respects the hierarchy of terms, and fits each model by exact likelihood.
+# (2010) on 1,000 rows of 10 features, and reports negative log pseudo-likelihoods of 2329.39 and
+# 2334.81. Their software selects terms by a group penalty. The closest equivalent here is
+# `bbl.step`, which adds or drops one term at a time by BIC, respects the hierarchy of terms, and
+# fits each model by exact likelihood.
 
 # %%
 ten = sample.columns[:10]

@@ -84,7 +84,7 @@ print(
 # As the paper notes, the test score is higher than the cross-validation score because all training
 # images are used.
 #
-# ### The paper's own draw
+# ### The paper's subsample
 #
 # The paper's subsample comes with the R package, which is under the GPL, so it is not included
 # here. If you have R's `bbl`, copy `mnist_train.csv` and `mnist_test.csv` from
@@ -171,11 +171,11 @@ table = pd.DataFrame(
 print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 
 # %% [markdown]
-# With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper gives 8.5 % for
-# $\epsilon = 0.05$, the best value for its subsample. We obtain this error at 0.02, not at 0.05.
-# The grey-level threshold does not explain the difference: all 1,500 images of the paper's
-# subsample are MNIST images thresholded at 127, and no threshold gives 8.5 % at 0.05. Test errors
-# in %, from one run on all images:
+# With all of MNIST, the error of naive Bayes agrees with the paper to all printed digits. The paper
+# gives 8.5 % for $\epsilon = 0.05$, the best value for its subsample. We obtain this error at 0.02,
+# not at 0.05. The grey-level threshold does not explain the difference: all 1,500 images of the
+# paper's subsample are MNIST images thresholded at 127, and no threshold gives 8.5 % at 0.05. Test
+# errors in %, from one run on all images:
 #
 # | $\epsilon$ | cut at 0 | 25 | 50 | 75 | 100 | **127** | 150 | 175 | 200 | 225 | 240 |
 # | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -184,11 +184,12 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # | 0.02 | 9.82 | 8.77 | 8.69 | 8.40 | 8.32 | **8.50** | 8.59 | 8.81 | 9.47 | 11.06 | 12.58 |
 # | 0.05 | 17.27 | 14.39 | 12.85 | 11.79 | 11.07 | **10.40** | 10.31 | 10.39 | 10.79 | 12.00 | 14.08 |
 #
-# The approximation of $\ln Z$ does not explain it either: at 0.05, eq. (31) with and without its
-# factor 1/2 gives 11.87 and 36.1 %, and without prior counts the error is 10.3 %. Cross-validation
-# on all 60,000 images, which the paper mentions, scores 0.887 at 0.05, and is best between 0.015
-# (0.9093) and 0.02 (0.9087). Thus, 8.5 % is the error at the best $\epsilon$ for the full data,
-# whereas the value 0.05 next to it in the paper's table is the best value for the subsample.
+# The approximation of $\ln Z$ does not explain it either: at 0.05, eq. 31 with and without its
+# factor 1/2 gives errors of 11.87 and 36.1 %, and without prior counts the error is 10.3 %.
+# Cross-validation on all 60,000 images, which the paper mentions, scores 0.887 at 0.05, and is best
+# between 0.015 (0.9093) and 0.02 (0.9087). Thus, 8.5 % is the error at the best $\epsilon$ for the
+# full data, whereas the value 0.05 next to it in the paper's table is the best value for the
+# subsample.
 #
 # ## The most probable digits (Figure 7)
 #
@@ -210,7 +211,7 @@ def show_digits(fit):
 show_digits(mnist)
 
 # %% [markdown]
-# Each picture is a digit that nobody wrote. As the paper points out, the digit 1 slants both ways
+# These images are not in the training data. As the paper points out, the digit 1 slants both ways
 # at once: it mixes forward- and backward-slanting images, because with so few images the couplings
 # of pixels cannot separate them. With all images and the best $\epsilon$, the strokes become
 # clearer and the 1 slants in one direction:
@@ -219,9 +220,9 @@ show_digits(mnist)
 show_digits(fits[best])
 
 # %% [markdown]
-# Without interactions, the fields can also be shown as an image. Here are the fields
-# of four digits minus those of the pooled images: pixels are red where ink is evidence for the
-# digit, and blue where it is evidence against it.
+# Without interactions, the fields can also be shown as an image. The figure shows the fields of
+# four digits minus the fields of the pooled images. A dark pixel is evidence for the digit where
+# the map is red, and evidence against it where the map is blue.
 
 # %%
 coef = bbl.bbl("y ~ .", dat, method="naive", prior_count=1).coef()

@@ -32,9 +32,9 @@ passengers = {"weights": "Freq"}
 # %% [markdown]
 # ## Structure learning
 #
-# Chow and Liu's algorithm gives the tree-augmented naive Bayes with maximum likelihood. The weight
-# of a pair of features is their conditional mutual information given the class; AIC and BIC
-# subtract a penalty for the parameters, so an arc may be left out.
+# Chow and Liu's algorithm finds the tree-augmented naive Bayes structure with the highest
+# likelihood. The weight of a pair of features is their conditional mutual information given the
+# class; AIC and BIC subtract a penalty for the parameters, so an arc may be left out.
 
 # %%
 tree = bbl.networks.tan_cl("Survived ~ .", titanic, root="Class", **passengers)
@@ -110,9 +110,9 @@ plt.show()
 # %% [markdown]
 # ## Averaging over subsets of features
 #
-# MANB averages naive Bayes over all $2^n$ subsets of its features. The evidence with the arc from
-# the class is a product over classes; without the arc, all rows are pooled. (The document has the
-# two formulas swapped.)
+# MANB averages naive Bayes over all $2^n$ subsets of its features. For each feature, the evidence
+# in favour of an arc from the class is a product over classes; without the arc, all rows are
+# pooled. (The document has the two formulas swapped.)
 
 # %%
 prior = 0.1
@@ -142,10 +142,10 @@ print(manb.manb_arc_posterior)
 # %% [markdown]
 # ## Weights
 #
-# WANBIA and AWNB raise the table of each feature to a weight in $[0, 1]$ and normalise it again.
-# WANBIA maximises the conditional likelihood over the weights, so plain naive Bayes cannot have a
-# higher conditional likelihood; AWNB derives the weights from the depth at which decision trees
-# split on the feature.
+# WANBIA and AWNB give each feature a weight in $[0, 1]$, raise its probability table to this power,
+# and normalise the result. WANBIA chooses the weights that maximise the conditional likelihood,
+# which is therefore at least as high as for plain naive Bayes. AWNB derives the weights from the
+# depth at which decision trees split on the feature.
 
 # %%
 plain = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, **passengers)

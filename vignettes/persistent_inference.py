@@ -309,8 +309,8 @@ plt.show()
 # 1,000 rows or more, the default of 20,000 iterations makes the error of PVI smaller than the error
 # of L1, as the guide to posteriors shows.
 #
-# The parts of the method can be changed one at a time: the centred approximation, no prior (eq. 10
-# of the paper), and fixed scales instead of scales averaged over (eq. 12).
+# The next table changes one part of the method at a time: the centred approximation, no prior (eq.
+# 10 of the paper), and fixed scales instead of averaging over the scales (eq. 12).
 
 # %%
 variants = {
@@ -334,8 +334,8 @@ print(pd.DataFrame(rows).T.round(3))
 # The paper's protein has 50 sites of 20 letters and 100 pairs in contact; the model is trained on
 # 400 sequences and tested on 1,600. Its file is not shipped. If the folder given by the environment
 # variable `BBL_DATA` contains `protein_authors.npz`, this page uses that protein, which takes about
-# ten minutes. Otherwise, it generates a smaller protein: 20 sites, 6 letters, 30 contacts along and
-# across a random walk.
+# ten minutes. Otherwise, it generates a smaller protein: 20 sites with 6 letters are placed along a
+# random walk, and the 30 closest pairs are in contact.
 
 
 # %%

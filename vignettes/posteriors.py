@@ -35,7 +35,7 @@ FORMULA = "Survived ~ Class * Sex + Sex * Age"
 # three ways: with the exact likelihood (there are only 16 states, so ln Z is a short sum); by the
 # exchange algorithm, which never computes ln Z; and with the pseudo-likelihood instead of the
 # likelihood, with and without adjustment. The last two fits have a horseshoe prior, which shrinks
-# couplings with little support in the data to zero: one by MCMC, the other by persistent
+# couplings with little support in the data to zero. One uses MCMC; the other uses persistent
 # variational inference, which does not need ln Z and approximates the posterior by independent
 # normal distributions.
 
@@ -102,9 +102,9 @@ ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# The crew included no children and very few women, so the prior determines how far these couplings
-# can go. Only four first-class women died, so the couplings of class and sex among those who died
-# are uncertain, and their posterior is skewed.
+# The crew included no children and very few women, so the prior determines how large these
+# couplings can become. Only four first-class women died, so the couplings of class and sex among
+# those who died are uncertain, and their posterior is skewed.
 
 # %%
 exact.posterior.plot("forest")
@@ -130,8 +130,8 @@ plt.show()
 # ## Predictions
 #
 # Predicted probabilities are averaged over draws. With 2,201 passengers, the result is close to a
-# prediction from the posterior mean. The difference matters in small samples: with one passenger in
-# twenty, averaged probabilities are less extreme.
+# prediction from the posterior mean. The difference matters in small samples: in a fit to one
+# passenger in twenty, averaged probabilities are less extreme.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

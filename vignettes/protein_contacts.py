@@ -37,12 +37,12 @@ import bbl
 # %% [markdown]
 # ## A family with known contacts
 #
-# The family has 36 sites, with 20 amino acids and a gap as letters. Fourteen pairs of sites are in
-# contact. They form a hairpin, where the first site touches the last, the third touches the third
-# from last, and so on; in addition, a few pairs nine sites apart are in contact. We draw 400
-# unrelated sequences from this model, and then bias the sample, as real samples are: forty of the
-# sequences have 60 close relatives each, with an eighth of the letters replaced by other letters
-# that occur at the site.
+# The family has 36 sites. The letters are the 20 amino acids and a gap. Fourteen pairs of sites are
+# in contact. They form a hairpin, where the first site touches the last, the third touches the
+# third from last, and so on; in addition, a few pairs nine sites apart are in contact. We draw 400
+# unrelated sequences from this model. To make the sample as biased as real samples, we then add 60
+# close relatives of each of forty sequences, with an eighth of the letters replaced by other
+# letters that occur at the site.
 
 # %%
 rng = np.random.default_rng(5)
@@ -107,9 +107,9 @@ print(
 # %% [markdown]
 # ## Strength of the couplings
 #
-# The strength of a pair is the norm of its 21 x 21 couplings, in the zero-sum gauge. Sites with
-# many letters have large norms with every other site; the average product correction (`apc=True`)
-# removes the part of a pair's norm that is due to its two sites alone.
+# The strength of a pair is the norm of its 21 x 21 couplings, in the zero-sum gauge. Sites where
+# many letters occur have large norms with every other site. The average product correction
+# (`apc=True`) removes the part of a pair's norm that is due to its two sites alone.
 
 # %%
 ranking = fit.interactions(apc=True)
@@ -176,7 +176,7 @@ fig.colorbar(image, label="Strength (APC)")
 plt.show()
 
 # %% [markdown]
-# ## Does the model reproduce the family's statistics?
+# ## Does the model reproduce the statistics of the alignment?
 #
 # We draw sequences from the model by Gibbs sampling and compare their statistics with the weighted
 # statistics of the alignment: the frequency of each letter at each site, and the covariance of each

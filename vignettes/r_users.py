@@ -60,9 +60,9 @@ titanic_raw = bbl.freq2raw(titanic, "Freq")
 print(titanic_raw.head(3))
 
 # %% [markdown]
-# The data can be a pandas or polars DataFrame, an Arrow table or a dictionary of
-# lists. The column of frequencies may stay in the table: when it is given as `weights`, `.` does
-# not include it, whereas in R it becomes a predictor with 21 levels.
+# The data can be a pandas or polars DataFrame, an Arrow table or a dictionary of lists. You do not
+# need to remove the column of frequencies: if it is passed as `weights`, `.` does not include it,
+# whereas in R it becomes a predictor with 21 levels.
 #
 # ## Fitting
 #
@@ -151,7 +151,7 @@ first = titanic.query("Class == '1st' and Sex == 'Male' and Age == 'Adult'").set
 print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 
 # %% [markdown]
-# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice. In Python, the
+# R's approximation, eq. 31 without the factor 1/2, counts each coupling twice. In Python, the
 # default is therefore the exact sum over all states if that is cheap, and otherwise an
 # approximation that depends on the method; `fit.log_z` contains the values. Pass `log_z="pseudo"`
 # to compare with R.
@@ -234,7 +234,7 @@ print(bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0))
 
 # %% [markdown]
 # R prints energies of 3.394166 and 0. For those who died, the configuration depends on the seed,
-# because R's energy is the field of one predictor instead of the sum in eq. (6). In Python, the
+# because R's energy is the field of one predictor instead of the sum in eq. 6. In Python, the
 # energy is this sum.
 #
 # ```r
@@ -253,8 +253,8 @@ print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0
 
 # %% [markdown]
 # Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`. In `par.J[i,
-# j]`, predictors are numbered from 0. If you need the same rows, the page on binding sites
-# implements R's `sample` in Python.
+# j]`, predictors are numbered from 0. If you need the same rows, use the Python implementation of
+# R's `sample` on the page on binding sites.
 #
 # ## More features
 #

@@ -105,10 +105,10 @@ print(
 )
 
 # %% [markdown]
-# The sparse machine reconstructs pixels as well as the model of all pairs, with a
-# seventh of the couplings; see `benchmarks/results/highorder.md` for results on 200 images with
-# settings chosen on held-out images. `pnll`, the negative log pseudo-likelihood of a whole image,
-# gives the same ranking without a mask.
+# The sparse machine reconstructs pixels as well as the model of all pairs, with a seventh of the
+# couplings; see `benchmarks/results/highorder.md` for results on 200 images with settings chosen on
+# held-out images. `pnll`, the negative log pseudo-likelihood of a whole image, does not need a mask
+# and ranks the models in the same way.
 
 # %%
 places = [int(name[1:]) for name in kept]
@@ -137,8 +137,8 @@ plt.show()
 # %% [markdown]
 # ## The lower half masked
 #
-# Masked pixels are reconstructed jointly: given the upper half, the pixels of the lower half follow
-# a Boltzmann machine of their own, whose probabilities are estimated by Gibbs sampling.
+# Masked pixels are reconstructed jointly: given the upper half, the lower half also follows a
+# Boltzmann machine. Its probabilities are estimated by Gibbs sampling.
 
 # %%
 lower = np.tile(np.array(places) >= 98, (len(shown), 1))

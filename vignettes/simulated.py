@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Simulated data: recovering the true parameters
 #
-# This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It starts with one
-# group, large enough for pseudo-likelihood to recover every parameter (figure 4), and continues
-# with two groups of a few hundred rows each, where mean field needs regularisation, chosen by
-# cross-validation (figure 5).
+# This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). The first part
+# simulates one group that is large enough for pseudo-likelihood to recover every parameter (figure
+# 4). The second part simulates two groups of a few hundred rows each, where mean field needs
+# regularisation, which is chosen by cross-validation (figure 5).
 #
 # All 33 values in the paper's cross-validation table are reproduced on the paper's own sample.
 # Figure 4 uses a different sample, because the paper did not set a seed.
@@ -35,9 +35,9 @@ from bbl.report.machine.plot import plot_comparison
 # ## One group: pseudo-likelihood
 #
 # `randompar` draws fields $h_i(x)$ and couplings $J_{ij}(x, x')$ uniformly between -1 and 1 for
-# five predictors of three levels; `sample_xi` draws configurations from eq. (6). With so few
-# states, the draws are exact and independent; large systems, which are infeasible in the R package,
-# are sampled by Gibbs sampling.
+# five predictors of three levels; `sample_xi` draws configurations from eq. 6. With so few states,
+# the draws are exact and independent. For large systems, which are infeasible in the R package,
+# Gibbs sampling is used.
 
 # %%
 predictors = [[0, 1, 2]] * 5
@@ -123,7 +123,7 @@ names = ["v1", "v2", "v3", "v4", "v5"]
 bits = np.unpackbits(unpack(ROWS)).reshape(1000, 5, 2)
 dat = pd.DataFrame(np.array(list("acgt"))[bits[..., 0] * 2 + bits[..., 1]], columns=names)
 dat.insert(0, "y", ["ctrl"] * 487 + ["case"] * 513)
-# per group: 5 x 3 fields, then ten 3 x 3 tables of couplings
+# Each group has 5 x 3 fields, followed by ten 3 x 3 tables of couplings.
 numbers = unpack(TRUE).view("<i2").reshape(2, 105) / 30_000
 truth = {
     g: (row[:15].reshape(5, 3), row[15:].reshape(10, 3, 3))
@@ -185,8 +185,8 @@ for ax, panel, eps in zip(axes.flat[1:], "bcd", (0.2, 0.7, 1.0), strict=True):
 plt.show()
 
 # %% [markdown]
-# At $\epsilon = 0.2$, the couplings are all too small, and at 1, they are far too
-# dispersed; at 0.7, the value chosen by cross-validation, bias and variance are balanced.
+# At $\epsilon = 0.2$, the couplings are all too small, and at 1, their variance is far too large;
+# at 0.7, the value chosen by cross-validation, bias and variance are balanced.
 #
 # ## Pseudo-likelihood on the same rows
 #

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Finding sparse couplings: a spin glass and a protein
 #
-# Most correlated variables are not coupled directly but correlated through others. This page
-# simulates data with a few known couplings and recovers them in two ways: by penalised
+# Most correlations between variables are indirect: they are due to couplings with other variables.
+# This page simulates data with a few known couplings and recovers them in two ways: by penalised
 # pseudo-likelihood, and from the posterior under a sparse prior (`method="pvi"`, Ingraham & Marks
 # 2017). The second method also quantifies uncertainty.
 
@@ -58,7 +58,7 @@ print(f"{(truth != 0).sum()} couplings among {len(truth)} pairs")
 
 # %% [markdown]
 # A formula without a response fits one machine to all rows. 10,000 iterations are enough for this
-# size; otherwise a warning is issued.
+# size; with too few iterations, a warning is issued.
 
 # %%
 pseudo = bbl.bbl("~ .^2", spins, lambda_="cv", seed=0, verbose=0)
@@ -165,9 +165,9 @@ print(sequences.head(3).to_string())
 
 # %% [markdown]
 # With many levels, more sweeps and a single draw work better: 10 sweeps, 40 chains. Real sequences
-# are related; `bbl.effective_weights` weights each sequence by the inverse number of similar
-# sequences, and `method="pvi"` accepts such weights. The simulated sequences are independent, so
-# any similarity is due to chance:
+# are related; `bbl.effective_weights` weights each sequence by the reciprocal of the number of
+# similar sequences, and `method="pvi"` accepts such weights. The simulated sequences are
+# independent, so any similarity is due to chance:
 
 # %%
 print(

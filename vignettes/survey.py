@@ -15,10 +15,11 @@
 #
 # A survey in five regions asked people whether they were considering moving away. The file contains
 # weights, strata, sampling points, five-point agreement scales and missing values. The report needs
-# one sentence: by how many percentage points renting changes the probability of moving, and with
-# what uncertainty. This page shows all steps from the file to that sentence: reading the data,
-# building a scale from items, declaring the sampling design, fitting a model, evaluating it on
-# people from other places, estimating effects with intervals, and writing the report.
+# one sentence that states by how many percentage points renting changes the probability of moving,
+# and how uncertain this estimate is. This page shows all steps from the file to that sentence:
+# reading the data, building a scale from items, declaring the sampling design, fitting a model,
+# evaluating it on people from other places, estimating effects with intervals, and writing the
+# report.
 
 # %%
 import subprocess
@@ -52,7 +53,7 @@ regions = {
     "West": (25, 1.4),
     "Islands": (12, 1.0),
 }
-# of each sampling point
+# The region of each sampling point.
 region = np.repeat(list(regions), [points for points, _ in regions.values()])
 asked = 15  # respondents at each of them
 point = np.repeat(np.arange(len(region)), asked)
@@ -144,7 +145,7 @@ print(scores.corr().round(2))
 table["content"] = scores.mean(axis=1)
 table = bbl.bin(table.drop(columns=signs.index), "content", bins=3, weights="weight")
 table["age"] = pd.cut(table["age"], [17, 34, 59, 90], labels=["18-34", "35-59", "60+"])
-# the first level is the reference
+# The first level is the reference level.
 table["home"] = pd.Categorical(table["home"], ["Own", "Rent"], ordered=True)
 print(table.groupby("content", observed=True)["weight"].sum().round(0))
 
@@ -213,8 +214,8 @@ print(by_point.evaluate().scores.loc[["log-loss", "accuracy", "AUC"]].round(3))
 # %% [markdown]
 # ## Effects
 #
-# Every row is set to *Own* and then to *Rent*, with all other predictors unchanged, and the two
-# weighted average probabilities are compared. Standard errors are design-based.
+# `home` is set to *Own* and then to *Rent* in every row, with all other predictors unchanged, and
+# the two weighted average probabilities are compared. Standard errors are design-based.
 
 # %%
 effects = fit.avg_comparisons("home")

@@ -17,16 +17,15 @@
 # the same table of passengers twice: with logistic regression, which models $P(y|x)$, and with
 # `bbl`, which models $P(x|y)$ in each group of $y$ and applies Bayes' rule.
 #
-# Where the paper prints a number, a small table shows three columns: *paper*, the article's text;
-# *R 1.0.0*, the released R package; and *here*. The first two sometimes differ because the article
-# used an earlier version of the R package, whose optimiser had a different tolerance. Every fit
-# here has converged.
+# Where the paper prints a number, a small table shows three columns: *paper* is the article's text,
+# *R 1.0.0* is the released R package, and *here* is this package. The first two sometimes differ
+# because the article used an earlier version of the R package, whose optimiser had a different
+# tolerance. Every fit here has converged.
 #
-# For both logistic regressions, the coefficients and deviances and the accuracy and AUC of the
-# predictions are reproduced. For the two `bbl` fits, all fields, couplings and tests are
-# reproduced, as well as the AUC and accuracy on the test half and figures 1 to 3. Two results are
-# not reproduced, for reasons given below: the cross-validation table and the energies of
-# `mcSample`.
+# For both logistic regressions, this page reproduces the coefficients, the deviances, and the
+# accuracy and AUC of the predictions. For the two `bbl` fits, it reproduces all fields, couplings
+# and tests, the AUC and accuracy on the test half, and figures 1 to 3. Two results are not
+# reproduced, for reasons given below: the cross-validation table and the energies of `mcSample`.
 
 # %%
 import warnings
@@ -59,8 +58,8 @@ print(titanic.head(8))
 
 # %% [markdown]
 # The table has one row per combination of levels and the number of people in `Freq`. Pass such
-# frequencies as `weights`; `freq2raw` expands them to one row per person for tools that need raw
-# rows.
+# frequencies as `weights`. For tools that need raw rows, `freq2raw` expands the table to one row
+# per person.
 
 # %%
 titanic_raw = bbl.freq2raw(titanic, "Freq")
@@ -133,7 +132,7 @@ print(table.assign(**shown).round(5))
 print(f"residual deviance: paper 2097.5, here {gfit1.deviance:.1f}")
 
 # %% [markdown]
-# ### A training and a test half
+# ### Training and test halves
 #
 # The paper draws half of the 2201 people for testing with R's `set.seed(159)`. Since everyone in a
 # row of the table is identical, we only need the number of people from each row in the training
@@ -349,7 +348,7 @@ plt.show()
 # ### Prediction
 #
 # The paper predicts the test half from a model fitted to the training half. By default the R
-# package approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
+# package approximates the log partition function $\ln Z$ with eq. 31 without its factor 1/2;
 # `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the exact sum over
 # all states if that is cheap, as with three predictors. Both give the same ranking, and hence the
 # same AUC, because $\ln Z$ shifts all scores of a group equally, but they give different
@@ -418,7 +417,7 @@ plt.show()
 
 # %% [markdown]
 # Figure 3 of the paper is jagged for the same reason. Our curve is flat up to $\lambda = 0.002$,
-# falls off beyond it, and does not depend on the tolerance:
+# decreases for larger values, and does not depend on the tolerance:
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
@@ -462,7 +461,7 @@ print(found)
 # %% [markdown]
 # The paper prints *3rd, Male, Adult* with energy 3.381014 for those who died, and *1st, Female,
 # Adult* with 0 for the survivors. Both energies are wrong, because the R package does not sum the
-# terms of eq. (6), and 3.381 is just the field of *Male*. The actual energy of that configuration
+# terms of eq. 6, and 3.381 is just the field of *Male*. The actual energy of that configuration
 # is larger, and the energy of male crew members is larger still, as the counts confirm:
 
 # %%

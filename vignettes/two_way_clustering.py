@@ -120,9 +120,9 @@ print(fit.predict(pd.concat([new, wanted], ignore_index=True)).tail(5).round(2).
 # %% [markdown]
 # ## Small tables of ratings
 #
-# `method="genetic"` models ratings as rounded and truncated to their scale. It also estimates the
-# number of groups, and is suitable for tables of about ten rows and columns. Here it is applied to
-# the complete ratings of 12 users and 15 films:
+# `method="genetic"` models ratings as normal variables that are truncated to the rating scale and
+# rounded. It also estimates the number of groups, and is suitable for tables of about ten rows and
+# columns. Here it is applied to the complete ratings of 12 users and 15 films:
 
 # %%
 small = pd.DataFrame(score[:12, :15])
@@ -149,7 +149,7 @@ chains.plot_similarity()
 plt.show()
 
 # %% [markdown]
-# Which films a user has rated contains little information about the types of users, so the
+# The set of films that users have rated contains little information about the type of user, so the
 # posterior is spread over many partitions.
 #
 # ## Expression data
@@ -158,9 +158,10 @@ plt.show()
 # samples, and often no cells are missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
 # 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts;
 # scikit-learn's `SpectralBiclustering` has an error of 0.509 to 0.563 and takes five times as long
-# as a single start. With `move="one"`, a start takes twice as long and ends between 0.433 and
-# 0.446. With `start="hierarchical"`, the single start takes half as long as ten starts and ends at
-# 0.435. These data are not included; here is the same comparison on similar simulated data:
+# as a single start. With `move="one"`, a start takes twice as long and reaches an error between
+# 0.433 and 0.446. With `start="hierarchical"`, there is only one start, which takes half as long as
+# ten starts and reaches an error of 0.435. These data are not included; here is the same comparison
+# on similar simulated data:
 
 # %%
 genes = rng.integers(20, size=600)

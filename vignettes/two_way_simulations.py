@@ -72,8 +72,8 @@ plt.show()
 # %% [markdown]
 # ## Table 1.2, Figures 1.1 and 1.2: ratings by a genetic algorithm
 #
-# There are 15 films in five groups and 10 users in three. A rating is normally distributed around
-# its block mean (Table 1.2) with standard deviation 0.5, truncated to 0.5...5.5 and rounded.
+# There are 15 films in five groups and 10 users in three groups. A rating is normally distributed
+# around its block mean (Table 1.2) with standard deviation 0.5, truncated to 0.5...5.5 and rounded.
 
 # %%
 MEANS = pd.DataFrame(
@@ -233,8 +233,8 @@ with warnings.catch_warnings():
 results = pd.DataFrame(results, columns=["prototypes", "missing", "start", "rows", "columns"])
 
 # %% [markdown]
-# The tables compare the Rand index between true and estimated groups; our results use
-# the default start.
+# The tables compare the Rand index between true and estimated groups. Our results use the default
+# start.
 
 # %%
 SHOWN = ["Min", "1st Q", "Median", "Mean", "3rd Q", "Max", "Stdev"]
@@ -315,19 +315,20 @@ perfect.insert(0, "thesis", [*PERFECT["fixed"], *PERFECT["random"]])
 print(perfect.round(1))
 
 # %% [markdown]
-# With the default start, and with Ward's, nearly every table is reconstructed as long as half of
-# its cells are observed. Some of the exceptions have random prototypes with two equal rows or
-# columns, which no method can separate. With 90 % of cells missing and the prototypes of Table 2.1,
-# two groups of films differ only in the ratings by one group of users, and each film has only 10
-# observed cells. Random prototypes are poor starting values: if two of them are from the same
-# group, another group has none, and the iterations do not recover it. The thesis does not describe
-# its starting values in enough detail to reproduce them exactly; the other two starts follow its
-# final recommendation to cluster rows and columns separately first.
+# With the default start, and with Ward's clustering, nearly every table is reconstructed as long as
+# at least half of its cells are observed. Some of the exceptions have random prototypes with two
+# equal rows or columns, which no method can separate. With the prototypes in Table 2.1, two groups
+# of films differ only in the ratings by one group of users. With 90 % of the cells missing, each
+# film has only 10 observed ratings. Random prototypes are poor starting values: if two of them are
+# from the same group, another group has none, and the iterations do not recover it. The thesis does
+# not describe its starting values in enough detail to reproduce them exactly; the other two starts
+# follow its final recommendation to cluster rows and columns separately first.
 #
 # ## Figure 2.9: time against the proportion of missing cells
 #
 # In the thesis, time increases with the proportion of missing cells. `bicluster` visits only
-# observed cells, so more missing cells mean less work per iteration, but more iterations.
+# observed cells, so with more missing cells each iteration takes less time, but more iterations are
+# needed.
 
 # %%
 missing = [*range(0, 90, 10), 85, 90]

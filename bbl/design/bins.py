@@ -47,9 +47,9 @@ def bin(  # noqa: A001  # the word of the field
         `columns`.
     method : {"quantile", "width", "mdl"}, default "quantile"
         "quantile": intervals with about equal numbers of rows. "width": intervals of equal width.
-        "mdl": the method of Fayyad & Irani (1993), which adds a cut if it reduces the description
-        length of the groups of `response` by more than the length of the cut itself. A column may
-        have no cuts.
+        "mdl": the method of Fayyad & Irani (1993), which adds a cut if this shortens the
+        description of the groups of `response` by more than the description of the cut. Some
+        columns may not be cut.
     response : name of a column, optional
         Column with the groups, required for ``"mdl"``.
     weights : column name or array of length n, optional
@@ -60,13 +60,13 @@ def bin(  # noqa: A001  # the word of the field
     -------
     DataFrame
         The table with intervals as ordered categories; the first interval starts at minus infinity
-        and the last ends at infinity. Missing values remain missing. A column without cuts is
+        and the last ends at infinity. Missing values remain missing. A column without cuts is left
         unchanged, or becomes a single interval if it is listed in `columns`.
 
     Raises
     ------
     DataError, OptionError
-        If a column is absent, is not numeric, or contains the weights.
+        If a column is absent, is not numeric, or is the column of weights.
 
     Warns
     -----
@@ -161,7 +161,9 @@ def bin(  # noqa: A001  # the word of the field
 
 
 def refuse_text(name: Hashable, series: pd.Series) -> NoReturn:
-    """Raise the error for a column to bin that contains non-numeric values."""
+    """Raise an error about a column that cannot be binned because it contains non-numeric
+    values.
+    """
     # keyed by text because lists cannot be hashed
     cell_by_text = {repr(cell): cell for cell in series.dropna() if not _is_number(cell)}
     cells = list(cell_by_text)
@@ -214,8 +216,8 @@ def lump(
     Notes
     -----
     Models fitted to such a column treat unknown levels in new data as ``"(rare)"`` instead of
-    raising an error. With ``missing="level"``, they also do so for missing values if the training
-    data had none.
+    raising an error. With ``missing="level"``, missing values are also treated as ``"(rare)"`` if
+    the training data had none.
 
     Examples
     --------
@@ -263,7 +265,7 @@ def lump(
 def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
     """Return a column as categories, with its rare values replaced by ``"(rare)"``.
 
-    `column` contains the codes and the distinct values of `series`; `is_rare` marks the rare
+    `column` contains the codes and the distinct values of `series`, and `is_rare` marks the rare
     values.
     """
     common_positions = [
@@ -283,7 +285,9 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
 
 
 def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFrame:
-    """Return a DataFrame of columns by name, with the column names and row labels of `frame`."""
+    """Return a DataFrame with these columns, and with the column names and row labels of
+    `frame`.
+    """
     # tuples stay names (no MultiIndex), and names that are all numbers get a numeric dtype again
     names = pd.Index(frame.columns, dtype=object, tupleize_cols=False).infer_objects()
     return pd.DataFrame(columns, index=frame.index, columns=names)
@@ -292,7 +296,9 @@ def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFram
 def _check_column_names(
     columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights_name: Hashable
 ) -> list | None:
-    """Return `columns` as a list of names, or None; refuse unknown names and `weights_name`."""
+    """Return `columns` as a list of names, or None; raise an error for unknown names and for
+    `weights_name`.
+    """
     if columns is None:
         return None
     names = (
@@ -326,7 +332,8 @@ def _is_number(cell: object) -> bool:
 
 
 def to_numbers(series: pd.Series) -> np.ndarray | None:
-    """Return a numeric column as floats (n,), nan where missing; None for columns of other types.
+    """Return a numeric column as floats (n,), with nan for missing values, or None for columns of
+    other types.
 
     Infinite numbers are refused.
     """
@@ -354,7 +361,7 @@ def to_numbers(series: pd.Series) -> np.ndarray | None:
 def find_cuts(
     x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None
 ) -> np.ndarray:
-    """Return increasing cuts of the values `x` (n,), found by a `method` of `bin`.
+    """Return increasing cuts of the values `x` (n,), found by one of the methods of `bin`.
 
     `weights` (n,) contains their weights. `bins` is the maximum number of intervals, ignored by
     "mdl". `y` (n,) contains the groups for "mdl" and is None for other methods.
@@ -367,7 +374,9 @@ def find_cuts(
 
 
 def _cut_into_intervals(numbers: np.ndarray, cuts: np.ndarray) -> pd.Categorical:
-    """Return the interval between increasing `cuts` that contains each value; missing for nan."""
+    """Return the interval between increasing `cuts` that contains each value, or a missing value
+    for nan.
+    """
     breaks = np.concatenate([[-np.inf], cuts, [np.inf]])
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="left"))
     return pd.Categorical.from_codes(codes, pd.IntervalIndex.from_breaks(breaks), ordered=True)

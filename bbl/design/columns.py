@@ -1,4 +1,5 @@
-"""Read table columns as factors and level codes, and refuse columns that cannot be modelled.
+"""Read table columns as factors and level codes, and raise errors for columns that cannot be
+modelled.
 
 Shared arguments: `levels_by_name` maps column names to the factors given in `xlevels`; `keep`
 contains the positions of the used rows; `missing` is "raise", "drop", "level" or "marginal";
@@ -59,7 +60,9 @@ NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
 
 def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
-    """Return the factors of the columns listed in `xlevels`; refuse columns not in the formula."""
+    """Return the factors of the columns listed in `xlevels`; raise an error for columns that are
+    not in the formula.
+    """
     if xlevels is None:
         return {}
     if not isinstance(xlevels, Mapping):
@@ -94,7 +97,8 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
 def refuse_missing_newdata(column: Column, is_regressor: bool = False) -> None:
     """Raise a DataError if a column of new data has missing values (for ``missing="raise"``).
 
-    `is_regressor` is whether the model has no distribution of the column.
+    `is_regressor` indicates whether the model treats the column as given and has no distribution
+    for it.
     """
     is_missing = column.missing()
     if is_missing is not None:
@@ -118,7 +122,8 @@ def refuse_missing_newdata(column: Column, is_regressor: bool = False) -> None:
 def select_rows(
     frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the used rows, and of the rows dropped due to missing values.
+    """Return the positions of the used rows, and of the rows that are dropped because of missing
+    values.
 
     Used rows have positive `counts` (n,) and, with ``missing="drop"``, no missing values.
     """
@@ -155,7 +160,7 @@ def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> st
 
 
 def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
-    """Raise an error that ``missing="drop"`` drops all `n` rows.
+    """Raise an error because ``missing="drop"`` would drop all `n` rows.
 
     `counts` contains the number of missing values in each column.
     """
@@ -177,8 +182,8 @@ def mark_rows(
 ) -> np.ndarray | None:
     """Add `rows`, a mask (n,), to column `i` of `mask` in place, and return `mask`.
 
-    If `mask` is None, a new one of the given shape (n, m) is created. If `rows` is None, nothing
-    changes.
+    If `mask` is None, create a mask of the given shape (n, m). If `rows` is None, return `mask`
+    unchanged.
     """
     if rows is not None:
         mask = np.zeros(shape, dtype=bool) if mask is None else mask
@@ -199,7 +204,7 @@ def read_column(
     n_observed: np.ndarray | None = None,
     numbers_advice: str = "",
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, and for the rows `keep` its codes and missing-value mask (or None).
+    """Return a column's factor, and its codes and missing-value mask (or None) in the rows `keep`.
 
     `n_observed` is the number of observations represented by each of the rows `keep` (default: 1).
     The other arguments after `keep` are the same as in `column_factor`.
@@ -240,9 +245,9 @@ def column_factor(
     rows: np.ndarray | None = None,
     numbers_advice: str = "",
 ) -> Factor:
-    """Return a column's factor, with levels from `xlevels` or else the levels that occur.
+    """Return a column's factor; its levels are those listed in `xlevels`, or else those that occur.
 
-    Numeric columns that contain quantities rather than levels are refused; `rows` and
+    Numeric columns that contain quantities rather than levels raise an error; `rows` and
     `numbers_advice` are the same as in `check_discrete`.
 
     With `declared`, declared levels are kept even if they do not occur, and the response may have
@@ -349,7 +354,7 @@ def count_levels(
 
 
 def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
-    """Refuse a response with a single group or, unless `declared`, with an empty group.
+    """Raise an error if the response has a single group or, unless `declared`, an empty group.
 
     `counts` (K,) contains the number of rows in each group.
     """
@@ -371,9 +376,10 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
 
 
 def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
-    """Refuse terms of order three or higher that would not fit into memory, before listing them.
+    """Raise an error if terms of order three or higher would not fit into memory; they are counted
+    without listing them.
 
-    `factors` are the predictors' factors; K is the number of groups.
+    `factors` are the predictors' factors, and K is the number of groups.
     """
     if terms.order > 2:
         # of orders 2, 3, ...
@@ -395,7 +401,7 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
 
 
 def check_variable(factors: list[Factor]) -> None:
-    """Refuse predictors with a single level."""
+    """Raise an error for predictors with a single level."""
     constant = [f.name for f in factors if len(f.levels) < 2]
     if constant:
         shown = ", ".join(map(repr, constant[:5])) + (
@@ -414,7 +420,8 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems) -> None:
-    """Add identifier-like columns with undeclared levels to `problems`; warn about rare levels.
+    """Add identifier-like columns with undeclared levels to `problems`, and warn about predictors
+    with many rare levels.
 
     `n_rows` is the number of rows, where a row with frequency k counts as k rows.
     """

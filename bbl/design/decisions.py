@@ -1,4 +1,4 @@
-"""Validation of priors and misclassification costs, and arrangement in the order of the groups."""
+"""Validate priors and misclassification costs, and arrange them in the order of the groups."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Parameters
     ----------
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``
-        Proportions that sum to one. An array must be in the order of the groups, and is refused if
-        that order is neither declared nor evident (`Factor.has_known_order`).
+        Proportions that sum to one. An array must be in the order of the groups; it raises an error
+        if that order is neither declared nor evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 
@@ -90,9 +90,9 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
-    """Return one number for each group (K,), not all zero.
+    """Return one number for each group (K,); at least one is not zero.
 
-    `values` is the same as in `check_priors`, but may have any sum.
+    `values` has the same form as `priors` in `check_priors`, but any sum is allowed.
     """
     # `values_of_user` is shown in messages
     values_of_user = values
@@ -118,9 +118,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        Cost of predicting one group (column) if another (row) is true. In a mapping ``{true:
-        {predicted: cost}}``, omitted costs are 0. An array is refused if the order of the groups is
-        neither declared nor evident (`Factor.has_known_order`).
+        Cost of predicting the group of the column if the group of the row is true. In a mapping
+        ``{true: {predicted: cost}}``, omitted costs are 0. An array raises an error if the order of
+        the groups is neither declared nor evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 
@@ -169,9 +169,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
 
 
 def _check_order(argument: str, values: Any, response: Factor, placeholder: str) -> None:
-    """Refuse numbers without group names if the order of the groups was not declared.
+    """Raise an error for numbers without group names if the order of the groups was not declared.
 
-    `placeholder` represents the value for a group in the hint.
+    `placeholder` stands for the value of a group in the hint.
     """
     # a single number is refused by `_check_numbers`
     if response.has_known_order or np.ndim(values) == 0:
@@ -189,7 +189,9 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
-    """Refuse unknown and repeated group names and, if `complete`, missing groups."""
+    """Raise an error for unknown and repeated group names and, if `complete`, for missing
+    groups.
+    """
     group_names = ", ".join(map(repr, groups))
     for name in given_names:
         if name not in groups:
@@ -215,10 +217,10 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
 def _check_numbers(
     argument: str, values: Priors | Costs, shape: tuple, groups: tuple
 ) -> np.ndarray:
-    """Return `values` as a float array of the given shape, () for a single number.
+    """Return `values` as a float array of the given shape; the shape () is for a single number.
 
-    Other shapes, and negative, infinite or missing values are refused. `groups` are named in
-    messages.
+    Raise an error for other shapes, and for negative, infinite or missing values. `groups` are
+    named in messages.
     """
     wanted = " x ".join(map(str, shape)) or "one"
     try:

@@ -91,28 +91,28 @@ class EncodingRules:
         Whether the error about missing values may suggest ``missing="marginal"``
         (`Engine.refusals`).
     marks : object
-        A value that may be the name of a column that marks rows, which ``.`` excludes; None for no
-        column.
+        A value that may be the name of a column that marks rows; ``.`` excludes this column. None
+        if there is no such column.
     check_pairs : callable or None
-        ``check_pairs(n, K, n_levels)``, called with the number of rows, the number of groups, and
-        the number of levels of each predictor before all pairs of over 1,000 predictors are listed.
-        It raises an error for too many pairs.
+        ``check_pairs(n, K, n_levels)`` is called before all pairs of over 1,000 predictors are
+        listed; the arguments are the number of rows, the number of groups, and the number of levels
+        of each predictor. It raises an error if there are too many pairs.
     aside : tuple of column names
-        Columns of a sampling design: ``.`` excludes them, but the formula may name them.
+        Columns of a sampling design: ``.`` excludes them, but they may be named in the formula.
     empty : bool
         Whether a formula with a response may have no predictors (``"y ~ 1"``).
     sampled : bool
         Whether the weights belong to a sampling design and are therefore not frequencies.
     numeric : bool or tuple of column names
-        Which predictors are numeric rather than categorical: all, none, or the named ones.
+        Which predictors are numeric rather than categorical: all, none, or those with these names.
     standardise : bool
         Whether numeric predictors are centred and divided by their standard deviation.
     measured : bool
-        Whether numbers belong to a Boltzmann machine, see `NumberFactor.of_moments`. With
-        ``numeric=True``, they are then the float columns and the integer columns with over 20
+        Whether numeric predictors belong to a Boltzmann machine; see `NumberFactor.of_moments`.
+        With ``numeric=True``, they are then the float columns and the integer columns with over 20
         values.
     regressors : bool
-        Whether such predictors are regressors, without a distribution.
+        Whether these numeric predictors are regressors, for which the model has no distribution.
     numbers_advice : str
         An additional hint in the error about a numeric column that cannot be a factor.
     """
@@ -160,8 +160,8 @@ class Design:
     missing : {"raise", "drop", "level", "marginal"}
         How missing values in training data and new data are handled; see `from_data`.
     incomplete : int
-        Number of training rows with missing values, multiplied by their counts: the dropped rows
-        with ``missing="drop"``, otherwise used rows.
+        Sum of the counts of training rows with missing values: dropped rows with
+        ``missing="drop"``, and used rows otherwise.
     declared : bool
         As in `EncodingRules`.
     weights : column name, optional
@@ -179,7 +179,7 @@ class Design:
 
     @property
     def classes(self) -> bool:
-        """Whether there is a response, and hence classes to predict."""
+        """Whether there is a response, and therefore classes to predict."""
         return self.response.name is not None
 
     @property
@@ -207,8 +207,8 @@ class Design:
 
     @cached_property
     def regressors(self) -> np.ndarray | None:
-        """Mean and standard deviation of each numeric regressor of a Boltzmann machine, nan for
-        other predictors, shape (m, 2); None if there are none.
+        """Mean and standard deviation of each numeric regressor of a Boltzmann machine, shape (m,
+        2), with nan for other predictors; None if there are no such regressors.
         """
         out = np.full((len(self.predictors), 2), np.nan)
         for i, factor in enumerate(self.predictors):
@@ -218,8 +218,9 @@ class Design:
 
     @property
     def coupling_terms(self) -> list[np.ndarray] | None:
-        """Terms without numeric predictors that have a distribution: an array (T_k, k) for each
-        order from 2 on, or None for all pairs of predictors.
+        """Terms for which the model has parameters, without those of numeric predictors with a
+        distribution: an array (T_k, k) for each order from 2 on, or None for all pairs of
+        predictors.
         """
         if self.regressors is not None and len(self.squares):
             return [*self.terms.terms, np.column_stack([self.squares, self.squares])]
@@ -229,8 +230,8 @@ class Design:
 
     @property
     def squares(self) -> np.ndarray:
-        """Positions of the numbers whose square, such as ``u:u``, is written in the formula; the
-        grammar takes it for ``u``.
+        """Positions of the numeric predictors that are squared in the formula, such as ``u:u``,
+        which the parser treats like ``u``.
         """
         return np.array(
             [
@@ -243,7 +244,9 @@ class Design:
 
     @property
     def number_centers(self) -> np.ndarray:
-        """Values (q,) with code 0 of the q numeric predictors in a Boltzmann machine."""
+        """Value with code 0 of each of the q numeric predictors in a Boltzmann machine, shape
+        (q,).
+        """
         return np.array(
             [f.center for f in self.predictors if isinstance(f, NumberFactor) and f.is_measured]
         )
@@ -273,8 +276,8 @@ class Design:
         )
 
     def with_intervals(self, cuts: Sequence[np.ndarray]) -> Design:
-        """Return the design with intervals instead of numbers, given increasing `cuts` of the codes
-        of each number.
+        """Return the design with numeric predictors cut into intervals; `cuts` contains increasing
+        codes for each numeric predictor.
         """
         predictors = list(self.predictors)
         for i, own in zip(np.flatnonzero(self.is_number), cuts, strict=True):
@@ -286,8 +289,8 @@ class Design:
         return replace(self, predictors=tuple(predictors))
 
     def with_regressors(self, units: np.ndarray) -> Design:
-        """Return the design with numbers as regressors, with the same codes; `units` are as in
-        `Layout`.
+        """Return the design with numeric predictors as regressors with the same codes; `units` is
+        the same as in `Layout`.
         """
         predictors = list(self.predictors)
         for i in np.flatnonzero(self.is_number):
@@ -302,8 +305,8 @@ class Design:
         return replace(self, predictors=tuple(predictors))
 
     def from_numbers(self, codes: np.ndarray, design: Design) -> np.ndarray:
-        """Return codes (n, m) of rows that are encoded for a `design` with the same numbers, some
-        of which are intervals here.
+        """Convert the codes (n, m) of a `design` to codes of this design, in which some of the
+        numeric predictors are intervals.
         """
         if self.is_number.sum() == design.is_number.sum():
             return codes
@@ -317,7 +320,9 @@ class Design:
         return out.astype(self.code_dtype)
 
     def only(self, predictors: np.ndarray) -> Design:
-        """Return the design of some predictors (increasing positions) and the terms among them."""
+        """Return the design with some of the predictors (increasing positions) and the terms among
+        them.
+        """
         new_position = np.full(len(self.predictors), -1)
         new_position[predictors] = np.arange(len(predictors))
         added = {}
@@ -354,16 +359,16 @@ class Design:
         weights : column name or array_like of shape (n,), optional
             Frequencies. The formula's ``.`` excludes their column. An array is matched by position;
             a pandas Series must have the same index as `data`. Rows with weight 0 are dropped
-            before levels are collected.
+            before levels are determined.
         xlevels : dict of column name to list of levels, optional
             All levels of a predictor, in order, including levels that do not occur. For the
             response, `xlevels` only sets the order.
         novarOk : bool, default False
-            Whether predictors with one level are allowed. A second level ``"(other)"``, which never
-            occurs, is added to them.
+            Whether predictors with one level are allowed. Such predictors receive a second level
+            ``"(other)"``, which never occurs.
         missing : {"raise", "drop", "level", "marginal"}, default "raise"
             "raise" raises an error for missing values; "drop" drops rows with missing values before
-            levels are collected; "level" treats missing values as a last level ``"(missing)"``;
+            levels are determined; "level" treats missing values as a last level ``"(missing)"``;
             "marginal" marks them in ``sample.missing``. A missing response is allowed only with
             "drop".
         rules : EncodingRules, optional
@@ -453,7 +458,7 @@ class Design:
         described = False
 
         def tell_missing() -> str:
-            """Return a sentence about missing values in all predictors, in the first call only."""
+            """Return a sentence about missing values in all predictors; later calls return ""."""
             nonlocal described
             if described:
                 return ""
@@ -549,8 +554,8 @@ class Design:
         DataError
             If a column is absent, or has missing values and ``missing="raise"``.
         LevelError
-            If a level is unknown. With ``missing="level"``, this includes missing values of a
-            predictor without missing values in the training data.
+            If a level is unknown. With ``missing="level"``, missing values are unknown levels of
+            predictors that have no missing values in the training data.
         BBLTypeError
             If `newdata` is not a table.
         """
@@ -594,8 +599,9 @@ class Design:
     ) -> tuple[np.ndarray, Hashable | None]:
         """Return the weights (n,) of new rows, and the name of the fit's weights column if used.
 
-        `weights` is an array or a column name. If it is None, the column that contained the
-        weights of the training data is used if the new data have it; otherwise all weights are 1.
+        `weights` is an array or a column name. If it is None, the weights are in the column that
+        contained the weights of the training data; if the new data do not have this column, all
+        weights are 1.
         """
         fit_column = self.weights
         if weights is not None or fit_column is None or not frame.has(fit_column):
@@ -622,10 +628,10 @@ class Design:
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: object) -> np.ndarray:
-        """Return the group code of each new row, shape (n,); raise LevelError for unknown groups.
+        """Return the group code of each new row, shape (n,); raise a LevelError for unknown groups.
 
-        A missing group has code -1 with declared levels and ``missing="marginal"``; otherwise it is
-        an error.
+        A missing group has code -1 with declared levels and ``missing="marginal"``; otherwise, it
+        raises an error.
         """
         frame = to_frame(data, "newdata")
         if not self.classes:
@@ -660,7 +666,7 @@ class Design:
         """Return the design as plain lists, strings and numbers, suitable for JSON.
 
         Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals,
-        bytes) are stored and restored as text; they still match the same values in new data.
+        bytes) are stored and restored as text; they still match equal values in new data.
         """
         return {
             "formula": self.terms.text,
@@ -676,7 +682,7 @@ class Design:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> Design:
-        """Restore a design from `to_dict`; raise DataError if it is invalid.
+        """Restore a design from the result of `to_dict`; raise a DataError if it is invalid.
 
         The formula is kept as text and not parsed.
         """

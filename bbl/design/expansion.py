@@ -3,9 +3,9 @@
 formulaic evaluates the syntax tree with its own operators ``. + : * / %in% ^``, with the following
 changes:
 
-- ``-`` drops a predictor with all its terms; in formulaic, it only drops identical terms.
-- ``+`` adds to its left side in place; formulaic copies the left side, so a sum of n terms takes
-  n^2 steps.
+- ``-`` drops a predictor and all its terms; in formulaic, it drops only identical terms.
+- ``+`` adds terms to its left side in place; formulaic copies the left side, so a sum of n terms
+  takes n^2 steps.
 - ``.`` and ``^`` of many columns are stored as a `Cube`, without listing their terms: formulaic
   creates an object for each of the n^k products, which takes seconds for ``.^2`` and 2,000 columns.
 - The number of products is checked before formulaic creates them.
@@ -35,7 +35,7 @@ PRODUCT_COST = 20  # one product in formulaic takes as long as this many terms i
 
 
 def _numbers(term: Term) -> list[int]:
-    """Return the column numbers of a term; empty for the intercept, the literal 1."""
+    """Return the column numbers of a term; empty for the intercept, which is the literal 1."""
     return [
         number_of(f.expr) for f in term.factors if f.eval_method is not Factor.EvalMethod.LITERAL
     ]
@@ -43,7 +43,8 @@ def _numbers(term: Term) -> list[int]:
 
 @dataclass(eq=False)
 class TermSet:
-    """Terms of one or more predictors: a list, plus all terms of a cube except removed terms.
+    """A set of terms of one or more predictors: a list, plus all terms of a cube except removed
+    terms.
 
     Attributes
     ----------
@@ -54,7 +55,8 @@ class TermSet:
     removed : set of Term
         Terms in the cube that are not in the set.
     used : set of int
-        Columns of listed terms. They remain predictors even if all their terms are dropped.
+        Columns of listed terms. These columns remain predictors even if all their terms are
+        dropped.
     """
 
     terms: dict[Term, None] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class TermSet:
         return term in self.terms
 
     def insert(self, terms: Iterable[Term]) -> TermSet:
-        """Add terms, except the intercept, and return this set."""
+        """Add terms, except the intercept, and return the set itself."""
         for term in terms:
             numbers = _numbers(term)
             if self.cube_has(numbers):  # the intercept has no columns and is in every cube
@@ -95,7 +97,9 @@ class TermSet:
         return self
 
     def as_cube(self) -> TermSet | None:
-        """Return the set as a cube without listed terms, or None if this is not possible."""
+        """Return the set as a cube without listed or removed terms, or None if this is
+        impossible.
+        """
         if not self.terms and not self.removed:
             return self
         listed = [_numbers(term) for term in self.terms]
@@ -116,7 +120,7 @@ class TermSet:
 
 
 class Expansion(DefaultOperatorResolver):
-    """formulaic's operators for one formula, with the changes listed in the module's docstring.
+    """Formulaic's operators for one formula, with the changes listed in the module's docstring.
 
     Parameters
     ----------
@@ -133,7 +137,7 @@ class Expansion(DefaultOperatorResolver):
 
     @property
     def operators(self) -> list[Operator]:
-        """formulaic's operators; operators redefined in this class evaluate to a `TermSet`."""
+        """Operators by name; those redefined in this class return a `TermSet`."""
         operators = super().operators
         rules: dict[tuple[str, int], Any] = {
             ("+", 2): self._add,
@@ -149,7 +153,9 @@ class Expansion(DefaultOperatorResolver):
         return operators
 
     def expand(self, tree: ASTNode | Token, all_columns: Sequence[int]) -> TermSet:
-        """Return the terms of a syntax tree with keys as names; ``.`` means `all_columns`."""
+        """Return the terms of a syntax tree whose names have been replaced by keys; ``.`` means
+        `all_columns`.
+        """
         return _as_set(tree.to_terms(context={ALL_COLUMNS: all_columns}))
 
     def _add(self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any):
@@ -202,7 +208,7 @@ class Expansion(DefaultOperatorResolver):
     def _multiply(
         self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any
     ):
-        """Return ``left : right``, or the terms of another operator that makes such products."""
+        """Return ``left : right``, or the terms of another operator that forms such products."""
         self._check_factor(left)
         self._check_factor(right)
         n_products = _count(left) * _count(right)
@@ -237,7 +243,7 @@ class Expansion(DefaultOperatorResolver):
         return _with_used(result, base)
 
     def _check_factor(self, value: TermSet | OrderedSet) -> None:
-        """Refuse the intercept as a factor of a product."""
+        """Raise an error because the intercept is a factor of a product."""
         if not isinstance(value, TermSet) and value and not any(map(_numbers, value)):
             self.refuse_intercept()
 
@@ -247,7 +253,9 @@ class Expansion(DefaultOperatorResolver):
         return TermSet({}, {*columns}, max(min(order, len(columns)), 1))
 
     def _list(self, value: TermSet | OrderedSet) -> OrderedSet:
-        """Return all terms, including the cube's, in the form accepted by formulaic's operators."""
+        """Return all terms, including the cube's terms, in the form accepted by formulaic's
+        operators.
+        """
         if not isinstance(value, TermSet):
             return value
         self.spend(value.n_cube_terms())
@@ -258,12 +266,14 @@ class Expansion(DefaultOperatorResolver):
 
 
 def _as_set(value: TermSet | OrderedSet) -> TermSet:
-    """Convert a value of formulaic's evaluation to a `TermSet` that can be changed."""
+    """Convert a result of formulaic's operators to a `TermSet` that can be changed."""
     return value if isinstance(value, TermSet) else TermSet().insert(value)
 
 
 def _count(value: TermSet | OrderedSet) -> int:
-    """Return the number of terms; for a large cube it is too large for `len`."""
+    """Return the number of terms, which can be too large for `len` if the set contains a large
+    cube.
+    """
     return value.count() if isinstance(value, TermSet) else len(value)
 
 
@@ -275,7 +285,7 @@ def _highest_order(value: TermSet | OrderedSet) -> int:
 
 
 def _with_used(terms: TermSet | OrderedSet, *operands: TermSet | OrderedSet) -> Any:
-    """Return `terms`, keeping all predictors of the operands."""
+    """Return `terms`, and keep all predictors of the operands."""
     used = set().union(*(value.used for value in operands if isinstance(value, TermSet)))
     if not used:
         return terms

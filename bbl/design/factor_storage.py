@@ -1,4 +1,4 @@
-"""Conversion of factors, column names and terms to and from plain values for JSON.
+"""Convert factors, column names and terms to and from plain values for JSON.
 
 Invalid stored values raise errors.
 """
@@ -97,7 +97,9 @@ def _number_from_dict(stored: Mapping, kind_value_pairs: list[tuple[str, Any]]) 
 
 
 def name_to_list(name: Hashable) -> list:
-    """Return a column name as a list [kind, value]; for a tuple, value has one list per element."""
+    """Return a column name as a list [kind, value]; the value of a tuple contains one such list for
+    each element.
+    """
     if isinstance(name, tuple):
         return ["tuple", [name_to_list(element) for element in name]]
     # bool first, because True is also an int
@@ -122,11 +124,11 @@ def name_from_list(stored: Any) -> Hashable:
 
 
 def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
-    """Return terms of `m` predictors as ``{"pairs": terms of order 2, "terms": [terms of order 3,
-    ...]}``.
+    """Return the terms of `m` predictors as ``{"pairs": terms of order 2, "terms": [terms of order
+    3, ...]}``.
 
-    The terms of an order are a list of lists of predictor positions, or ``"all"`` for all terms of
-    that order.
+    The terms of each order are a list of lists of predictor positions, or ``"all"`` for all terms
+    of that order.
     """
     terms_by_order = [
         "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()

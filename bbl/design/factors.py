@@ -1,6 +1,6 @@
 """`Factor`: the levels of a categorical column, and the encoding of values as level codes.
 
-Columns that look continuous or like identifiers are refused.
+Raise errors for columns that look continuous or like identifiers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNSEEN_REMEDY = Hint(
 
 @dataclass(frozen=True)
 class Factor:
-    """The name and the L levels of a column, with methods that encode values as level codes.
+    """The name and the L levels of a column, with methods that convert values to level codes.
 
     Attributes
     ----------
@@ -74,18 +74,24 @@ class Factor:
 
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
-        """The `Ends` and code of each level if the levels are numeric intervals, else empty."""
+        """The `Ends` and code of each level if the levels are numeric intervals; otherwise
+        empty.
+        """
         return interval_codes(self.levels, self.kinds)
 
     @property
     def has_known_order(self) -> bool:
-        """Whether the order of the levels is declared, or evident for numbers and booleans."""
+        """Whether the order of the levels is declared, or evident because they are numbers or
+        booleans.
+        """
         has_natural_order = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
         return self.declared or self.ordered or has_natural_order
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is a number of a Boltzmann machine; see `NumberFactor.of_moments`."""
+        """Whether it is a numeric predictor of a Boltzmann machine; see
+        `NumberFactor.of_moments`.
+        """
         return False
 
     @property
@@ -97,8 +103,8 @@ class Factor:
     def collect(cls, column: Column | Counted, *, unused: bool = False) -> Factor:
         """Return the factor of the levels that occur in a column, without missing values.
 
-        Declared levels keep their order, unless it is unknown (`Column.order_problem`). Other
-        levels are sorted: first booleans, then numbers by value, then strings by code point.
+        Declared levels keep their order, unless this order is unknown (`Column.order_problem`).
+        Other levels are sorted: first booleans, then numbers by value, then strings by code point.
 
         Parameters
         ----------
@@ -109,7 +115,7 @@ class Factor:
         Raises
         ------
         LevelError
-            If the column contains a boolean and the equal number, or another value and its text.
+            If the column contains a boolean and an equal number, or another value and its text.
         """
         # positions of the values that become levels: all, or the ones that occur
         positions = (
@@ -136,7 +142,7 @@ class Factor:
         ------
         BBLTypeError, LevelError
             If `levels` is not a sequence, or contains a missing value, a duplicate, a boolean and
-            the equal number, or another value and its text.
+            an equal number, or another value and its text.
         """
         if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
             raise BBLTypeError(
@@ -179,8 +185,8 @@ class Factor:
         return self._extended("missing", "missing")
 
     def _extended(self, word: str, kind: str) -> Factor:
-        """Return the factor with an additional level ``"(word)"`` (``"(word 2)"``, ... if
-        taken).
+        """Return the factor with an additional level ``"(word)"``, or ``"(word 2)"``, ... if this
+        name is taken.
         """
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
         label = next(label for label in labels if label not in self.levels)
@@ -194,7 +200,7 @@ class Factor:
         skip_missing: bool = False,
         remedy: str = UNSEEN_REMEDY,
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the codes of a column's rows: the positions of their values among the levels.
+        """Return the code of each row: the position of its value among the levels.
 
         Parameters
         ----------
@@ -206,8 +212,8 @@ class Factor:
         argument : str, default "data"
             Name of the argument that contains the column, for messages.
         skip_missing : bool, default False
-            Whether missing values have code 0 and are not marked in `is_unseen`. If not, they
-            are treated like other values.
+            Whether missing values have code 0 and are not marked in `is_unseen`. If False, they are
+            treated like other values.
         remedy : str, optional
             Hint in the error about unseen values.
 
@@ -251,9 +257,10 @@ class Factor:
         return codes, value_is_unseen[column.codes] if value_is_unseen.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value's level or interval, or of the level ``"(rare)"``, or -1.
+        """Return the code of the level or interval that contains a value; otherwise, the code of
+        the level ``"(rare)"``, or -1 if there is no such level.
 
-        With `skip_missing`, missing values do not become ``"(rare)"``.
+        With `skip_missing`, missing values are not coded as ``"(rare)"``.
         """
         code = self._codes.get(level_key(kind, value), -1)
         if code < 0 and kind in ("string", "other"):
@@ -269,7 +276,7 @@ class Factor:
         return code
 
     def _raise_unseen(self, kinds: list[str], values: list, argument: str, remedy: str) -> NoReturn:
-        """Raise the error about `values` (of `kinds`) that are not levels.
+        """Raise an error about `values` (of `kinds`) that are not levels.
 
         `argument` and `remedy` are the same as in `encode`.
         """
@@ -299,9 +306,9 @@ class Factor:
     def type_remedy(
         self, kinds: Sequence[str], values: Sequence[Any], argument: str
     ) -> Hint | None:
-        """Return a hint if values and levels differ in type (``"1"`` and 1), otherwise None.
+        """Return a hint if values and levels have different types (``"1"`` and 1), otherwise None.
 
-        `kinds` and `values` belong to a column of the table `argument`.
+        `kinds` and `values` are from a column of the table `argument`.
         """
         level_kinds = set(self.kinds) - {"missing"}
         value_kinds = set(kinds) - {"missing"}
@@ -339,7 +346,8 @@ class Factor:
 
 
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
-    """Refuse levels (kind, value) with equal labels: True and 1, or an interval and its text.
+    """Raise an error for levels (kind, value) with equal labels: True and 1, or an interval and its
+    text.
 
     `argument` is "xlevels" if the levels are listed there; it is named in the message.
     """
@@ -392,11 +400,11 @@ def has_many_fractions(kinds: Sequence[str], values: Sequence[Any]) -> bool:
 def check_discrete(
     column: Column | Counted, rows: np.ndarray | None = None, numbers_advice: str = ""
 ) -> None:
-    """Refuse a column of undeclared numeric levels that looks continuous.
+    """Raise an error if a column of undeclared numeric levels looks continuous.
 
     A column looks continuous if it has more than 12 distinct numbers, some of them fractional, or
-    more than 30 distinct integers, at least half of them with fewer than 6 rows. `rows` (number of
-    values,) contains the number of rows of each value (by default, counted in the column); a row
+    more than 30 distinct integers, at least half of which have fewer than 6 rows. `rows` (number of
+    values,) contains the number of rows with each value (by default, counted in the column); a row
     with frequency k counts as k rows. `numbers_advice` is the same as in `EncodingRules`.
     """
     if column.declared:
@@ -416,7 +424,7 @@ def check_discrete(
 def _refuse_numbers(
     column: Column | Counted, values: list, n_rows: float, numbers_advice: str
 ) -> NoReturn:
-    """Raise the error about a column that looks continuous; `values` are its distinct numbers."""
+    """Raise an error about a column that looks continuous; `values` are its distinct numbers."""
     name = column.name
     # integers that differ in almost every row may also be an identifier
     is_identifier = bool(n_rows < 2 * len(values) and all(v == int(v) for v in values))
@@ -435,7 +443,7 @@ def _refuse_numbers(
 def refuse_identifier(
     name: Hashable, L: int, n_rows: float, are_numbers: bool = False, in_batches: bool = False
 ) -> NoReturn:
-    """Raise the error about a column with `L` distinct values in only `n_rows` observations."""
+    """Raise an error about a column with `L` distinct values in only `n_rows` observations."""
     remedy = Hint(
         "Group its values; if each value is a level, list the values in xlevels.",
         command_line="Group its values.",
@@ -474,7 +482,7 @@ def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
 
 
 def _leave_out(name: Hashable, remedy: Hint) -> Hint:
-    """Return a hint to leave a column out or to follow `remedy`."""
+    """Return a hint to leave a column out of the formula or to follow `remedy`."""
     # in a table of counts without `weights=`, leaving the column out would ignore the counts
     is_count = str(name).lower().strip("._ ") in COUNT_NAMES
     start = (

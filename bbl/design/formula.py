@@ -1,8 +1,8 @@
 """Parse a formula into the response, the predictors and their interaction terms of any order.
 
-formulaic parses the text and expands its operators. No model matrix is built and no part of a
-formula is evaluated as code: only characters of a fixed alphabet are passed to formulaic, after
-names in backticks have been replaced by aliases and column names by numbers.
+formulaic parses the text and expands its operators. No model matrix is built, and no part of a
+formula is evaluated as code. Names in backticks are replaced by aliases and column names by
+numbers, and only characters of a fixed alphabet are passed to formulaic.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FormulaTerms:
 
     @property
     def columns(self) -> list[Hashable]:
-        """The columns in the formula: the response, if any, and the predictors."""
+        """The columns in the formula: the response, if there is one, and the predictors."""
         return [*([] if self.response is None else [self.response]), *self.predictors]
 
     @property
@@ -75,17 +75,19 @@ class FormulaTerms:
 
     @property
     def pairs(self) -> np.ndarray:
-        """The terms of order 2, (P, 2), read-only: the upper triangle of ``qJ`` in R's bbl."""
+        """The terms of order 2, shape (P, 2), read-only: the upper triangle of ``qJ`` in R's
+        bbl.
+        """
         return self.interactions.list_terms(2)
 
     @property
     def complete(self) -> bool:
-        """Whether the terms are exactly all pairs of predictors."""
+        """Whether the interaction terms are exactly all pairs of predictors."""
         return self.interactions.are_all_pairs(len(self.predictors))
 
     @property
     def order(self) -> int:
-        """The highest order of a term; 1 without interactions."""
+        """The highest order of a term; 1 if there are no interactions."""
         return self.interactions.order
 
 
@@ -104,21 +106,21 @@ def parse(
     Grammar: one name, ``~``, then names and ``.`` (all columns except the response, `exclude` and
     pandas row labels in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k`` (or
     ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` are equivalent to ``a``. Column names can
-    be written in backticks, with backticks in the name doubled. The intercept (``1``, ``0``,
+    be written in backticks; backticks within a name are doubled. The intercept (``1``, ``0``,
     ``-1``) has no effect.
 
-    - ``a:b`` also adds ``a`` and ``b``, so that ``a/b`` and ``b %in% a`` are the same as ``a*b``;
-      ``(a + b)/c`` adds ``a:b:c``.
+    - ``a:b`` also adds ``a`` and ``b``, so ``a/b`` and ``b %in% a`` are the same as ``a*b``; ``(a +
+      b)/c`` adds ``a:b:c``.
     - ``- a`` drops ``a`` and its terms; ``- a:b`` drops only the pair, also inside parentheses.
       Later terms override earlier ones.
-    - Terms of more than `order` predictors are refused, as are function calls and arithmetic.
+    - Terms of more than `order` predictors, function calls and arithmetic raise an error.
 
     Parameters
     ----------
     formula : str
     columns : sequence of hashable
-        Column names of the data. Names that are not strings are matched by their text if this is
-        unambiguous.
+        Column names of the data. Names that are not strings are matched by their text if it is
+        unique.
     exclude : mapping of hashable to str, optional
         Columns that are excluded from ``.`` and cannot be predictors, with a description of their
         contents, such as ``"the weights"``.
@@ -172,7 +174,9 @@ def parse(
 
 
 def check_formula(formula: object) -> None:
-    """Refuse a formula that is not a string, e.g. if data and formula are swapped."""
+    """Raise an error if the formula is not a string, for example because data and formula are
+    swapped.
+    """
     if not isinstance(formula, str):
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.",
@@ -182,7 +186,7 @@ def check_formula(formula: object) -> None:
 
 
 def _unquoted_name(formula: str, columns: Iterable[Hashable]) -> str | None:
-    """Return the longest column name that needs backticks but is written without them, or None."""
+    """Return the longest column name that is written without the backticks it needs, or None."""
     unquoted_text = QUOTED.sub(" ", formula[:MAX_LENGTH])
     names = [str(c) for c in columns if NEEDS_BACKTICKS.search(str(c)) and str(c) in unquoted_text]
     return max(names, key=len, default=None)
@@ -198,7 +202,7 @@ def _parse(
     reason: str,
     aside: Collection[Hashable],
 ) -> FormulaTerms:
-    """Parse a formula like `parse`, but without the hint about backticks."""
+    """Parse a formula in the same way as `parse`, but without the hint about backticks."""
     if len(formula) > MAX_LENGTH:
         fail(
             formula,
@@ -237,7 +241,7 @@ def _parse(
 def write_formula(
     response: Hashable, predictors: Sequence[Hashable], terms: Collection[tuple[int, ...]]
 ) -> FormulaTerms:
-    """Return the formula of a model with the given terms.
+    """Return the formula of a model with these terms.
 
     Parameters
     ----------
@@ -296,7 +300,9 @@ def has_square(formula: str, name: Hashable) -> bool:
 
 
 def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
-    """Return the response: the column named by `left`, the tree to the left of the tilde."""
+    """Return the response, which is the column named in `left`, the tree to the left of the
+    tilde.
+    """
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
         fail(columns.formula, text, hint="Put an unusual name in backticks, as in `1`")
@@ -314,7 +320,7 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
 
 
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
-    """Raise the error about a term of more than `order` predictors.
+    """Raise an error about a term of more than `order` predictors.
 
     `reason` states why the engine does not support such terms; it may be empty.
     """
@@ -363,7 +369,7 @@ class _Columns:
         self.n_terms = 0  # created so far
 
     def find(self, word: str) -> Hashable:
-        """Return the column named by a word in the syntax tree; refuse other words."""
+        """Return the column named by a word in the syntax tree; raise an error for other words."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
         if len(matches) != 1:  # if several columns have this text, the string is used
@@ -407,8 +413,8 @@ class _Columns:
     def replace_names(self, tokens: Iterable[Token]) -> list[int]:
         """Number the predictors in order of appearance, and replace their names by keys.
 
-        The names are replaced in the tokens, which are shared with the syntax tree. Returns the
-        numbers represented by ``.`` if it is among the tokens.
+        The names are replaced in the tokens, which are shared with the syntax tree. Return the
+        numbers represented by ``.`` if it is one of the tokens, and otherwise an empty list.
         """
         is_right = False
         all_columns: list[int] = []
@@ -424,7 +430,9 @@ class _Columns:
         return all_columns
 
     def spend(self, terms: int) -> None:
-        """Count `terms` more terms, and refuse a formula that creates too many terms."""
+        """Add `terms` to the number of terms created so far, and raise an error if a formula
+        creates too many.
+        """
         self.n_terms = min(self.n_terms + terms, 10**15)  # keeps the number in the message short
         # `.^2` creates about width^2 terms and is allowed at any width
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
@@ -435,7 +443,7 @@ class _Columns:
             )
 
     def refuse_intercept(self) -> NoReturn:
-        """Raise the error about a product with the intercept."""
+        """Raise an error about a product with the intercept."""
         fail(
             self.formula,
             "1 is the intercept and cannot be multiplied",
@@ -443,7 +451,7 @@ class _Columns:
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
-        """Refuse formulas without predictors, or with a predictor that has another role."""
+        """Raise an error if the formula has no predictors, or a predictor that has another role."""
         if not predictors and not empty:
             fail(
                 self.formula,

@@ -40,7 +40,7 @@ ORDER_LOST = (
 class DeclaredOrder(NamedTuple):
     """The columns of an Arrow schema that were declared as categories.
 
-    A pyarrow *dictionary* column stores indices into an array of distinct values, which may be
+    A *dictionary* column of pyarrow stores positions in an array of distinct values; these may be
     the categories of a pandas Categorical.
     """
 
@@ -87,7 +87,9 @@ class Frame:
         return len(self.index)
 
     def order_problem(self, name: Hashable) -> str:
-        """Return why the declared order of a column is unknown, with a remedy; empty if known."""
+        """Return the reason why the declared order of a column is unknown, with a remedy; empty if
+        the order is known.
+        """
         if name in self.declared.lost:
             return ORDER_LOST
         if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
@@ -109,14 +111,14 @@ class Frame:
         return {name: k for k, name in enumerate(self.columns)}
 
     def has(self, name: object) -> TypeGuard[Hashable]:
-        """Return whether there is a column `name`, which may have any type."""
+        """Return whether there is a column called `name`, which may have any type."""
         try:
             return name in self._position
         except TypeError:  # not hashable
             return False
 
     def column(self, name: Hashable) -> pd.Series:
-        """Return a column, or raise a DataError that names it."""
+        """Return a column; raise a DataError if it does not exist."""
         if name not in self._position:
             shown = ", ".join(map(str, self.columns[:10])) + (
                 ", and more" if len(self.columns) > 10 else ""
@@ -177,7 +179,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         def get(k: int) -> pd.Series:
             """Return column k.
 
-            Access by name is twice as fast, but a tuple may select several columns.
+            Access by name is twice as fast as by position, but a tuple could select several
+            columns.
             """
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
@@ -231,7 +234,9 @@ def _check_names(names: list, argument: str) -> None:
 
 
 def _check_aligned(data: Mapping, argument: str) -> None:
-    """Refuse a dict of Series with different indexes, which would be matched by position."""
+    """Raise an error for a dict of Series with different indexes, because they would be matched by
+    position.
+    """
     series = [(name, column) for name, column in data.items() if isinstance(column, pd.Series)]
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
@@ -255,8 +260,8 @@ def is_pyarrow(data: object, kind: str) -> bool:
 def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> DeclaredOrder:
     """Return the columns of an Arrow schema that were declared as categories.
 
-    They are determined from dictionary types and pandas metadata. `partition_keys` are columns
-    whose values are taken from directory names.
+    The declared categories are determined from dictionary types and pandas metadata.
+    `partition_keys` are columns whose values are taken from directory names.
     """
     # one dict for each column of the DataFrame
     column_metadata = (schema.pandas_metadata or {}).get("columns", ())
@@ -277,10 +282,10 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
 
 
 def describe_difference(first: list, second: list, part_word: str) -> str:
-    """Return the message about a column whose categories differ between parts of the data.
+    """Return an error message about a column whose categories differ between parts of the data.
 
-    The categories are `first` and `second`; `part_word` is the plural word for a part: "chunks" or
-    "batches".
+    The different categories are `first` and `second`; `part_word` is the word for several parts:
+    "chunks" or "batches".
     """
     return (
         f"has categories that differ between {part_word}: {first} and {second}. Declare the same "
@@ -289,7 +294,7 @@ def describe_difference(first: list, second: list, part_word: str) -> str:
 
 
 def is_dictionary(type_: pa.DataType) -> bool:
-    """Return whether an Arrow type is a dictionary."""
+    """Return whether an Arrow type is a dictionary type."""
     return str(type_).startswith("dictionary")
 
 
@@ -297,8 +302,8 @@ def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> p
     """Return a pyarrow array as a pandas Series.
 
     A dictionary becomes a categorical Series only if it is ordered (as for polars Enums) or was
-    created from pandas categories (`declared`). Any other dictionary is only a storage format, with
-    its values in order of appearance.
+    created from pandas categories (`declared`). In any other dictionary, the order of the values is
+    only the order in which they were stored, so the column is not categorical.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
@@ -311,7 +316,7 @@ def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> p
 
 
 def _plain_column(column: Any) -> Any:
-    """Convert a column of a dict for pandas, keeping declared levels of polars and pyarrow."""
+    """Convert a column of a dict for pandas, and keep the levels declared in polars and pyarrow."""
     if isinstance(column, pd.Series):
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
@@ -324,7 +329,7 @@ def _plain_column(column: Any) -> Any:
 
 
 def _to_pandas(series: nw.Series) -> pd.Series:
-    """Convert a narwhals Series to a pandas Series, keeping declared levels."""
+    """Convert a narwhals Series to a pandas Series, and keep the declared levels."""
     import narwhals.stable.v2 as nw
 
     if isinstance(series.dtype, nw.Enum):

@@ -1,4 +1,4 @@
-"""Convert a formula to formulaic's syntax tree, refusing code.
+"""Convert a formula to formulaic's syntax tree, and raise an error if it contains code.
 
 An *alias* is a word that replaces a name in backticks.
 """
@@ -54,12 +54,12 @@ EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2
 
 
 def quoted(name: object) -> str:
-    """Return a column's name in backticks."""
+    """Return a column name in backticks."""
     return "`" + str(name).replace("`", "``") + "`"
 
 
 def fail(formula: str, what: str, *, hint: str, column: Hashable = None) -> NoReturn:
-    """Raise a FormulaError about the problem `what` in `formula`.
+    """Raise a FormulaError with the message `what` about `formula`.
 
     `what` and `hint` must not end with a full stop.
     """
@@ -74,14 +74,14 @@ def fail(formula: str, what: str, *, hint: str, column: Hashable = None) -> NoRe
 
 
 def sanitise(formula: str) -> tuple[str, dict[str, str]]:
-    """Replace names in backticks by aliases, and refuse code.
+    """Replace names in backticks by aliases, and raise an error if the formula contains code.
 
-    Returns the formula and a dict from aliases to names.
+    Return the formula and a dict from aliases to names.
     """
     aliases: dict[str, str] = {}
 
     def replace_by_alias(match: re.Match) -> str:
-        """Store the name matched by `QUOTED` under a new alias, and return the alias."""
+        """Store the name matched by `QUOTED` under a new alias, and return this alias."""
         word = f"{ALIAS_PREFIX}{len(aliases)}"
         aliases[word] = match[1].replace("``", "`")
         return f" {word} "
@@ -122,13 +122,16 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
 
 
 class _LatePackage(ModuleType):
-    """A package whose ``__init__`` runs only when an attribute other than a submodule is used.
+    """A package that runs its ``__init__`` only when an attribute other than a submodule is used.
 
-    With the standard library's ``LazyLoader``, it would run when a submodule is imported.
+    With the standard library's ``LazyLoader``, importing a submodule would already run
+    ``__init__``.
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Run the package's ``__init__``, once, and return its attribute `name`."""
+        """Run the package's ``__init__`` unless it has run already, and return the attribute
+        `name`.
+        """
         with _package_lock:
             if type(self) is _LatePackage:
                 self.__class__ = ModuleType  # type: ignore[assignment]
@@ -155,7 +158,7 @@ def import_parser() -> None:
 
 
 def key_of(number: int) -> str:
-    """Return formulaic's name for a column; the intercept is the literal 1."""
+    """Return the name that formulaic uses for a column; the intercept is the literal 1."""
     return f"_{number}"
 
 
@@ -169,7 +172,7 @@ def syntax_tree(
 ) -> tuple[list[Token], ASTNode | Token]:
     """Return formulaic's tokens and syntax tree of `text`, the sanitised `formula`.
 
-    Text that formulaic would misinterpret is refused.
+    Text that formulaic would misinterpret raises an error.
     """
     from formulaic.parser import DefaultFormulaParser
 
@@ -187,13 +190,14 @@ def syntax_tree(
 
 
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
-    """Refuse tokens accepted only by formulaic: missing operators, odd exponents, deep nesting.
+    """Raise an error for tokens that only formulaic accepts: missing operators, odd exponents, deep
+    nesting.
 
     A token has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator",
-    "context" (a parenthesis) or "python" (code). `previous` is "" where an operand may start: at
-    the beginning and after an operator or "(". After a power sign, it is the sign, and an exponent
-    must follow. After an operand, it is the operand, ")" or the word "exponent", and an operator
-    must follow.
+    "context" (a parenthesis) or "python" (code). `previous` is "" at the beginning and after an
+    operator or "(", where an operand may start. After a power sign, `previous` is this sign, and an
+    exponent must follow. After an operand, `previous` is the operand, ")" or the word "exponent",
+    and an operator must follow.
     """
     depth = 0
     previous = ""
@@ -237,6 +241,6 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
 
 
 def symbol_of(node: ASTNode | Token) -> str | None:
-    """Return the operator of a node of the syntax tree, such as ``"+"``; None for a leaf."""
+    """Return the operator in a node of the syntax tree, such as ``"+"``; None for a leaf."""
     operator = getattr(node, "operator", None)
     return None if operator is None else operator.symbol

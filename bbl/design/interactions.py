@@ -1,7 +1,7 @@
-"""Sets of interaction terms over numbered predictors.
+"""Sets of interaction terms of numbered predictors.
 
-T terms of order k are stored as an array (T, k) of increasing predictor numbers. A *cube*, the set
-of all terms of order 2 to k of some predictors, is listed only when needed.
+T terms of order k are stored as an array (T, k) of increasing predictor numbers. A *cube* is the
+set of all terms of order 2 to k of some predictors; its terms are listed only when needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ TermsByOrder = dict[int, np.ndarray]  # maps order k to terms (T, k)
 class Cube(NamedTuple):
     """All terms of order 2 to `order` of the predictors `columns` (increasing numbers).
 
-    784 predictors have 80 million terms of order 3, so terms are not listed until they are needed.
+    The terms are not listed until they are needed, because 784 predictors have 80 million terms of
+    order 3.
     """
 
     columns: np.ndarray = NO_PREDICTORS
@@ -64,7 +65,8 @@ class Cube(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """The terms of a model: a cube, plus `added` terms outside it, minus `removed` terms in it.
+    """The terms of a model: a cube, plus the terms `added` outside it, without the terms `removed`
+    from it.
 
     Terms are not listed until they are needed.
 
@@ -90,7 +92,7 @@ class Interactions:
 
     @cached_property
     def order(self) -> int:
-        """The highest order of a term; 1 without terms."""
+        """The highest order of a term; 1 if there are no terms."""
         bound = max([self.cube.order, *self.added])  # upper bound on the order
         return next((k for k in range(bound, 1, -1) if self.count(k)), 1)
 
@@ -99,7 +101,9 @@ class Interactions:
         return self.order <= 2 and self.count(2) == math.comb(m, 2)
 
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
-        """Return the number of couplings: the sum over terms of prod (L_i - 1) over predictors."""
+        """Return the number of couplings, which is the sum over terms of the product of (L_i - 1)
+        over the predictors of a term.
+        """
         # The sum over all terms of order k of a cube is the elementary symmetric polynomial e_k of
         # the numbers L_i - 1. Adding a column i changes e_k to e_k + e_(k-1) (L_i - 1).
         n_free_levels = [int(L) - 1 for L in n_levels]
@@ -118,7 +122,7 @@ class Interactions:
         return total
 
     def find_term(self, order: int) -> tuple[int, ...] | None:
-        """Return a term of the lowest order at or above `order`, or None."""
+        """Return one term of the lowest order that is at least `order`, or None."""
         for k in range(order, self.order + 1):
             removed = set(map(tuple, self.removed[k].tolist())) if k in self.removed else set()
             if self.cube.count(k) > len(removed):  # a term of the cube remains
@@ -132,7 +136,9 @@ class Interactions:
         return None
 
     def renumbered(self, number: np.ndarray) -> Interactions:
-        """Return the same terms with predictor i renumbered as ``number[i]``, increasing in i."""
+        """Return the same terms with predictor i renumbered as ``number[i]``, which must increase
+        with i.
+        """
         added, removed = (
             {k: number[terms] for k, terms in terms_by_order.items()}
             for terms_by_order in (self.added, self.removed)
@@ -141,13 +147,13 @@ class Interactions:
 
     @cached_property
     def _terms_by_order(self) -> TermsByOrder:
-        """Results of `list_terms` so far, by order."""
+        """The terms listed by `list_terms` so far, by order."""
         return {}
 
     def list_terms(self, order: int) -> np.ndarray:
         """Return the terms of one order in lexicographic order, as a read-only array (T, order).
 
-        Raises a BBLError if they do not fit into memory.
+        Raise a BBLError if they do not fit into memory.
         """
         if order not in self._terms_by_order:
             n = self.count(order)

@@ -1,4 +1,6 @@
-"""Parse levels that are intervals, such as ``(0.5, 1.25]``, and find the interval for a number."""
+"""Parse levels that are intervals, such as ``(0.5, 1.25]``, and find the interval that contains a
+number.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Labels`: names of the response, groups, predictors and levels for labelling arrays."""
+"""Names of the response, groups, predictors and levels (`Labels`), used to label arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Labels:
     centers: tuple[float, ...] = ()
 
     def only(self, predictors: Iterable[int]) -> Labels:
-        """Return the labels of some predictors, which must not be numeric."""
+        """Return the labels of some of the predictors, none of which may be numeric."""
         chosen = list(predictors)
         return Labels(
             self.response,
@@ -35,5 +35,7 @@ class Labels:
         )
 
     def center(self, predictor: int) -> float:
-        """Return the value with code 0 of the numeric predictor at this position in `measured`."""
+        """Return the value whose code is 0, for the numeric predictor at this position in
+        `measured`.
+        """
         return self.centers[self.measured.index(predictor)]

@@ -1,4 +1,4 @@
-"""`NumberFactor`: a numeric predictor, with functions to read and validate its values."""
+"""`NumberFactor`: a numeric predictor, with functions that read and validate its values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_INTEGER_LEVELS = 20  # integers with more values are numbers with ``numeric=
 class NumberFactor(Factor):
     """A numeric predictor with codes ``(x - center) / scale`` in float64.
 
-    Its two levels are labels for the codes 0 and 1 in tables of weights. A column with a single
+    In tables of weights, its two levels are labels for the codes 0 and 1. A column with a single
     value has one level.
 
     Attributes
@@ -46,8 +46,8 @@ class NumberFactor(Factor):
     mean : float
         Weighted mean of the training codes, used for unknown values.
     sd : float
-        Weighted standard deviation of the training values, for numbers of a Boltzmann machine; 0
-        for others.
+        Weighted standard deviation of the training values for numeric predictors of a Boltzmann
+        machine; 0 for others.
     """
 
     center: float = 0.0
@@ -82,10 +82,11 @@ class NumberFactor(Factor):
 
     @classmethod
     def of_moments(cls, moments: NumberMoments, is_regressor: bool = False) -> NumberFactor:
-        """Return a numeric predictor of a Boltzmann machine, given moments of the training values.
+        """Return a numeric predictor of a Boltzmann machine, given the moments of the training
+        values.
 
-        In a location model, codes are deviations from the mean, and the factor has the single
-        level "mean". The codes of a regressor are its values; its level 1 stands for its slope.
+        In a location model, codes are deviations from the mean, and the factor has only the level
+        "mean". The codes of a regressor are its values; its level 1 stands for its slope.
 
         Raises
         ------
@@ -115,7 +116,7 @@ class NumberFactor(Factor):
 
     @property
     def is_regressor(self) -> bool:
-        """Whether it is a regressor of a Boltzmann machine, see `measured`."""
+        """Whether it is a regressor of a Boltzmann machine; see `measured`."""
         return self.sd > 0.0 and len(self.levels) == 2
 
     def padded(self) -> NumberFactor:
@@ -129,7 +130,7 @@ class NumberFactor(Factor):
 
 @dataclass
 class NumberMoments:
-    """Weighted mean, sum of squares and range of a numeric column, added up over batches.
+    """Weighted mean, sum of squares and range of a numeric column, accumulated over batches.
 
     Attributes
     ----------
@@ -139,7 +140,7 @@ class NumberMoments:
     squares : float
         Weighted sum of squared deviations from the mean.
     low, high : float
-        The least and the greatest value.
+        The smallest and the largest value.
     distinct : ndarray
         The distinct values, of which at most `FEW_VALUES` + 1 are kept.
     n_missing : int
@@ -157,11 +158,11 @@ class NumberMoments:
 
     @property
     def sd(self) -> float:
-        """Standard deviation, with the total weight as divisor."""
+        """Standard deviation, computed with the total weight as divisor."""
         return float(np.sqrt(self.squares / self.total))
 
     def add(self, values: np.ndarray, weights: np.ndarray) -> None:
-        """Add values (n,) with `weights` (n,); nan is a missing value."""
+        """Add values (n,) with `weights` (n,), where nan is a missing value."""
         is_nan = np.isnan(values)
         if is_nan.any():
             values = values[~is_nan]
@@ -209,7 +210,7 @@ class NumberMoments:
             )
 
     def warn_of_few_values(self, stacklevel: int) -> None:
-        """Warn about a number of a location model that has only a few values."""
+        """Warn if a numeric predictor of a location model has only a few distinct values."""
         n_distinct = len(self.distinct)
         if n_distinct <= FEW_VALUES:
             warnings.warn(
@@ -236,7 +237,8 @@ def choose_numbers(
         As in `EncodingRules`.
     predictors : tuple of column names
     frame : Frame or None
-        With ``numeric=True``, rows by which columns are selected; None selects all predictors.
+        With ``numeric=True``, the rows that determine which columns are selected; None selects all
+        predictors.
 
     Raises
     ------
@@ -269,8 +271,9 @@ def refuse_listed_levels(name: Hashable, levels_by_name: Mapping[Hashable, Facto
 
 
 def looks_measured(series: pd.Series) -> bool:
-    """Return whether ``numeric=True`` selects a column: its type is a float, or an integer with
-    more than 20 distinct values.
+    """Return whether ``numeric=True`` selects a column.
+
+    It selects float columns, and integer columns with more than 20 distinct values.
     """
     kind = getattr(series.dtype, "kind", "O")
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -286,7 +289,7 @@ def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> n
     BBLTypeError
         If a value is not a number; booleans are 0 and 1.
     DataError
-        If a number is infinite.
+        If a value is infinite.
     """
     kind = getattr(series.dtype, "kind", "O")
     if kind in "biuf" and not isinstance(series.dtype, pd.CategoricalDtype):
@@ -305,7 +308,9 @@ def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> n
 
 
 def _to_float(name: Hashable, value: Any) -> float:
-    """Return a number as float, or nan for a missing value; otherwise raise a BBLTypeError."""
+    """Return a value as a float, or nan if it is missing; raise a BBLTypeError if it is not a
+    number.
+    """
     if is_missing(value):
         return float("nan")
     if not isinstance(value, numbers.Real | Decimal | np.bool_):

@@ -52,16 +52,16 @@ def readFasta(
         File in FASTA format, encoded in UTF-8. Each record is a line ``>name`` followed by the
         lines of its sequence.
     rownames : bool, default False
-        Whether to use the record names as the index. If not, the index is 0, 1, ...
+        Whether to use the record names as the index. If False, the index is 0, 1, ...
     fold_case : bool, default True
-        Whether to convert letters to upper case. Otherwise ``a`` and ``A`` are different levels.
+        Whether to convert letters to upper case. If False, ``a`` and ``A`` are different levels.
     gaps : str, default ".-"
         Gap characters, which are converted to ``"-"``, a separate level; ``""`` for no conversion.
     unknown : str, optional
         Characters for unknown letters, which become missing values (see `missing` in `bbl`); ``""``
         for none. By default, ``"?"`` and IUPAC's ambiguity codes: N, R, Y, S, W, K, M, B, D, H and
-        V in nucleotide sequences (no other letters, and at least 90 % A, C, G, T, U or N), and X,
-        B, Z and J in all other sequences, such as proteins.
+        V in nucleotide sequences (which have no other letters, and at least 90 % A, C, G, T, U or
+        N), and X, B, Z and J in all other sequences, such as proteins.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def readFasta(
 
 
 def _check_characters(argument: str, characters: object) -> None:
-    """Refuse a value of `gaps` or `unknown` that is not text, or contains spaces."""
+    """Raise an error if the value of `gaps` or `unknown` is not text, or contains spaces."""
     if not isinstance(characters, str):
         raise BBLTypeError(
             f"{argument} must be text; got {type(characters).__name__}.",
@@ -173,7 +173,7 @@ def _replace_characters(
 ) -> tuple[np.ndarray, list[str]]:
     """Replace `gaps` by ``"-"`` and `unknown` letters by None in letters (n, m).
 
-    Returns the letters and descriptions of the replacements.
+    Return the letters, and descriptions of the replacements.
     """
     characters, counts = np.unique(letters, return_counts=True)
     count_by_character = dict(zip(characters.tolist(), counts.tolist(), strict=True))
@@ -201,7 +201,9 @@ def _name_file(file: str | os.PathLike[str] | IO) -> str:
 
 
 def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
-    """Return the lines of a path or an open file; refuse files that are not UTF-8 text."""
+    """Return the lines of a path or an open file; raise an error for files that are not UTF-8
+    text.
+    """
     content: Any
     try:
         if isinstance(file, str | os.PathLike):
@@ -262,8 +264,8 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Non-negative integer frequencies; their column is not included in the result. An array is
-        matched by position; a pandas Series must have the same index as `data`.
+        Non-negative integer frequencies; a column of frequencies is not included in the result. An
+        array is matched by position; a pandas Series must have the same index as `data`.
 
     Returns
     -------
@@ -275,7 +277,7 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     DataError, BBLTypeError
         If the frequencies are not integers, or do not match the rows or the index of `data`.
     BBLError
-        If the result would not fit into memory; the error is also a MemoryError.
+        If the result would not fit into memory; this error is also a MemoryError.
 
     Examples
     --------
@@ -315,7 +317,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The remaining columns; a DataFrame even if at most one column remains.
+        The remaining columns, as a DataFrame even if only one column or none remains.
 
     Raises
     ------
@@ -339,7 +341,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
 
 
 def _is_constant(series: pd.Series) -> bool:
-    """Return whether all rows have the same value, counting missing as a value."""
+    """Return whether all rows have the same value; missing values count as equal to each other."""
     try:
         codes = find_distinct(series)[0]  # (n,), equal for equal values; -1 for missing ones
     # lists and other nested values are compared by their text

@@ -1,4 +1,6 @@
-"""Survey sampling designs: `survey` creates a `SurveyDesign`, which reads a table's columns."""
+"""Survey sampling designs: `survey` creates a `SurveyDesign`, which reads the design's columns of a
+table.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ N_BOOTSTRAP = 500  # default number of replicates; Wolter (2007), section 5.3
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """The sampling design of a table with N rows; attributes are the arguments of `bbl.survey`."""
+    """The sampling design of a table with N rows; its attributes are the arguments of
+    `bbl.survey`.
+    """
 
     weights: Hashable
     strata: tuple[Hashable, ...] = ()
@@ -51,7 +55,8 @@ class SurveyDesign:
         return (self.weights, *self.strata, *self.cluster, *self.fpc, *self.replicates, *domain)
 
     def read(self, frame: Frame) -> tuple[np.ndarray, SurveySample]:
-        """Return the weights (N,) of a table's rows, 0 outside the domain, and their design.
+        """Return the design of a table's rows and their weights (N,), which are 0 outside the
+        domain.
 
         Raises
         ------
@@ -93,7 +98,9 @@ class SurveyDesign:
         return weights, SurveySample(plan, self._make_replicates(frame, plan, labels), rows)
 
     def _find(self, frame: Frame, name: Hashable) -> pd.Series:
-        """Return a column of the table, or raise a DataError with the number of absent columns."""
+        """Return a column of the table, or raise a DataError that also counts the other absent
+        columns.
+        """
         if not frame.has(name):
             absent_names = [column for column in self.columns if not frame.has(column)]
             count_text = (
@@ -133,10 +140,10 @@ class SurveyDesign:
     def _read_codes(
         self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray
     ) -> tuple[np.ndarray, list[str]]:
-        """Number the distinct combinations of column values and the codes `outer` (N, k).
+        """Number the distinct combinations of column values within the codes `outer` (N, k).
 
         `outer` contains the codes of strata or outer clusters (none if k = 0); equal values in
-        different strata or clusters are numbered separately. Returns the number for each row (N,),
+        different strata or clusters receive different numbers. Return the number for each row (N,),
         counted from 0, and a label for each number: the column values joined by colons.
         """
         code_columns = [*outer.T]
@@ -169,7 +176,9 @@ class SurveyDesign:
         return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
-        """Raise a DataError if a cluster is in two strata, given both codes (N,) for each row."""
+        """Raise a DataError if a cluster is in two strata; both codes (N,) are given for each
+        row.
+        """
         pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
         repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
         if len(repeated_clusters):
@@ -298,7 +307,8 @@ class SurveyDesign:
     def _make_replicates(
         self, frame: Frame, plan: SamplingPlan, labels: list[str]
     ) -> Replicates | None:
-        """Return the replicates, read or created, or None if there is no replicate type.
+        """Return the replicates, which are read from columns or created, or None if there is no
+        replicate type.
 
         `labels` contains the names of the strata, by number.
         """
@@ -384,13 +394,13 @@ def survey(
     Parameters
     ----------
     weights : column name
-        Sampling weights: positive, inversely proportional to the selection probabilities.
+        Positive sampling weights, inversely proportional to the selection probabilities.
     strata : column name or list of column names, optional
         Strata from which clusters were sampled. With several columns, strata are the combinations
         of their values.
     cluster : column name or list of column names, optional
         Clusters (primary sampling units), followed by the units sampled within them at later
-        stages. By default, each row is its own cluster.
+        stages. By default, each row is a separate cluster.
     fpc : column name or list of column names, optional
         For each stage, the population size (number of units) of the stratum or cluster. By default,
         sampling is assumed to be with replacement, and stages after the first do not contribute to
@@ -398,7 +408,7 @@ def survey(
     replicates : list of column names, or int, optional
         Columns of replicate weights, already multiplied by the sampling weights, or the number of
         replicates to draw with ``type="bootstrap"`` (default: 500). If columns are listed, the
-        clusters are unknown, and rows are assigned to folds individually.
+        clusters are unknown, and rows are assigned to cross-validation folds individually.
     type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
         Type of replicates, which are created unless `replicates` lists columns. By default,
         covariances are computed by linearisation.
@@ -412,9 +422,9 @@ def survey(
         Factor by which ``type="Fay"`` multiplies the weights of one half-sample, in 0..0.999.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
         How strata with a single cluster are handled. "error": raise an error. "adjust": use the
-        deviation from the mean of all strata. "remove": do not contribute to the variance.
-        "average": use the mean variance of the other strata; a single unit sampled at a later stage
-        does not contribute.
+        deviation from the mean of all strata. "remove": such strata do not contribute to the
+        variance. "average": use the mean variance of the other strata; a single unit sampled at a
+        later stage does not contribute.
     nested : bool, default True
         Whether cluster names are nested within strata. If False, an error is raised for a cluster
         in two strata.

@@ -1,4 +1,4 @@
-"""Validation of the arguments of `bbl.survey`: column names and combinations of options."""
+"""Validate the arguments of `bbl.survey`: column names and combinations of options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_replicates(
     mse: bool,
     rho: float,
 ) -> None:
-    """Raise an OptionError if arguments about replicates are incompatible.
+    """Raise an OptionError if the arguments about replicates are incompatible.
 
     `n_given` is the number of columns with replicate weights, and `kind` the argument `type` of
     `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``. With `mse`, the

@@ -16,17 +16,19 @@ __all__ = ["Batches", "RowFolds", "Splitter", "TableLike", "Weights"]
 
 
 class InterchangeTable(Protocol):
-    """A polars DataFrame, pyarrow Table or other table in memory with the dataframe interchange
-    protocol.
+    """A polars DataFrame, pyarrow Table or other table in memory that supports the dataframe
+    interchange protocol.
     """
 
     def __dataframe__(self, nan_as_null: bool = ..., allow_copy: bool = ...) -> Any:
-        """Return the table as an object of the protocol."""
+        """Return the table in the form defined by the protocol."""
         ...
 
 
 class ArrowStream(Protocol):
-    """A pyarrow Dataset reader, DuckDB relation or other data that can be read as Arrow batches."""
+    """A pyarrow Dataset reader, DuckDB relation or other data that can be read as batches of Arrow
+    data.
+    """
 
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object:
         """Return a capsule that contains a stream of the Arrow C interface."""

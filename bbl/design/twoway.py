@@ -1,4 +1,4 @@
-"""Read two-way tables: observed cells, and names of rows and columns.
+"""Read two-way tables: the observed cells, and the names of rows and columns.
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a
 *matrix* contains all cells.
@@ -44,12 +44,13 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Names of a two-way table's I rows, J columns and values; reads training and new data.
+    """The names of the I rows, J columns and values of a two-way table, with methods that read
+    training and new data.
 
     Attributes
     ----------
     rows, columns : Factor
-        The names of rows (I levels) and columns (J levels).
+        The row names (I levels) and the column names (J levels).
     holds : {"numeric", "ordinal", "levels", "rated"}
         How the cell values are interpreted.
     """
@@ -126,11 +127,12 @@ class TwoWay:
         return _check_table(formula, factors[0], factors[1], response, holds, levels, entries)
 
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
-        """Return row codes, column codes and values (n,) of a new long table, and new row names.
+        """Return row codes, column codes and values (n,) of a new long table, and the new row
+        names.
 
-        Rows that are not in this table have codes I, I + 1, ...; a LevelError is raised for unknown
-        columns. Missing values are nan. The values are None if there are no new rows or no response
-        column.
+        Rows that are not in this table have the codes I, I + 1, ...; unknown columns raise a
+        LevelError. Missing values are nan. The values are None if there are no new rows or no
+        response column.
         """
         frame = to_frame(newdata, "newdata")
         column_of_cell = _refuse_missing(
@@ -166,7 +168,7 @@ class TwoWay:
     def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
         """Return the observed cells of a matrix of new rows, and the row labels.
 
-        The columns may be in a different order.
+        The columns may be in a different order than in the training data.
         """
         values, index, columns, _ = _read_cells(newdata, self.holds, "newdata", self.levels)
         if list(columns) != list(self.columns.levels):
@@ -199,7 +201,9 @@ class TwoWay:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> TwoWay:
-        """Restore a table from `to_dict`; raise a ValueError if `stored` is invalid."""
+        """Restore a table from the result of `to_dict`; raise a ValueError if `stored` is
+        invalid.
+        """
         if type(stored["holds"]) is not str or type(stored["repeats"]) is not int:
             raise ValueError("the table is malformed")
         if stored["holds"] not in CELL_KINDS or not (
@@ -221,7 +225,7 @@ class TwoWay:
 def _parse_names(
     formula: str, frame: Frame, weights_name: Hashable | None
 ) -> tuple[Hashable, Hashable, Hashable]:
-    """Return the names of the response (or `PRESENT`), the rows and the columns in a formula."""
+    """Return the names in a formula of the response (or `PRESENT`), the rows and the columns."""
     names = frame.columns
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     # `PRESENT` stands in for the response
@@ -240,7 +244,7 @@ def _parse_names(
 
 
 def _refuse_missing(column: Column) -> Column:
-    """Return a column of row or column names; refuse missing values."""
+    """Return a column of row or column names; raise an error for missing values."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
@@ -285,7 +289,7 @@ def _read_values(
 def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
     """Return a numeric column as floats (n,), nan where missing.
 
-    Other types and infinite numbers are refused.
+    Other types and infinite numbers raise an error.
     """
     is_numeric = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(
         series.dtype
@@ -323,7 +327,7 @@ def _read_cells(
     """Return the values (I, J), row labels, column labels and levels of a matrix or wide frame.
 
     Missing values are nan. `holds` is one of `CELL_KINDS`. `levels` is None for training data, and
-    `TwoWay.levels` for new data; both there and in the result, None means plain numbers.
+    `TwoWay.levels` for new data. In `TwoWay.levels` and in the result, None means plain numbers.
     """
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
@@ -376,7 +380,7 @@ def _read_cells(
 def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
     """Return the factor for row or column labels.
 
-    Its levels are 0, 1, ... if labels are repeated or cannot be stored.
+    The levels are 0, 1, ... if labels are repeated or cannot be stored.
     """
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
     if len(set(map(str, plain))) < len(plain) or not all(
@@ -434,7 +438,7 @@ def _check_table(
     levels: Factor | None,
     entries: Entries,
 ) -> tuple[TwoWay, Entries]:
-    """Return the table and its observed cells; refuse tables that cannot be clustered.
+    """Return the table and its observed cells; raise an error for tables that cannot be clustered.
 
     The arguments are the same as in `TwoWay`.
     """
@@ -480,7 +484,7 @@ def _check_table(
 def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
     """Return the distinct cells with value 1, each with weight 1.
 
-    Values other than 0 and 1, and cells with both values, are refused.
+    Values other than 0 and 1, and cells with both values, raise an error.
     """
     is_valid = np.isin(entries.value, (0.0, 1.0))
     if not is_valid.all():

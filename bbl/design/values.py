@@ -1,4 +1,4 @@
-"""Read columns as codes and distinct values, and refuse values that cannot be levels."""
+"""Read columns as codes and distinct values, and raise errors for values that cannot be levels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_SHOWN = 5  # number of columns whose problems are reported in full
 
 
 class ColumnProblems:
-    """Errors about the columns of a table.
+    """Collected errors about the columns of a table.
 
     Attributes
     ----------
@@ -63,14 +63,14 @@ class ColumnProblems:
 
     @contextmanager
     def of_column(self) -> Iterator[None]:
-        """Collect an error raised in the ``with`` block, to be raised by `refuse`."""
+        """Collect an error that is raised in the ``with`` block, for `refuse` to raise later."""
         try:
             yield
         except (DataError, BBLTypeError) as error:
             self.errors.append(error)
 
     def refuse(self) -> None:
-        """Raise all errors as one error of the first one's class; raise a single error
+        """Raise all errors as one error of the class of the first one; raise a single error
         unchanged.
         """
         if not self.errors:
@@ -95,7 +95,7 @@ class ColumnProblems:
 
 
 def _as_sentence(error: BBLError) -> str:
-    """Return the message of an error with a capital letter."""
+    """Return the message of an error, beginning with a capital letter."""
     return error.message[:1].upper() + error.message[1:]
 
 
@@ -115,7 +115,7 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
         return None
 
     def join(words: str) -> str:
-        """Return the hints in the form for Python (""), the command line or the estimators."""
+        """Return the hints in their form for Python (""), the command line or the estimators."""
         texts = []
         for alike in errors_by_kind.values():
             hint = alike[0].hint
@@ -134,7 +134,9 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
 
 
 def _mentions(column: object) -> tuple[str, ...]:
-    """Return the forms of a column's name in a hint: as a value, in a formula or an option."""
+    """Return a column's name in the three forms used in hints: as a value, in a formula and in an
+    option.
+    """
     return repr(column), f"- {column})", f"'{column}="
 
 
@@ -195,13 +197,13 @@ class Column(NamedTuple):
 
     @property
     def n_missing(self) -> int:
-        """Number of rows with a missing value."""
+        """The number of rows with a missing value."""
         is_missing = self.missing()
         return 0 if is_missing is None else int(is_missing.sum())
 
 
 class Counted(NamedTuple):
-    """The distinct values of a column and their counts, without its rows.
+    """The distinct values of a column and their counts, without the rows of the column.
 
     The other attributes are the same as in `Column`.
     """
@@ -236,10 +238,11 @@ class Counted(NamedTuple):
 
 
 def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return the codes (n,) of a Series (-1 for missing), its distinct values, and its categories.
+    """Return the codes (n,) of a Series (-1 for missing values), its distinct values, and its
+    categories.
 
-    The last is None if the Series is not categorical. Raises a TypeError or NotImplementedError for
-    values that cannot be hashed.
+    The categories are None if the Series is not categorical. Raise a TypeError or
+    NotImplementedError for values that cannot be hashed.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
         # categorical only if the dictionary is ordered
@@ -268,8 +271,9 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
 def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
     """Return a column as codes and distinct values.
 
-    Dates, lists, complex and infinite numbers are refused. With ``missing="raise"``, missing values
-    are also refused; with "keep", they are the last value, of kind "missing".
+    Raise an error for dates, lists, and complex or infinite numbers. With ``missing="raise"``,
+    missing values also raise an error; with "keep", the last value represents them and has the kind
+    "missing".
     """
     # "m", "M", "c": time differences, times, complex numbers
     kind = getattr(series.dtype, "kind", "O")
@@ -302,7 +306,9 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
-    """Return a column of a table as codes and distinct values; missing values come last."""
+    """Return a column of a table as codes and distinct values, the last of which represents missing
+    values.
+    """
     # Columns of a Table are chunked, each chunk with its own dictionary. An absent column is
     # refused by `frame.column`.
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
@@ -328,8 +334,8 @@ def with_order(frame: Frame, column: Column) -> Column:
 def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Column:
     """Return a pyarrow array as codes and distinct values, checked as in `factorise`.
 
-    Only the distinct values become Python objects. They are declared categories if `declared` is
-    True or the Arrow dictionary is ordered.
+    Only the distinct values are converted to Python objects. The values are declared categories if
+    `declared` is True or the Arrow dictionary is ordered.
     """
     import pyarrow as pa
 
@@ -361,10 +367,10 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
 def refuse_missing_training(
     name: Hashable, count: int, sums_out: bool = True, also: str = ""
 ) -> None:
-    """Raise the error about `count` missing values in a training column with ``missing="raise"``.
+    """Raise an error about `count` missing values in a training column with ``missing="raise"``.
 
-    `sums_out` is the same as in `missing_remedy`; `also` is an additional sentence about all
-    columns.
+    `sums_out` is the same as in `missing_remedy`; `also` is an additional sentence of the message
+    about all columns.
     """
     raise DataError(
         f"column {name!r} has {count} missing value{'s' * (count > 1)}.{also}",
@@ -389,9 +395,9 @@ def missing_remedy(sums_out: bool) -> str:
 
 
 def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
-    """Raise the error about a column that contains `what`, which cannot be levels.
+    """Raise an error about a column that contains `what`, which cannot be levels.
 
-    `nested` indicates whether the values have parts.
+    `nested` indicates whether the values consist of parts, like lists.
     """
     remedy = (
         "Convert it to strings, numbers or categories; for dates, extract a part such as the month."
@@ -440,10 +446,10 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
 
 
 def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
-    """Return a key that is the same for equal levels.
+    """Return a key that is equal for equal levels.
 
-    Levels of different kinds (``1``, ``"1"``, ``True``) always differ. Numbers are compared by
-    value (``1`` equals ``1.0``), and values of kind "other" (intervals, bytes) are compared by
-    their text. All missing values are equal.
+    The keys of levels of different kinds (``1``, ``"1"``, ``True``) always differ. Numbers are
+    compared by value (``1`` equals ``1.0``), and values of kind "other" (intervals, bytes) are
+    compared by their text. All missing values are equal.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value

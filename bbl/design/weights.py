@@ -48,7 +48,7 @@ def weight_unit(total: float, squares: float, least: float, most: float) -> floa
     """Return the divisor that makes real-valued weights sum to the effective number of rows.
 
     The arguments are the sum of the weights, their sum of squares, their minimum and their maximum.
-    If all weights are equal, this is their common value, so that each becomes exactly 1.
+    If all weights are equal, the divisor is this weight, so that each scaled weight is exactly 1.
 
     Examples
     --------
@@ -69,7 +69,8 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
 def named_weights(
     weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
 ) -> tuple[Hashable | None, np.ndarray]:
-    """Return the name of the weights column (None for an array or None), and the weights (n,).
+    """Return the name of the column of weights, or None if there is no column, and the weights
+    (n,).
 
     `whole` is the same as in `check_weights`.
     """
@@ -106,7 +107,8 @@ def check_weights(
     part: bool = False,
     positive: bool = False,
 ) -> np.ndarray:
-    """Return weights as float64; refuse negative values, all zeros and, if `whole`, fractions.
+    """Return weights as float64; raise an error for negative values, if all are zero and, if
+    `whole`, for fractions.
 
     Parameters
     ----------
@@ -120,9 +122,9 @@ def check_weights(
     whole : bool, default True
         Whether weights are counts and must therefore be integers.
     part : bool, default False
-        Whether the n rows are only part of the data, so that all of them may have weight 0.
+        Whether the n rows are only part of the data; all of them may then have weight 0.
     positive : bool, default False
-        Whether weights of 0 are refused by the caller, so that hints request positive weights.
+        Whether the caller does not accept weights of 0; hints then ask for positive weights.
 
     Returns
     -------
@@ -144,8 +146,8 @@ def check_weights(
         return np.ones(n)
 
     def fail(problem: str, error: type = DataError) -> NoReturn:
-        """Raise an error of the given class; `problem` follows the argument's name in the
-        message.
+        """Raise an error of the given class; in the message, `problem` follows the argument's
+        name.
         """
         kind = "integer" if whole else "number"
         wanted = f"positive {kind}" if positive else f"{kind}, 0 or more,"
@@ -201,7 +203,7 @@ def check_weights(
 
 
 def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> None:
-    """Call `fail` with a description of the problem if the sum of weights is invalid.
+    """Call `fail` with a description of the problem if the sum of the weights is invalid.
 
     `whole` indicates whether all weights are integers.
     """
@@ -214,12 +216,16 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
 
 
 def name_new_rows(weights_column: Hashable | None) -> str:
-    """Return the phrase for new rows in output; `weights_column` comes from `Design.weigh`."""
+    """Return a phrase about new rows for printed output; `weights_column` comes from
+    `Design.weigh`.
+    """
     return "new rows" if weights_column is None else f"new rows, weighted by {weights_column!r}"
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Refuse `weights` without newdata, because training rows have the fit's weights."""
+    """Raise an error if `weights` are given without newdata, because training rows have the fit's
+    weights.
+    """
     if weights is not None:
         raise OptionError(
             "weights requires newdata; for the training rows, the weights of the fit are used.",

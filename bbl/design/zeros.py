@@ -39,7 +39,7 @@ class ImpossibleCells(NamedTuple):
 
 
 def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
-    """Read the argument `structural_zeros` of `bbl.bbl`.
+    """Read structural zeros, as given in the argument of `bbl.bbl`.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
 
 
 def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
-    """Return the cells of the rows of `frame` that are marked in the column `marks`.
+    """Return the cells of those rows of `frame` that are marked in the column `marks`.
 
-    Levels that occur only in marked rows are not in the design, so cells with such levels are
+    The design does not contain levels that occur only in marked rows; cells with such levels are
     omitted.
     """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
@@ -162,7 +162,9 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
 
 
 def _refuse_missing(column: Column, rows: np.ndarray) -> None:
-    """Raise a DataError if a column has missing values in `rows`, a mask (n,) of marked rows."""
+    """Raise a DataError if a column has missing values in the marked rows; `rows` (n,) is their
+    mask.
+    """
     is_missing = column.missing()
     if is_missing is not None and (is_missing & rows).any():
         raise DataError(

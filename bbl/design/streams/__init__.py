@@ -1,1 +1,1 @@
-"""Data read in batches: sources, and two passes over a source to encode its rows."""
+"""Data read in batches: sources, and the two passes that encode the rows of a source."""

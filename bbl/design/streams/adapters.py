@@ -76,7 +76,9 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
 
 
 def _stream_source(data: ArrowStream) -> Source:
-    """Return the source for an object whose ``__arrow_c_stream__`` creates new Arrow streams."""
+    """Return the source for an object whose ``__arrow_c_stream__`` creates a new Arrow stream in
+    each call.
+    """
     pa = pyarrow_for(f"A {type(data).__name__}")
     columns = getattr(data, "columns", None)
     names = tuple(columns) if isinstance(columns, list | tuple) else None
@@ -92,7 +94,7 @@ def _stream_source(data: ArrowStream) -> Source:
     text = f"the {type(data).__name__}"
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield the batches of a new stream; columns of enums are marked as ordered."""
+        """Yield the batches of a new stream, with enum columns marked as ordered."""
         projected = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
             # in SQL, names are quoted, with any quotes in them doubled
@@ -120,7 +122,7 @@ def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 
 class _Spool:
-    """A RecordBatchReader, which can be read only once, with a copy of the requested columns.
+    """A RecordBatchReader, which can be read only once, and a copy of the requested columns.
 
     The copy is a temporary Arrow `file`, created by the first `read`. `pa` is the module pyarrow.
     """
@@ -133,7 +135,9 @@ class _Spool:
         self.names: list | None = None  # columns in the file; None before the reader is read
 
     def read(self, wanted: list) -> Iterator[Batch]:
-        """Yield all rows from the file; the first call copies the requested columns to it."""
+        """Yield all rows from the file. The first call creates the file, with the requested
+        columns.
+        """
         if self.names is None:
             self._spool(wanted)
         if not set(wanted) <= set(self.names or ()):  # a column was not copied
@@ -212,7 +216,9 @@ def _dask_source(data: dd.DataFrame) -> Source:
     """Return the source for a Dask DataFrame, with partitions computed by Dask as batches."""
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield each partition; set `bbl_place` on errors to its name, for `Source.batches`."""
+        """Yield each partition; if an error occurs, set its `bbl_place` to the partition's name,
+        for `Source.batches`.
+        """
         projected = data[wanted]
         for k in range(data.npartitions):
             place = f"partition {k} of the Dask DataFrame"
@@ -224,7 +230,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
             yield Batch(to_frame(partition), place)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) for the source of each partition, see `Source.parts`."""
+        """Return (function, *arguments) for the source of each partition; see `Source.parts`."""
         # futures of pandas DataFrames, one for each partition
         partitions = client.compute(data[names].to_delayed())
         places = (f"partition {k} of the Dask DataFrame" for k in range(len(partitions)))
@@ -244,11 +250,13 @@ def _partition_source(frame: pd.DataFrame, place: str) -> Source:
 
 
 def _callable_source(data: Callable) -> Source:
-    """Return the source for a callable that returns a new iterator of tables in each call."""
+    """Return the source for a callable that returns a new iterator of tables each time it is
+    called.
+    """
     text = f"the iterator returned by {getattr(data, '__name__', type(data).__name__)}()"
 
     def make_tables() -> Iterator[TableLike]:
-        """Return a new iterator of tables; refuse a callable that returns anything else."""
+        """Return a new iterator of tables; raise an error if the callable returns anything else."""
         iterator = data()
         if not isinstance(iterator, Iterable) or isinstance(
             iterator, str | bytes | dict | pd.DataFrame

@@ -1,4 +1,5 @@
-"""The two passes over a `Source` on a Dask cluster, whose workers read *parts* and keep their rows.
+"""Make the two passes over a `Source` on a Dask cluster; the workers read *parts* and keep their
+rows.
 
 A *future* is Dask's handle for a value on a worker, a *sink* stores encoded rows, and an *assigner*
 assigns rows to folds.
@@ -32,9 +33,9 @@ __all__ = ["OnCluster", "choose_cluster"]
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
     """Return the cluster for the passes over a source, or None for this process.
 
-    A Dask DataFrame is read with `client` or the active client. Other partitioned data can be read
-    only if `client` is given, because its workers need access to the files. For data without parts,
-    a `client` is refused.
+    A Dask DataFrame is read with `client` or, by default, the active client. Other partitioned data
+    are read on a cluster only if `client` is given, because its workers need access to the files.
+    Data without parts raise an error if `client` is given.
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):
@@ -56,7 +57,9 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
 
 @dataclass
 class OnCluster:
-    """Runs the passes of `encode_source` on workers, which cache batches for the second pass."""
+    """Make the passes of `encode_source` on workers, which cache the batches for the second
+    pass.
+    """
 
     client: Client
     summaries: list[SourceSummary] = field(default_factory=list)  # one for each part
@@ -98,7 +101,9 @@ class OnCluster:
         """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
-            """Return an empty sink on the cluster; the arguments of other sinks are not needed."""
+            """Return an empty sink on the cluster; it does not use the arguments, which are for
+            other sinks.
+            """
             return ClusterSink(self.client, n_levels, weighted, masked, dtype)
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink, dtype)
@@ -142,7 +147,9 @@ class OnCluster:
         return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
 
     def _group_sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the number of rows (K,) and the weight (K,) of each group, for each part."""
+        """Return two arrays (K,) for each part: the number of rows and the total weight of each
+        group.
+        """
         if not design.classes:
             totals = [np.array([summary.total]) for summary in self.summaries]
             return [np.array([float(summary.n)]) for summary in self.summaries], totals
@@ -157,7 +164,7 @@ class OnCluster:
 
 @dataclass
 class ClusterSink(Sink):
-    """Sink that leaves rows on the workers, as one `Part` for each part of the source."""
+    """A sink that leaves rows on the workers, as one `Part` for each part of the source."""
 
     client: Client
     n_levels: np.ndarray  # (m,); number of levels of each predictor
@@ -168,7 +175,7 @@ class ClusterSink(Sink):
     sizes: list[dict] = field(default_factory=list)  # one for each part, as in `CodeParts`
 
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
-        """Return all rows, and their folds; None if `nfold` is 0."""
+        """Return all rows and their folds; the folds are None if `nfold` is 0."""
         code_parts = CodeParts(
             self.client,
             self.parts,
@@ -181,18 +188,18 @@ class ClusterSink(Sink):
         return code_parts.finish(), StoredFolds(nfold) if nfold else None
 
     def close(self) -> None:
-        """Release the rows on the workers."""
+        """Delete the rows on the workers."""
         self.parts = []
 
 
 @dataclass
 class _PartSink:
-    """Sink on a worker for the rows of one part, by bucket (group, fold)."""
+    """A sink on a worker, for the rows of one part, by bucket (group, fold)."""
 
     buckets: dict[Bucket, list[Sample]] = field(default_factory=dict)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Store rows of group `y` that are validated in fold `f`."""
+        """Store rows of group `y` that belong to the validation rows of fold `f`."""
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
@@ -201,9 +208,10 @@ class _PartSink:
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return a reader without its source, to be sent to workers, which read a part's source.
+    """Return a reader without its source, which can be sent to workers because they read the source
+    of a part.
 
-    `iter` is a placeholder for the reading function because it can be pickled; it is never called.
+    `iter` replaces the reading function because it can be pickled; it is never called.
     """
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
@@ -220,7 +228,7 @@ def _summarise_part(
 
 
 def _get_summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSummary:
-    """Return the summary from a result of `_summarise_part`."""
+    """Return the summary from the result of `_summarise_part`."""
     return first_pass[0]
 
 
@@ -231,8 +239,8 @@ def _encode_part(
 ) -> Part | tuple[int, np.ndarray]:
     """Make the second pass over a part.
 
-    Returns its rows, or with a `TableSink` (number of rows, counts of states). `arguments` are
-    (reader, design, the `TableSink` or None).
+    Return its rows or, with a `TableSink`, the number of rows and the counts of the states.
+    `arguments` are (reader, design, the `TableSink` or None).
     """
     reader, design, table_sink = arguments
     # `replace` resets the `counts` to 0
@@ -242,14 +250,14 @@ def _encode_part(
 
 
 def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
-    """Return the number of rows, the sum of weights, and whether all weights are integers, for each
-    bucket.
+    """Return, for each bucket, the number of rows, the sum of weights, and whether all weights are
+    integers.
     """
     return {bucket: (rows.n, rows.total, rows.whole) for bucket, rows in part.items()}
 
 
 def _copy(summary: SourceSummary) -> SourceSummary:
-    """Return a copy of a summary, to be merged with other summaries."""
+    """Return a copy of a summary, into which other summaries can be merged."""
     # join it to an empty summary: ``type(column)(name)`` is a `Merged` without values
     return _join(
         SourceSummary(

@@ -36,8 +36,8 @@ class Merged:
     ordered : bool
         Whether the categories of a batch are declared as ordered.
     listed : bool
-        Whether the levels of the column are listed in `xlevels`, so that any number of values is
-        allowed.
+        Whether the levels of the column are listed in `xlevels`; the number of values is then not
+        limited.
     """
 
     def __init__(self, name: Hashable, listed: bool = False):
@@ -54,15 +54,15 @@ class Merged:
         self._next_check_at = FIRST_CHECK_AT
 
     def add(self, column: Column, weights: np.ndarray | None) -> None:
-        """Add the rows of a batch with `weights` (n,), which are 1 if None.
+        """Add the rows of a batch with `weights` (n,); None stands for weights of 1.
 
-        Columns with too many values are refused.
+        Columns with too many values raise an error.
         """
         counts = column.value_rows()
         self._merge(column, counts, counts if weights is None else column.value_rows(weights))
 
     def _merge(self, column: Column, counts: np.ndarray, totals: np.ndarray) -> None:
-        """Add a column's values with their row counts and weights, (number of values,) each."""
+        """Add a column's values, with the number of rows and the weight of each value."""
         self._merge_declarations(column)
         positions = np.empty(len(counts), dtype=np.intp)  # positions in `self.values`
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
@@ -108,7 +108,9 @@ class Merged:
         self.ordered = self.ordered or column.ordered
 
     def _check(self) -> None:
-        """Refuse continuous columns and identifiers early, before their values exhaust memory."""
+        """Raise an error for continuous columns and identifiers early, before their values exhaust
+        memory.
+        """
         self._next_check_at = 2 * len(self.values)
         # More rows cannot help with fractions, but they can with rare integers.
         if has_many_fractions(self.kinds, self.values):
@@ -121,7 +123,7 @@ class Merged:
     def counted(self) -> Counted:
         """Return the values that occur, and all declared values.
 
-        The missing value is last, and only included if it occurs.
+        A missing value comes last, and is included only if it occurs.
         """
         kept = self._kept_positions()
         return Counted(
@@ -135,11 +137,13 @@ class Merged:
         )
 
     def counted_totals(self) -> np.ndarray:
-        """Return the sum of weights of each value of `counted`."""
+        """Return the sum of the weights of each value of `counted`."""
         return self.totals[self._kept_positions()]
 
     def _kept_positions(self) -> list[int]:
-        """Return the positions of the values of `counted`, in its order."""
+        """Return the positions of the values of `counted` among the merged values, in the order of
+        `counted`.
+        """
         candidates = (
             range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
         )
@@ -152,8 +156,8 @@ class Merged:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of rows (L,) and the sum of weights (L,) for each level of `factor`.
 
-        Missing values are a level unless `skip_missing`. `argument` is the name of the data in
-        messages.
+        Missing values are treated as a level unless `skip_missing`. `argument` is the name of the
+        data in messages.
         """
         kept_positions = [
             k

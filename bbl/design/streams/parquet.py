@@ -1,7 +1,8 @@
-"""Sources for Parquet files and pyarrow Datasets, read by fragment without reading ahead.
+"""Sources for Parquet files and pyarrow Datasets, which are read one fragment at a time, without
+reading ahead.
 
-A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. The values of
-*partition keys* are in the directory names.
+A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. *Partition keys* are
+columns whose values are part of the directory names.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _schema_of_all(data: Dataset) -> Schema:
 def dataset_source(
     data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None
 ) -> Source:
-    """Return a pyarrow Dataset as a source; `text` is its name in messages.
+    """Return a pyarrow Dataset as a source; messages call it `text`.
 
     With ``only=(k, row_groups)``, the source contains only these row groups (None for all) of
     fragment k.
@@ -149,7 +150,7 @@ def dataset_source(
     def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
         """Yield the batches of one fragment.
 
-        Text columns are read as dictionaries, and partition keys are added as columns.
+        Text columns are read as Arrow dictionaries, and partition keys are added as columns.
         """
         file_schema = fragment.physical_schema
         partition_keys = ds.get_partition_keys(fragment.partition_expression)
@@ -211,7 +212,7 @@ def dataset_source(
         ]
 
     def file_versions() -> FileVersions:
-        """Return the sizes and times of change of all files, see `Source.file_versions`."""
+        """Return the size and modification time of each file; see `Source.file_versions`."""
         paths = getattr(data, "files", [])  # datasets of tables in memory have none
         if not paths:
             return {}
@@ -229,9 +230,9 @@ def _place_of(path: str) -> str:
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return the columns among `names` that are stored without a dictionary.
+    """Return those of the columns `names` that are stored without a dictionary.
 
-    Such columns of a Parquet file have no declared order.
+    Such columns of a Parquet file do not have a declared order.
     """
     column_paths = set()
     # without names, the metadata need not be read
@@ -261,7 +262,9 @@ def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
 
 
 def _kind(type_: pa.DataType) -> str:
-    """Return "bool", "number", "text" or "none" (nulls) for an Arrow type, else its name."""
+    """Return "bool", "number", "text" or "none" (nulls) for an Arrow type, or the name of any other
+    type.
+    """
     import pyarrow.types as pat
 
     if pat.is_dictionary(type_):
@@ -278,10 +281,11 @@ def _kind(type_: pa.DataType) -> str:
 def _check_schema(
     place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list
 ) -> None:
-    """Refuse a file if one of the columns `names` is absent, or differs in kind from `schema`.
+    """Raise an error if one of the columns `names` of a file is absent, or differs in kind from
+    `schema`.
 
-    `schema` is the source's schema, and `place` the file's name in messages; `partition_keys`
-    contains the columns from its path, with their values.
+    `schema` is the source's schema, and `place` the file's name in messages; `partition_keys` maps
+    the partition keys in the file's path to their values.
     """
     for name in names:
         if name in partition_keys:

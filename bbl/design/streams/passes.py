@@ -1,7 +1,7 @@
 """Two passes over a `Source`: the first collects levels and counts, the second encodes the rows.
 
-An *assigner* assigns rows to folds, and may hold rows back until `assign_remaining`. A *sink*
-stores encoded rows by group and fold.
+An *assigner* assigns rows to folds, and may keep rows until `assign_remaining` assigns them. A
+*sink* stores encoded rows by group and fold.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ READ_AGAIN = "Read the data again when no process is writing to it."
 
 @dataclass(frozen=True)
 class Encoded:
-    """Result of the two passes over a source."""
+    """The result of the two passes over a source."""
 
     design: Design
     # distinct rows with counts if there are few states, else rows in a file or on a cluster
@@ -65,7 +65,9 @@ class Encoded:
 
 @dataclass
 class SourceSummary:
-    """Values and counts over the used rows of a source; `rows` and `dropped` include other rows."""
+    """Values and counts in the used rows of a source; `rows` and `dropped` also count other
+    rows.
+    """
 
     columns: dict[Hashable, Merged]  # columns of the formula, by name, without numeric predictors
     numbers: dict[Hashable, NumberMoments] = field(default_factory=dict)  # numeric predictors
@@ -122,7 +124,7 @@ class SourceSummary:
 
     @property
     def n_observed(self) -> float:
-        """Number of used rows, multiplied by their counts."""
+        """Number of used rows, where each row counts with its frequency."""
         return self.total if self.whole else float(self.n)
 
 
@@ -149,7 +151,7 @@ def encode_source(
         The same as in `Design.from_data`, which applies the same rules to tables in memory.
     weights : column name, optional
     assignment : FoldAssignment, optional
-        The folds to create.
+        The fold assignment.
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
@@ -160,7 +162,7 @@ def encode_source(
     Returns
     -------
     Encoded
-        The result. The caller must close its sample if there are too many states for a table of
+        The result. The caller must close its sample, unless the rows are stored as a table of
         counts.
 
     Raises
@@ -274,7 +276,7 @@ def encode_source(
 
 
 def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
-    """Return `weights`, None or a column name; refuse arrays and unknown names."""
+    """Return `weights`, None or a column name; raise an error for arrays and unknown names."""
     if weights is None or source.has(weights):
         return weights
     if not isinstance(weights, str):
@@ -295,8 +297,8 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
 
 
 def _first_rows(source: Source, terms: FormulaTerms, rules: EncodingRules) -> Frame | None:
-    """Return the first batch, from whose columns ``numeric=True`` selects the numeric predictors;
-    None if it is not needed.
+    """Return the first batch if ``numeric=True`` selects the numeric predictors by its columns;
+    otherwise None.
     """
     if rules.numeric is not True or not rules.measured:
         return None
@@ -305,7 +307,7 @@ def _first_rows(source: Source, terms: FormulaTerms, rules: EncodingRules) -> Fr
 
 
 def _check_names(source: Source, terms: FormulaTerms) -> None:
-    """Refuse a source with duplicate names of columns in the formula."""
+    """Raise an error if the source has duplicate names of columns in the formula."""
     name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
     if name is not None:
         raise DataError(
@@ -367,7 +369,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 
 
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
-    """Return the summary; refuse sources without rows or with zero total weight.
+    """Return the summary; raise an error for sources without rows or with zero total weight.
 
     With ``missing="drop"``, `incomplete` is set to the weight of the dropped rows, in place.
     """
@@ -383,7 +385,7 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
         )
 
     def fail(problem: str) -> NoReturn:
-        """Raise the error about a sum of weights."""
+        """Raise an error about a sum of weights."""
         raise DataError(
             f"weights {problem}.",
             argument="weights",
@@ -402,7 +404,8 @@ def _make_factors(
     rules: EncodingRules,
     problems: ColumnProblems,
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
-    """Return the response, the predictors, and the rows (K,) and weight (K,) of each group.
+    """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each
+    group.
 
     `levels_by_name` are the factors in `xlevels`. Errors about columns are added to `problems`.
     Other arguments are as in `encode_source`.
@@ -410,7 +413,7 @@ def _make_factors(
     described = False
 
     def tell_missing() -> str:
-        """Return a sentence about missing values in all predictors, in the first call only."""
+        """Return a sentence about missing values in all predictors; later calls return ""."""
         nonlocal described
         if described:
             return ""
@@ -464,8 +467,8 @@ def _make_factors(
 def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, sink: Any) -> int:
     """Run the second pass: encode the used rows and store them in the sink by group and fold.
 
-    Returns the number of rows. Rows with a missing response have group -1 and, with an assigner,
-    fold -1, so that they are training rows in every fold.
+    Returns the number of rows. Rows with a missing response have group -1. With an assigner, they
+    also have fold -1, so they are training rows in every fold.
     """
     n = 0
     dtype = design.code_dtype
@@ -525,7 +528,9 @@ def _encode_batch(
 
 
 def _check_files(before: FileVersions, source: Source) -> None:
-    """Refuse files that were written since `before`, their versions at the start of the passes."""
+    """Raise an error if files were written since the start of the passes; `before` are their
+    versions at that time.
+    """
     place = changed_file(before, source.file_versions())
     if place is not None:
         raise DataError(
@@ -534,7 +539,7 @@ def _check_files(before: FileVersions, source: Source) -> None:
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
-    """Refuse data whose numbers of rows, weights or level counts differ between the passes."""
+    """Raise an error if the numbers of rows, weights or level counts differ between the passes."""
     # sums of real-valued weights in the two passes may differ by rounding
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):

@@ -1,4 +1,4 @@
-"""Read the used rows of a `Source` in batches, as codes and distinct values of columns.
+"""Read the used rows of a `Source` in batches, with columns as codes and distinct values.
 
 The *place* of a batch is its file or partition, for use in messages.
 """
@@ -41,7 +41,7 @@ class UsedRows(NamedTuple):
     n_missing: dict[Hashable, int]  # with missing="drop", number of missing values in each column
 
     def narrow(self) -> UsedRows:
-        """Return the same rows with codes of the smallest integer type, to save memory."""
+        """Return the same rows, with codes in the smallest integer type to save memory."""
         columns = {
             name: column._replace(codes=column.codes.astype(code_dtype(len(column.values))))
             for name, column in self.columns.items()
@@ -136,7 +136,9 @@ class Reader:
         numbers: dict[Hashable, np.ndarray],
         weights: np.ndarray | None,
     ) -> UsedRows:
-        """Return the rows of a batch with positive weight (and no missing values to drop)."""
+        """Return the rows of a batch with positive weight, without missing values if these are
+        dropped.
+        """
         # mask of the used rows
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
@@ -186,7 +188,9 @@ class Reader:
 
 @contextmanager
 def place_in_errors(place: str) -> Iterator[None]:
-    """Add the place of the batch to the message of an error raised in the ``with`` block."""
+    """Add the place of the batch to the message of an error that is raised in the ``with``
+    block.
+    """
     try:
         yield
     except (DataError, BBLTypeError) as error:

@@ -83,8 +83,8 @@ class Source:
     distributed : bool
         Whether the data are already on the workers of a cluster.
     is_reread : bool
-        Whether a fit may read the data again later; False for a stream that can be read once, of
-        which the fit has a temporary copy.
+        Whether the data can be read again after the fit; False for a stream that can be read only
+        once and is kept in a temporary copy during the fit.
     file_versions : callable, optional
         ``file_versions()`` returns the size and the time of the last change of each file, by the
         file's place in messages.
@@ -99,7 +99,7 @@ class Source:
     file_versions: Callable[[], FileVersions] = dict
 
     def frame(self, argument: str) -> Frame:
-        """Return an empty table with these columns, for checking names.
+        """Return an empty table with these columns, which is used to check names.
 
         `argument` is its name in messages.
         """
@@ -110,7 +110,9 @@ class Source:
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows with the columns `names`; convert errors of the reader to DataErrors."""
+        """Yield all rows with the columns `names`, and convert errors of the reader to
+        DataErrors.
+        """
         place = self.text
         batches = self.read(list(dict.fromkeys(names)))  # each name once
         try:
@@ -151,7 +153,7 @@ class TrainingSource:
     file_versions: FileVersions
 
     def __reduce__(self) -> tuple:
-        """Pickle as None: readers cannot be pickled."""
+        """Pickle as None, because readers cannot be pickled."""
         return type(None), ()
 
     def check_files(self) -> None:
@@ -165,8 +167,8 @@ class TrainingSource:
             )
 
     def check(self, rows: dict[str, int]) -> None:
-        """Raise a DataError that names the first file or partition whose number of rows differs
-        from that of the fit, or that was written since the fit.
+        """Raise a DataError that names the first file or partition that was written, or whose
+        number of rows changed, since the fit.
         """
         for place in dict.fromkeys((*self.rows, *rows)):
             n_before = self.rows.get(place, 0)
@@ -182,13 +184,15 @@ class TrainingSource:
 
 
 def changed_file(before: FileVersions, now: FileVersions) -> str | None:
-    """Return the place of the first file whose size or time of change differs, or None."""
+    """Return the name of the first file with a different size or modification time, or None."""
     places = dict.fromkeys((*before, *now))
     return next((place for place in places if before.get(place) != now.get(place)), None)
 
 
 def pyarrow_for(what: str) -> ModuleType:
-    """Return the module pyarrow, or raise a BBLTypeError that `what` requires it."""
+    """Return the module pyarrow; if it is not installed, raise a BBLTypeError that `what` requires
+    it.
+    """
     try:
         import pyarrow
         import pyarrow.dataset  # noqa: F401  # modules that callers use
